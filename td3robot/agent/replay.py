@@ -1,0 +1,85 @@
+"""The replay memory: a ring that overwrites its oldest transition."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from td3robot.errors import CheckpointError
+
+
+class Batch(NamedTuple):
+    """Transitions as columns; ``batch`` rows each, float32.
+
+    ``reward`` may be the discounted sum over n steps; ``discount`` is then gamma to the power of the number
+    of steps it sums, so that the target reads ``reward + discount * (1 - terminated) * Q``.
+    """
+
+    observation: Tensor
+    action: Tensor
+    reward: Tensor
+    next_observation: Tensor
+    terminated: Tensor
+    discount: Tensor
+
+
+class ReplayBuffer:
+    """Keep up to ``capacity`` transitions, each packed into one float32 row so that sampling is one gather.
+
+    Memory is taken as it is filled: 4 * (2 * observation + action + 3) bytes a transition.
+    """
+
+    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+        self.capacity = capacity
+        self._widths = (observation_size, action_size, 1, observation_size, 1, 1)
+        self._edges = np.cumsum((0, *self._widths))
+        self._rows = np.empty((capacity, int(self._edges[-1])), dtype=np.float32)
+        self.size = 0
+        self._next = 0
+
+    def add(
+        self,
+        observation: ArrayLike,
+        action: ArrayLike,
+        reward: float,
+        next_observation: ArrayLike,
+        terminated: bool,
+        discount: float,
+    ) -> None:
+        """Remember one transition in place of the oldest."""
+        row = self._rows[self._next]
+        values = (observation, action, reward, next_observation, terminated, discount)
+        for start, stop, value in zip(self._edges, self._edges[1:], values, strict=False):
+            row[start:stop] = value
+        self._next = (self._next + 1) % self.capacity
+        self.size = min(self.size + 1, self.capacity)
+
+    def sample(self, batch_size: int, rng: np.random.Generator, device: torch.device) -> Batch:
+        """Draw transitions uniformly, with replacement."""
+        rows = torch.from_numpy(self._rows.take(rng.integers(0, self.size, batch_size), axis=0)).to(device)
+        return Batch(*rows.split(self._widths, dim=1))
+
+    def state(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, int]]:
+        """Give the filled rows (oldest overwritten in place, not rotated) and where writing goes on."""
+        return {"rows": self._rows[: self.size]}, {"next": self._next}
+
+    def load_state(self, arrays: dict[str, NDArray[np.float32]], counters: dict[str, int]) -> None:
+        """Take over what :meth:`state` gave.
+
+        Raises:
+            CheckpointError: The rows are of another width, or more than this capacity.
+        """
+        rows = arrays["rows"]
+        if rows.shape[1] != self._rows.shape[1] or len(rows) > self.capacity:
+            raise CheckpointError(
+                f"the saved replay holds {rows.shape[0]} rows of {rows.shape[1]} numbers, but this run has room "
+                f"for {self.capacity} rows of {self._rows.shape[1]}; resume with the run's own configuration"
+            )
+        if self.size == 0 and len(rows) == self.capacity:
+            self._rows = np.ascontiguousarray(rows)
+        else:
+            self._rows[: len(rows)] = rows
+        self.size = len(rows)
+        self._next = counters["next"]

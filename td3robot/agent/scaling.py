@@ -1,0 +1,34 @@
+"""How an observation is scaled before a network sees it; plain NumPy, so that play needs no torch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Moments = dict[str, NDArray[np.float64]]
+
+EPSILON = 1e-6
+CLIP = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationScaling:
+    """``clip((observation - shift) * scale, -clip, clip)``; ``shift`` and ``scale`` are (observation,) float32."""
+
+    shift: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    clip: np.float32
+
+    @classmethod
+    def from_moments(cls, moments: Moments) -> "ObservationScaling":
+        """Make the scaling of a normaliser's saved state: the identity where it was disabled."""
+        mean, variance = moments["mean"], moments["variance"]
+        if not moments["enabled"][0]:
+            size = len(mean)
+            return cls(np.zeros(size, np.float32), np.ones(size, np.float32), np.float32(np.inf))
+        scale = 1.0 / np.sqrt(variance + EPSILON)
+        return cls(mean.astype(np.float32), scale.astype(np.float32), np.float32(CLIP))
+
+    def __call__(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scale observations (..., observation)."""
+        return np.clip((observation - self.shift) * self.scale, -self.clip, self.clip)

@@ -1,0 +1,381 @@
+"""The configuration: one YAML file is one whole run, typed, strict and frozen.
+
+Unknown keys are refused with the nearest right one. Impossible combinations are refused here where the file
+alone shows them, and when the environment is built where the robot's model has to be asked.
+"""
+
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+
+from td3robot.errors import ConfigError, choose
+
+Vector3 = tuple[float, float, float]
+Widths = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
+Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+
+
+class Section(BaseModel):
+    """Base of every part of the configuration: no unknown keys, no change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Box(Section):
+    """An axis-aligned box in the arm's base frame [m]."""
+
+    low: Vector3
+    high: Vector3
+
+    @model_validator(mode="after")
+    def _has_volume(self) -> Self:
+        for axis, low, high in zip("xyz", self.low, self.high, strict=True):
+            if not low < high:
+                raise ValueError(f"the box is empty along {axis}: low {low} m is not below high {high} m")
+        return self
+
+    def contains(self, other: "Box") -> bool:
+        """Whether another box lies wholly inside this one."""
+        return all(a <= b for a, b in zip(self.low, other.low, strict=True)) and all(
+            a >= b for a, b in zip(self.high, other.high, strict=True)
+        )
+
+
+class RobotConfig(Section):
+    """The arm, its gripper, and what moves them.
+
+    Attributes:
+        backend: ``mujoco`` (dynamics and contact) or ``kinematic`` (Robotics Toolbox, velocities integrated).
+        physics_rate_hz: Steps of the physics a second; a multiple of the control rate.
+        coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
+        table_height_m: Height of the table top in the base frame.
+    """
+
+    backend: Literal["mujoco", "kinematic"] = "mujoco"
+    arm: Literal["ur5e"] = "ur5e"
+    gripper: Literal["robotiq_2f85"] = "robotiq_2f85"
+    control_rate_hz: PositiveFloat = 20.0
+    physics_rate_hz: PositiveFloat = 400.0
+    coupling_thickness_m: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+    table_height_m: Annotated[float, Field(ge=-1.0, le=0.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _whole_periods(self) -> Self:
+        ratio = self.physics_rate_hz / self.control_rate_hz
+        if abs(ratio - round(ratio)) > 1e-9 or ratio < 1:
+            raise ValueError(
+                f"the control period {1e3 / self.control_rate_hz:g} ms is not a multiple of the physics step "
+                f"{1e3 / self.physics_rate_hz:g} ms; choose physics_rate_hz as a multiple of control_rate_hz"
+            )
+        if not 250 <= self.physics_rate_hz <= 2000:
+            raise ValueError(
+                f"physics_rate_hz {self.physics_rate_hz:g} is outside [250, 2000]: the gripper's linkage needs "
+                "steps of at most 4 ms"
+            )
+        return self
+
+
+class ActionConfig(Section):
+    """What an action in [-1, 1] means.
+
+    Attributes:
+        kind: ``tcp_delta`` moves the tool centre point, ``joint_delta`` the joints, both relative to the last
+            commanded posture.
+        speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``, joint
+            speed for ``joint_delta``).
+        damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
+        posture_gain_hz: How fast ``tcp_delta`` pulls the arm towards home in the Jacobian's null space.
+    """
+
+    kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
+    speed_fraction: Fraction = 0.9
+    damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
+    posture_gain_hz: NonNegative = 0.5
+
+
+class GuardConfig(Section):
+    """The limits between every policy and every arm; see ``robots/guard.py`` for how they are kept.
+
+    Attributes:
+        max_tcp_speed_m_s: ISO 10218-1 manual reduced speed is 0.25.
+        joint_speed_fraction: Share of the arm's own joint speed limits.
+        max_joint_acceleration_rad_s2: Bound on the change of commanded joint velocity.
+        position_margin_rad: Distance kept from the arm's joint limits.
+        workspace: Where the tool centre point may be.
+        clearance_m: Distance kept between links, gripper and table.
+        max_lead_rad: How far the commanded posture may run ahead of the measured one, any joint.
+        max_state_age_s: Older states are refused.
+    """
+
+    max_tcp_speed_m_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.25
+    joint_speed_fraction: Fraction = 0.5
+    max_joint_acceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0)] = 8.0
+    position_margin_rad: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+    workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
+    clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
+    max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
+    max_state_age_s: PositiveFloat = 0.1
+
+
+class ReachRewards(Section):
+    """Weights of the reach task's reward terms; ``tasks/reach.py`` has the formulas."""
+
+    distance: NonNegative = 1.0
+    precision: NonNegative = 1.0
+    settled: NonNegative = 1.0
+    smoothness: NonNegative = 0.05
+    guard: NonNegative = 0.05
+
+
+class ReachConfig(Section):
+    """Bring the tool centre point to a goal and rest there.
+
+    Attributes:
+        goals: Where goals (and starts) are drawn from, uniformly.
+        tolerance_m: Within this distance of the goal counts as there.
+        settle_speed_m_s: Below this tool speed counts as at rest.
+        hold_steps: How many steps at the end of an episode must be there and at rest.
+    """
+
+    name: Literal["reach"] = "reach"
+    goals: Box = Box(low=(-0.3, 0.25, 0.05), high=(0.3, 0.75, 0.45))
+    tolerance_m: PositiveFloat = 0.01
+    settle_speed_m_s: PositiveFloat = 0.02
+    hold_steps: PositiveInt = 5
+    rewards: ReachRewards = ReachRewards()
+
+
+class RobotEnvironmentConfig(Section):
+    """A task on a robot, behind the guard."""
+
+    kind: Literal["robot"] = "robot"
+    robot: RobotConfig = RobotConfig()
+    task: ReachConfig = ReachConfig()
+    action: ActionConfig = ActionConfig()
+    guard: GuardConfig = GuardConfig()
+    episode_s: PositiveFloat = 5.0
+
+    @property
+    def episode_steps(self) -> int:
+        """Control periods in an episode."""
+        return round(self.episode_s * self.robot.control_rate_hz)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.guard.workspace.contains(self.task.goals):
+            raise ValueError(
+                f"task.goals {self.task.goals.low}..{self.task.goals.high} m reaches outside guard.workspace "
+                f"{self.guard.workspace.low}..{self.guard.workspace.high} m, so some goals could never be reached"
+            )
+        if self.episode_steps < self.task.hold_steps:
+            raise ValueError(
+                f"an episode of {self.episode_steps} steps is shorter than task.hold_steps {self.task.hold_steps}"
+            )
+        return self
+
+
+class GymnasiumEnvironmentConfig(Section):
+    """Any registered Gymnasium environment with flat observations and bounded continuous actions."""
+
+    kind: Literal["gymnasium"] = "gymnasium"
+    id: str
+    kwargs: dict[str, Any] = {}
+
+
+class AgentConfig(Section):
+    """TD3's hyperparameters; the defaults are those of the paper (Fujimoto et al. 2018, Appendix C).
+
+    Attributes:
+        updates_per_step: Learner updates for each environment step.
+        n_step: Rewards summed before bootstrapping.
+        device: ``auto`` takes CUDA where there is one.
+    """
+
+    actor_hidden: Widths = (400, 300)
+    critic_hidden: Widths = (400, 300)
+    layer_norm: bool = False
+    normalize_observations: bool = False
+    actor_learning_rate: PositiveFloat = 1e-3
+    critic_learning_rate: PositiveFloat = 1e-3
+    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
+    tau: Fraction = 0.005
+    policy_noise: NonNegative = 0.2
+    noise_clip: NonNegative = 0.5
+    policy_freq: PositiveInt = 2
+    exploration_noise: NonNegative = 0.1
+    batch_size: PositiveInt = 100
+    updates_per_step: PositiveFloat = 1.0
+    n_step: PositiveInt = 1
+    replay_capacity: PositiveInt = 1_000_000
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+class TrainingConfig(Section):
+    """How long, how wide, and how often to look.
+
+    Attributes:
+        steps: Environment steps in all, over every parallel environment.
+        random_steps: Steps with uniformly random actions before the policy acts and learning starts.
+        environments: Environments stepped side by side into one replay.
+        overlap: Step the environments in a second thread while the learner updates. The order of all random
+            draws stays fixed, so runs still repeat bit for bit.
+        torch_threads: Threads of the learner; 0 leaves PyTorch's own choice.
+        evaluate_every, checkpoint_every, log_every: In environment steps.
+    """
+
+    steps: PositiveInt = 1_000_000
+    random_steps: PositiveInt = 10_000
+    environments: PositiveInt = 1
+    overlap: bool = False
+    torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
+    evaluate_every: PositiveInt = 5_000
+    evaluation_episodes: PositiveInt = 10
+    checkpoint_every: PositiveInt = 50_000
+    log_every: PositiveInt = 1_000
+
+
+class RunConfig(Section):
+    """One whole run."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    environment: Annotated[RobotEnvironmentConfig | GymnasiumEnvironmentConfig, Field(discriminator="kind")]
+    agent: AgentConfig = AgentConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.agent.replay_capacity < self.agent.batch_size:
+            raise ValueError(
+                f"agent.replay_capacity {self.agent.replay_capacity} is smaller than "
+                f"agent.batch_size {self.agent.batch_size}"
+            )
+        return self
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file, apply ``section.key=value`` overrides, and check the whole.
+
+    Raises:
+        ConfigError: The file cannot be read, or says something that cannot be run.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration {path}; see configs/ for those that come with td3robot") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {path} cannot be read: {error}") from None
+    return parse_config(text, str(path), overrides)
+
+
+def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunConfig:
+    """Check the YAML text of a configuration; ``source`` names it in messages.
+
+    Raises:
+        ConfigError: It is no YAML mapping, or says something that cannot be run.
+    """
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
+    for override in overrides:
+        _apply(values, override)
+    return validate(RunConfig, values, source)
+
+
+def to_yaml(config: RunConfig) -> str:
+    """Write the resolved configuration, every default spelled out."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def validate(model: type[RunConfig], values: Any, source: str) -> RunConfig:
+    """Build a section from plain values.
+
+    Raises:
+        ConfigError: One sentence on the first thing that is wrong.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error, model)}") from None
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set {override!r} is not of the form section.key=value")
+    *sections, key = path.strip().split(".")
+    node = values
+    for section in sections:
+        child = node.setdefault(section, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {path}: {section!r} is a value, not a section")
+        node = child
+    try:
+        node[key] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {path}: {text!r} is not a YAML value") from None
+
+
+def _explain(error: ValidationError, model: type[Section]) -> str:
+    first = error.errors(include_url=False)[0]
+    location = [str(part) for part in first["loc"]]
+    name = ".".join(location)
+    value = first.get("input")
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        return _unknown_key(location, model)
+    if kind == "missing":
+        return f"{name} is missing"
+    if kind == "value_error":
+        message = str(first["ctx"]["error"])
+        return f"{name}: {message}" if name else message
+    if kind == "union_tag_not_found":
+        return f"{name}.kind is missing (choices: gymnasium, robot)"
+    if kind == "union_tag_invalid":
+        return f"{name}: {choose('kind', str(first['ctx']['tag']), ['robot', 'gymnasium'])}"
+    if kind == "literal_error":
+        choices = [part.strip(" '") for part in first["ctx"]["expected"].replace(" or ", ",").split(",")]
+        return f"{name}: {choose(location[-1], str(value), choices)}"
+    shown = value if isinstance(value, str | int | float | bool | None) else type(value).__name__
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return f"{name} is {shown!r}, but {message.replace('input should', 'it should')}"
+
+
+def _unknown_key(location: list[str], model: type[Section]) -> str:
+    section: type[Section] | None = model
+    for part in location[:-1]:
+        section = _child(section, part) if section else None
+    known = sorted(section.model_fields) if section else []
+    near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else (f" (known here: {', '.join(known)})" if known else "")
+    return f"unknown key {'.'.join(p for p in location if p not in _TAGS)!r}{hint}"
+
+
+_TAGS: Mapping[str, type[Section]] = {"gymnasium": GymnasiumEnvironmentConfig}
+
+
+def _child(section: type[Section], part: str) -> type[Section] | None:
+    """Follow one step of an error's location: a field's section, or the tag of a union, which stays put."""
+    if part in _TAGS:
+        return _TAGS[part]
+    field = section.model_fields.get(part)
+    if field is None:
+        return section if part == "robot" else None
+    candidates = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
+    sections = [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]
+    return sections[0] if sections else None
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)

@@ -1,0 +1,55 @@
+"""What a policy was trained for, term by term, so that it is never run on anything else unnoticed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from td3robot.errors import ContractError
+from td3robot.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Nested plain values: robot, limits, tool, gripper, control rate, observation, action, guard.
+
+    Two environments are interchangeable for a policy exactly when their contracts are equal.
+    """
+
+    terms: Mapping[str, Any]
+
+    @property
+    def observation(self) -> Layout:
+        """The layout of observations."""
+        return Layout.from_json(self.terms["observation"])
+
+    @property
+    def action(self) -> Layout:
+        """The layout of actions."""
+        return Layout.from_json(self.terms["action"]["layout"])
+
+    def differences(self, other: "Contract") -> Iterator[tuple[str, Any, Any]]:
+        """Yield every term that differs, as ``(dotted name, value here, value there)``."""
+        yield from _differences("", self.terms, other.terms)
+
+    def require_same(self, other: "Contract", here: str, there: str) -> None:
+        """Refuse another contract unless it is this one.
+
+        Raises:
+            ContractError: Naming the first term that differs, and both values.
+        """
+        for name, mine, theirs in self.differences(other):
+            raise ContractError(
+                f"{name} is {mine} for {here} but {theirs} for {there}; a policy runs only on what it was trained for"
+            )
+
+
+def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        for key in sorted(a.keys() | b.keys()):
+            name = f"{prefix}.{key}" if prefix else key
+            yield from _differences(name, a.get(key, "absent"), b.get(key, "absent"))
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        for index, (x, y) in enumerate(zip(a, b, strict=True)):
+            yield from _differences(f"{prefix}[{index}]", x, y)
+    elif a != b:
+        yield prefix, a, b

@@ -1,0 +1,50 @@
+"""Any Gymnasium environment, brought to flat float observations and actions in [-1, 1]."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, flatdim
+from gymnasium.wrappers import FlattenObservation, RescaleAction
+
+from td3robot.config import GymnasiumEnvironmentConfig
+from td3robot.contract import Contract
+from td3robot.errors import ConfigError
+from td3robot.layout import Field, Layout
+
+Environment = gymnasium.Env[Any, Any]
+
+
+def make_gymnasium(config: GymnasiumEnvironmentConfig, render_mode: str | None = None) -> Environment:
+    """Make a registered environment.
+
+    Raises:
+        ConfigError: It is not registered, cannot be made, or its spaces are not for TD3.
+    """
+    try:
+        environment = gymnasium.make(config.id, render_mode=render_mode, **config.kwargs)
+    except (gymnasium.error.Error, ImportError, TypeError) as error:
+        raise ConfigError(f"environment {config.id!r} cannot be made: {' '.join(str(error).split())}") from None
+    actions = environment.action_space
+    if not isinstance(actions, Box) or len(actions.shape) != 1 or not actions.is_bounded():
+        raise ConfigError(f"environment {config.id!r} has action space {actions}; TD3 needs a bounded Box of one axis")
+    if not isinstance(environment.observation_space, Box) or len(environment.observation_space.shape) != 1:
+        environment = FlattenObservation(environment)
+    return RescaleAction(environment, np.float32(-1.0), np.float32(1.0))
+
+
+def gymnasium_contract(config: GymnasiumEnvironmentConfig, environment: Environment) -> Contract:
+    """State what a policy for this environment is trained for."""
+    observation = Layout([_numbered("observation", flatdim(environment.observation_space))])
+    action = Layout([_numbered("action", flatdim(environment.action_space))])
+    return Contract(
+        {
+            "environment": {"id": config.id, "kwargs": config.kwargs},
+            "observation": observation.to_json(),
+            "action": {"layout": action.to_json()},
+        }
+    )
+
+
+def _numbered(name: str, size: int) -> Field:
+    return Field(name, tuple(str(index) for index in range(size)), "1", "simulator")

@@ -1,0 +1,58 @@
+"""What can go wrong, as types a caller can tell apart.
+
+Every message is one sentence for the person at the keyboard: what happened, the value, the bound or the
+choices, and what to do. The command line prints it and exits with status 2.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class Td3RobotError(Exception):
+    """Base of every error that a user can cause and put right."""
+
+
+class ConfigError(Td3RobotError):
+    """A configuration that cannot be run as it stands."""
+
+
+class CheckpointError(Td3RobotError):
+    """A checkpoint that is missing, damaged, foreign, or could not be written."""
+
+
+class ContractError(Td3RobotError):
+    """A policy meets a robot or environment that it was not trained for."""
+
+
+class MissingExtraError(Td3RobotError, ImportError):
+    """A package of an optional extra is not installed."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the extra {extra!r}, which is not installed; run: pip install 'td3robot[{extra}]'"
+        )
+
+
+class RobotError(Td3RobotError):
+    """A robot that cannot be reached, or does not do what it was told."""
+
+
+class CommandRefusedError(RobotError):
+    """A command that no filtering can make safe: not finite, wrong shape, or based on a stale state."""
+
+
+class EnvironmentFaultError(Td3RobotError):
+    """An environment returned a value that is not finite, or of the wrong shape."""
+
+
+def choose(kind: str, name: str, choices: Iterable[str]) -> str:
+    """Say that ``name`` is no known ``kind``, with the nearest choice first.
+
+    Returns:
+        One sentence for an error message, for example
+        ``unknown task 'raech'; did you mean 'reach'? (choices: grasp, reach)``.
+    """
+    known = sorted(choices)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {kind} {name!r}{hint} (choices: {', '.join(known)})"

@@ -1,0 +1,114 @@
+"""Names for the numbers in an observation or an action vector.
+
+A layout is ordered and complete: nobody outside this file writes ``observation[6:12]``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from td3robot.errors import ContractError
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One named stretch of a vector.
+
+    Attributes:
+        name: Unique in its layout.
+        components: A name for each number, for example the joint names.
+        unit: ``rad``, ``m``, ``m/s`` or ``1``.
+        source: Which part of a robot cell supplies it: ``arm``, ``gripper``, ``kinematics`` (computed from
+            the joint angles), ``task`` (the goal), ``tracker`` (an object tracker), ``guard`` (what was last
+            commanded), or ``simulator`` (nothing on hardware can).
+    """
+
+    name: str
+    components: tuple[str, ...]
+    unit: str
+    source: str
+
+    @property
+    def size(self) -> int:
+        """How many numbers the field holds."""
+        return len(self.components)
+
+    @property
+    def on_hardware(self) -> bool:
+        """Whether a physical cell can supply the field."""
+        return self.source != "simulator"
+
+
+class Layout:
+    """An ordered list of fields, and the vector they make up."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        names = [field.name for field in fields]
+        if len(set(names)) != len(names):
+            raise ValueError(f"a layout names a field twice: {names}")
+        self.fields = tuple(fields)
+        self.slices: dict[str, slice] = {}
+        start = 0
+        for field in self.fields:
+            self.slices[field.name] = slice(start, start + field.size)
+            start += field.size
+        self.size = start
+
+    def pack(self, values: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
+        """Lay the named values into one vector (size,) of float32.
+
+        Raises:
+            KeyError: A field has no value.
+            ValueError: A value has the wrong length.
+        """
+        vector = np.empty(self.size, dtype=np.float32)
+        for name, where in self.slices.items():
+            vector[where] = values[name]
+        return vector
+
+    def unpack(self, vector: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Split a vector (..., size) into its named fields (views, no copies)."""
+        return {name: vector[..., where] for name, where in self.slices.items()}
+
+    def component(self, index: int) -> str:
+        """Name one number of the vector, for messages: ``q.elbow_joint``."""
+        for field in self.fields:
+            where = self.slices[field.name]
+            if where.start <= index < where.stop:
+                return f"{field.name}.{field.components[index - where.start]}"
+        raise IndexError(f"index {index} is outside a layout of size {self.size}")
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Give the fields as plain values for a contract."""
+        return [asdict(field) | {"components": list(field.components)} for field in self.fields]
+
+    @classmethod
+    def from_json(cls, fields: Sequence[Mapping[str, Any]]) -> "Layout":
+        """Read back what :meth:`to_json` gave."""
+        return cls(
+            [Field(f["name"], tuple(f["components"]), f["unit"], f["source"]) for f in fields]
+        )
+
+    def require_same(self, other: "Layout", what: str) -> None:
+        """Refuse another layout unless it is this one, field by field.
+
+        Raises:
+            ContractError: Naming the first field that differs, and both values.
+        """
+        for index in range(max(len(self.fields), len(other.fields))):
+            mine = self.fields[index] if index < len(self.fields) else None
+            theirs = other.fields[index] if index < len(other.fields) else None
+            if mine != theirs:
+                raise ContractError(
+                    f"{what} field {index} differs: {_describe(mine)} here, {_describe(theirs)} there; "
+                    "use a checkpoint of the same robot, task and action kind"
+                )
+
+
+def _describe(field: Field | None) -> str:
+    if field is None:
+        return "nothing"
+    return f"{field.name!r} ({', '.join(field.components)}; {field.unit}, from {field.source})"

@@ -1,0 +1,70 @@
+"""The plain values that cross between robot, task, guard and environment.
+
+Units are radians, metres and seconds. Positions and rotations are in the arm's base frame, which is also
+the simulation's world frame (and UR's "Base" feature).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RobotState:
+    """What an arm with a gripper reports at one instant.
+
+    Attributes:
+        q: (n,) joint angles [rad].
+        dq: (n,) joint velocities [rad/s].
+        driver_q: (2,) gripper driver joints, right then left [rad]; 0 is open.
+        stamp: Time of the measurement on the robot's own clock [s].
+    """
+
+    q: Array
+    dq: Array
+    driver_q: Array
+    stamp: float
+
+
+@dataclass(frozen=True, slots=True)
+class JointCommand:
+    """Where the joints shall be at the end of the next control period.
+
+    Attributes:
+        q: (n,) target joint angles [rad].
+        gripper: Closed fraction of the gripper, 0 open to 1 closed.
+    """
+
+    q: Array
+    gripper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """A position (3,) [m] and a rotation (3, 3), both in the base frame."""
+
+    position: Array
+    rotation: Array
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything a task may look at: the arm's state and what follows from it.
+
+    Attributes:
+        robot: The measured state.
+        tcp: Tool centre point, from the measured joint angles.
+        tcp_velocity: (3,) linear velocity of the tool centre point [m/s].
+        commanded: What the guard last let through.
+        objects: Poses of the tracked objects by name.
+    """
+
+    robot: RobotState
+    tcp: Pose
+    tcp_velocity: Array
+    commanded: JointCommand
+    objects: Mapping[str, Pose] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Training: collecting experience, updating the agent, evaluating, saving, resuming."""

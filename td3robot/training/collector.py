@@ -1,0 +1,195 @@
+"""Collecting experience from several environments into one replay memory."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.agent.replay import ReplayBuffer
+from td3robot.errors import EnvironmentFaultError
+from td3robot.training import seeding
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Step:
+    """What one environment answered to one action."""
+
+    observation: Vector
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Episode:
+    """An episode in progress.
+
+    Seed and actions are all it takes to get back here: an environment that is deterministic after
+    ``reset(seed)`` is restored by playing the actions again.
+    """
+
+    index: int
+    observation: Vector
+    actions: list[Vector] = field(default_factory=list)
+    total_reward: float = 0.0
+    recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedEpisode:
+    """Figures of an episode that ended."""
+
+    total_reward: float
+    steps: int
+    success: bool | None
+
+
+class Collector:
+    """Step environments side by side; hand transitions over when told to.
+
+    ``step`` touches only the environments and ``commit`` only the memory, so that a learner may sample the
+    memory while the environments step.
+
+    Args:
+        environments: With observations (size,) and actions in [-1, 1].
+        seed: The run's seed; every episode of every environment gets its own from it.
+        n_step: Rewards summed into one transition.
+        gamma: Discount for that sum.
+    """
+
+    def __init__(
+        self, environments: Sequence[gymnasium.Env[Vector, Vector]], seed: int, n_step: int, gamma: float
+    ) -> None:
+        self.environments = list(environments)
+        self.window = Window()
+        self._seed, self._n_step, self._gamma = seed, n_step, gamma
+        self._pending: list[tuple[Vector, Step]] = []
+        self._episodes = [self._begin(index, 0) for index in range(len(self.environments))]
+
+    @property
+    def observations(self) -> Vector:
+        """The current observation of each environment (environments, size)."""
+        return np.stack([episode.observation for episode in self._episodes])
+
+    def step(self, actions: Vector) -> None:
+        """Step every environment with its row of ``actions``.
+
+        Raises:
+            EnvironmentFaultError: An observation or reward is not finite.
+        """
+        self._pending = []
+        for index, (environment, action) in enumerate(zip(self.environments, actions, strict=True)):
+            observation, reward, terminated, truncated, info = environment.step(action)
+            step = Step(np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated), info)
+            self._require_finite(index, step)
+            self._pending.append((action, step))
+
+    def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
+        """Remember what the last step brought, and begin new episodes where one ended."""
+        finished = []
+        for index, (action, step) in enumerate(self._pending):
+            self._absorb(self._episodes[index], action, step, replay)
+            self.window.add(action, step)
+            if step.terminated or step.truncated:
+                episode = self._episodes[index]
+                finished.append(
+                    FinishedEpisode(episode.total_reward, len(episode.actions), step.info.get("success"))
+                )
+                self._episodes[index] = self._begin(index, episode.index + 1)
+        self._pending = []
+        return finished
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], list[int]]:
+        """Give each episode's actions and last observation as arrays, and the episodes' indices."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for index, episode in enumerate(self._episodes):
+            shape = self.environments[index].action_space.shape or ()
+            arrays[f"{index}.actions"] = np.array(episode.actions, np.float32).reshape(-1, *shape)
+            arrays[f"{index}.observation"] = episode.observation
+        return arrays, [episode.index for episode in self._episodes]
+
+    def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
+        """Bring every environment back to where :meth:`state` was taken, by playing its episode again.
+
+        Returns:
+            The environments that did not arrive at the saved observation, being not deterministic; each
+            begins its next episode instead.
+        """
+        strayed = []
+        for index, episode_index in enumerate(indices):
+            episode = self._begin(index, episode_index)
+            ended = False
+            for action in arrays[f"{index}.actions"]:
+                observation, reward, terminated, truncated, info = self.environments[index].step(action)
+                observation = np.asarray(observation, np.float32)
+                step = Step(observation, float(reward), bool(terminated), bool(truncated), info)
+                self._absorb(episode, action, step, None)
+                if ended := step.terminated or step.truncated:
+                    break
+            if ended or not np.array_equal(episode.observation, arrays[f"{index}.observation"]):
+                strayed.append(index)
+                episode = self._begin(index, episode_index + 1)
+            self._episodes[index] = episode
+        return strayed
+
+    def _begin(self, index: int, episode_index: int) -> Episode:
+        seed = seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
+        observation, _ = self.environments[index].reset(seed=seed)
+        return Episode(episode_index, np.asarray(observation, np.float32))
+
+    def _absorb(self, episode: Episode, action: Vector, step: Step, replay: ReplayBuffer | None) -> None:
+        """Move an episode on by one step, and emit the n-step transitions that are complete."""
+        episode.actions.append(action)
+        episode.total_reward += step.reward
+        episode.recent.append((episode.observation, action, step.reward))
+        ended = step.terminated or step.truncated
+        while episode.recent and (ended or len(episode.recent) == self._n_step):
+            reward = 0.0
+            for _, _, later in reversed(episode.recent):
+                reward = later + self._gamma * reward
+            observation, taken, _ = episode.recent[0]
+            if replay is not None:
+                discount = self._gamma ** len(episode.recent)
+                replay.add(observation, taken, reward, step.observation, step.terminated, discount)
+            episode.recent.popleft()
+        episode.observation = step.observation
+
+    def _require_finite(self, index: int, step: Step) -> None:
+        if np.isfinite(step.observation).all() and np.isfinite(step.reward):
+            return
+        at = f"environment {index}, episode {self._episodes[index].index}, step {len(self._episodes[index].actions)}"
+        if not np.isfinite(step.reward):
+            raise EnvironmentFaultError(f"the reward is {step.reward} in {at}; training stopped")
+        bad = int(np.flatnonzero(~np.isfinite(step.observation))[0])
+        layout = getattr(self.environments[index].unwrapped, "observation_layout", None)
+        name = layout.component(bad) if layout is not None else f"number {bad}"
+        raise EnvironmentFaultError(f"observation {name} is {step.observation[bad]} in {at}; training stopped")
+
+
+class Window:
+    """Sums over the steps since the last log row."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._sums: Counter[str] = Counter()
+
+    def add(self, action: Vector, step: Step) -> None:
+        """Count one step."""
+        self.steps += 1
+        self._sums["action/mean_abs"] += float(np.abs(action).mean())
+        self._sums["action/saturated"] += float((np.abs(action) > 0.99).mean())
+        for name, value in step.info.get("reward_terms", {}).items():
+            self._sums[f"reward/{name}"] += value
+        for reason in step.info.get("interventions", ()):
+            self._sums[f"guard/{reason}"] += 1.0
+
+    def means(self) -> dict[str, float]:
+        """Give the mean of each sum over the window's steps."""
+        return {name: value / max(self.steps, 1) for name, value in self._sums.items()}

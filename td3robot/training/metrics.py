@@ -1,0 +1,70 @@
+"""What a run writes down: CSV for spreadsheets and plots, TensorBoard for watching."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from torch.utils.tensorboard import SummaryWriter
+
+Row = Mapping[str, float]
+
+
+class CsvTable:
+    """A CSV file whose rows are keyed by ``step``; new columns widen the file."""
+
+    def __init__(self, path: Path, keep_until: int) -> None:
+        self._path = path
+        self._columns: list[str] = []
+        self._rows: list[dict[str, Any]] = []
+        if path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                reader = csv.DictReader(file)
+                self._columns = list(reader.fieldnames or [])
+                self._rows = [row for row in reader if int(float(row["step"])) <= keep_until]
+            self._rewrite()
+
+    def add(self, row: Row) -> None:
+        """Append a row, and put it on disk."""
+        new = [name for name in row if name not in self._columns]
+        self._rows.append(dict(row))
+        if new:
+            self._columns += new
+            self._rewrite()
+        else:
+            with self._path.open("a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self._columns).writerow(row)
+
+    def _rewrite(self) -> None:
+        with self._path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(self._rows)
+
+
+class MetricsWriter:
+    """Write training rows and evaluations of a run directory; use as a context manager.
+
+    Args:
+        run: The run directory; gets ``metrics.csv``, ``evaluations.csv`` and ``tensorboard/``.
+        keep_until: Rows of an earlier session beyond this step are dropped: the run goes back to it.
+    """
+
+    def __init__(self, run: Path, keep_until: int) -> None:
+        self._tables = {name: CsvTable(run / f"{name}.csv", keep_until) for name in ("metrics", "evaluations")}
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=keep_until + 1)  # type: ignore[no-untyped-call]
+
+    def add(self, table: str, row: Row) -> None:
+        """Write one row to ``metrics`` or ``evaluations``; it must have a ``step``."""
+        self._tables[table].add(row)
+        for name, value in row.items():
+            if name != "step" and value is not None:
+                tag = name if table == "metrics" else f"evaluation/{name}"
+                self._board.add_scalar(tag, value, int(row["step"]))  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._board.close()  # type: ignore[no-untyped-call]

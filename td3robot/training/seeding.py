@@ -1,0 +1,36 @@
+"""Independent random streams from one run seed, by name."""
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+
+class Stream(IntEnum):
+    """What a random stream is for. Values are part of the saved format: append, never renumber."""
+
+    AGENT = 0
+    EXPLORATION = 1
+    REPLAY = 2
+    TRAINING_EPISODES = 3
+    EVALUATION_EPISODES = 4
+
+
+def generator(seed: int, stream: Stream) -> np.random.Generator:
+    """Make the generator of one stream of a run."""
+    return np.random.default_rng(np.random.SeedSequence([seed, stream]))
+
+
+def integer(seed: int, stream: Stream, *keys: int) -> int:
+    """Derive a 32-bit seed for one item of a stream: an environment's n-th episode, say."""
+    return int(np.random.SeedSequence([seed, stream, *keys]).generate_state(1)[0])
+
+
+def state(rng: np.random.Generator) -> dict[str, Any]:
+    """Give a generator's state as plain values."""
+    return dict(rng.bit_generator.state)
+
+
+def restore(rng: np.random.Generator, saved: dict[str, Any]) -> None:
+    """Take over what :func:`state` gave."""
+    rng.bit_generator.state = saved

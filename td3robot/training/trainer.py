@@ -1,0 +1,301 @@
+"""The training loop, and its exact continuation from a checkpoint."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from td3robot.agent.exploration import GaussianExploration
+from td3robot.agent.replay import ReplayBuffer
+from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3
+from td3robot.config import RunConfig, to_yaml
+from td3robot.contract import Contract
+from td3robot.errors import CheckpointError, EnvironmentFaultError
+from td3robot.training import checkpoint, seeding
+from td3robot.training.collector import Collector, FinishedEpisode
+from td3robot.training.evaluation import Evaluation, evaluate
+from td3robot.training.metrics import MetricsWriter
+
+Environment = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
+
+
+class Listener(Protocol):
+    """Who watches a training: the command line's progress bar, say."""
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Some steps were taken."""
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """An evaluation is done."""
+
+    def message(self, text: str) -> None:
+        """Something a person should know."""
+
+
+class Trainer:
+    """Train one agent on some environments, into one run directory.
+
+    Args:
+        config: The whole run.
+        environments: ``config.training.environments`` of them, alike.
+        evaluation_environment: One more, used for nothing else.
+        contract: What the policy is trained for.
+        run: Directory for checkpoints and metrics.
+        listener: Hears of progress.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        environments: Sequence[Environment],
+        evaluation_environment: Environment,
+        contract: Contract,
+        run: Path,
+        listener: Listener,
+    ) -> None:
+        self.config, self.contract, self.run_directory, self.listener = config, contract, run, listener
+        self.evaluation_environment = evaluation_environment
+        sizes = contract.observation.size, contract.action.size
+        agent, seed = config.agent, config.seed
+        if config.training.torch_threads:
+            torch.set_num_threads(config.training.torch_threads)
+        self.agent = TD3(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
+        self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
+        self.exploration = GaussianExploration(
+            agent.exploration_noise, seeding.generator(seed, seeding.Stream.EXPLORATION)
+        )
+        self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
+        self.collector = Collector(environments, seed, agent.n_step, agent.gamma)
+        self.step = 0
+        self.best: Evaluation | None = None
+        self.best_step = 0
+        self.stop_requested = False
+        self._finished: list[FinishedEpisode] = []
+        self._losses: list[dict[str, torch.Tensor]] = []
+        self._clock = Clock()
+        self._unsaved: str | None = None
+
+    def train(self) -> None:
+        """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
+
+        Raises:
+            EnvironmentFaultError: An environment returned nonsense; what was learned so far is saved first.
+            CheckpointError: The last save failed.
+        """
+        self.run_directory.mkdir(parents=True, exist_ok=True)
+        checkpoint.clean(self.run_directory)
+        with MetricsWriter(self.run_directory, self.step) as writer, ThreadPoolExecutor(1) as pool:
+            try:
+                while self.step < self.config.training.steps and not self.stop_requested:
+                    self._iterate(pool)
+                    self._report(writer)
+            except EnvironmentFaultError:
+                self.save()
+                raise
+            self.save()
+            if self._unsaved:
+                raise CheckpointError(self._unsaved)
+
+    def save(self) -> None:
+        """Save the whole run as it stands; a failure is reported, and the previous checkpoint stays."""
+        try:
+            checkpoint.publish(self.run_directory, "last", self.step, self._contents())
+            self._unsaved = None
+        except CheckpointError as error:
+            self._unsaved = f"{error}; the previous checkpoint is untouched"
+            self.listener.message(self._unsaved)
+
+    def resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Take over a saved run, so that what follows is what would have followed there.
+
+        Raises:
+            CheckpointError: The checkpoint was saved for play only, or does not fit this configuration.
+        """
+        if not saved.has("replay"):
+            raise CheckpointError(
+                f"{saved.path} was saved for play only: it has no replay memory to resume from; "
+                "resume from the run's last-* checkpoint"
+            )
+        counters = saved.document("counters")
+        self.agent.load_tensors(
+            {name: _to_torch(saved.arrays(name)) for name in (*NETWORKS, *OPTIMIZERS)}
+        )
+        self.agent.normalizer.load_state(saved.arrays("normalizer"))
+        self.agent.generator.set_state(torch.from_numpy(saved.arrays("torch_generator")["state"]))
+        self.agent.updates = counters["updates"]
+        self.replay.load_state(saved.arrays("replay"), counters["replay"])
+        random_states = saved.document("random")
+        seeding.restore(self.exploration.rng, random_states["exploration"])
+        seeding.restore(self.replay_rng, random_states["replay"])
+        self.step = counters["step"]
+        if counters["best"] is not None:
+            self.best, self.best_step = Evaluation(**counters["best"]), counters["best_step"]
+        for index in self.collector.load_state(saved.arrays("episodes"), counters["episodes"]):
+            self.listener.message(
+                f"environment {index} is not deterministic after a reset, so its unfinished episode was dropped"
+            )
+
+    def _iterate(self, pool: ThreadPoolExecutor) -> None:
+        """Step every environment once and do the updates that are due."""
+        training, clock = self.config.training, self._clock
+        count = len(self.collector.environments)
+        observations = self.collector.observations
+        self.agent.normalizer.update(observations)
+        if self.step < training.random_steps:
+            actions = self.exploration.uniform(count, self.agent.action_size)
+        else:
+            actions = self.exploration.perturb(self.agent.select_action(observations))
+
+        if training.overlap:
+            stepping = pool.submit(clock.timed, "simulation", self.collector.step, actions)
+            clock.timed("learner", self._update_agent, self.step)
+            stepping.result()
+        else:
+            clock.timed("simulation", self.collector.step, actions)
+        self._finished += self.collector.commit(self.replay)
+        self.step += count
+        if not training.overlap:
+            clock.timed("learner", self._update_agent, self.step)
+
+    def _update_agent(self, step: int) -> None:
+        """Do as many updates as ``updates_per_step`` owes at a step count."""
+        learning_steps = step - self.config.training.random_steps
+        if learning_steps <= 0 or self.replay.size < self.config.agent.batch_size:
+            return
+        due = int(learning_steps * self.config.agent.updates_per_step)
+        while self.agent.updates < due:
+            batch = self.replay.sample(self.config.agent.batch_size, self.replay_rng, self.agent.device)
+            metrics = self.agent.update(batch)
+            if "actor_loss" in metrics:
+                self._losses.append(metrics)
+
+    def _report(self, writer: MetricsWriter) -> None:
+        training = self.config.training
+        if self._crossed(training.log_every):
+            row = self._row()
+            writer.add("metrics", row)
+            self.listener.progress(self.step, row["steps_per_second"])
+        if self._crossed(training.evaluate_every):
+            self._clock.timed("evaluation", self._evaluate, writer)
+        if self._crossed(training.checkpoint_every):
+            self._clock.timed("saving", self.save)
+
+    def _crossed(self, every: int) -> bool:
+        before = self.step - len(self.collector.environments)
+        return self.step // every > before // every
+
+    def _evaluate(self, writer: MetricsWriter) -> None:
+        evaluation = evaluate(
+            self.evaluation_environment,
+            lambda observation: self.agent.select_action(observation[None])[0],
+            self.config.training.evaluation_episodes,
+            self.config.seed,
+        )
+        figures = evaluation.to_json()
+        row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+        writer.add("evaluations", {"step": self.step} | row)
+        self.listener.evaluated(self.step, evaluation)
+        if self.best is None or evaluation.rank() >= self.best.rank():
+            self.best, self.best_step = evaluation, self.step
+            try:
+                checkpoint.publish(self.run_directory, "best", self.step, self._play_contents(evaluation))
+            except CheckpointError as error:
+                self.listener.message(f"{error}; the previous best policy is untouched")
+
+    def _row(self) -> dict[str, float]:
+        window, self.collector.window = self.collector.window, type(self.collector.window)()
+        losses, self._losses = self._losses, []
+        finished, self._finished = self._finished, []
+        seconds = self._clock.read()
+        row: dict[str, float] = {
+            "step": self.step,
+            "updates": self.agent.updates,
+            "steps_per_second": window.steps / seconds["all"],
+        }
+        row |= {f"time/{name}": seconds[name] / seconds["all"] for name in seconds if name != "all"}
+        if finished:
+            row["episode/return"] = float(np.mean([episode.total_reward for episode in finished]))
+            row["episode/steps"] = float(np.mean([episode.steps for episode in finished]))
+            if finished[0].success is not None:
+                row["episode/success"] = float(np.mean([bool(episode.success) for episode in finished]))
+        for name in losses[0] if losses else ():
+            row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in losses]).mean())
+        return row | window.means()
+
+    def _play_contents(self, evaluation: Evaluation) -> checkpoint.Contents:
+        return checkpoint.Contents(
+            config=to_yaml(self.config),
+            documents=self._documents(evaluation),
+            arrays={"actor": _to_numpy(self.agent.actor.state_dict()), "normalizer": self.agent.normalizer.state()},
+        )
+
+    def _documents(self, evaluation: Evaluation | None) -> dict[str, Any]:
+        return {
+            "contract": dict(self.contract.terms),
+            "evaluation": evaluation.to_json() if evaluation else None,
+            "counters": {"step": self.step, "updates": self.agent.updates},
+        }
+
+    def _contents(self) -> checkpoint.Contents:
+        rows, replay_counters = self.replay.state()
+        episodes, episode_indices = self.collector.state()
+        documents = self._documents(self.best)
+        documents["counters"] |= {
+            "replay": replay_counters,
+            "episodes": episode_indices,
+            "best": self.best.to_json() if self.best else None,
+            "best_step": self.best_step,
+        }
+        documents["random"] = {
+            "exploration": seeding.state(self.exploration.rng),
+            "replay": seeding.state(self.replay_rng),
+        }
+        arrays = {name: _to_numpy(group) for name, group in self.agent.tensors().items()}
+        arrays |= {
+            "normalizer": self.agent.normalizer.state(),
+            "torch_generator": {"state": self.agent.generator.get_state().numpy()},
+            "replay": rows,
+            "episodes": episodes,
+        }
+        return checkpoint.Contents(to_yaml(self.config), documents, arrays)
+
+
+class Clock:
+    """Wall time by what it was spent on, since the last reading."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+        self._since = perf_counter()
+
+    def timed(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function and book its time under ``name``."""
+        start = perf_counter()
+        try:
+            function(*arguments)
+        finally:
+            self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
+
+    def read(self) -> dict[str, float]:
+        """Give the seconds since the last reading by name, and ``all``; then start anew.
+
+        With overlapping simulation and learner their sum may exceed ``all``.
+        """
+        now = perf_counter()
+        spent = {name: self._spent.get(name, 0.0) for name in ("simulation", "learner", "evaluation", "saving")}
+        spent["all"] = now - self._since
+        self._spent, self._since = {}, now
+        return spent
+
+
+def _to_numpy(tensors: dict[str, torch.Tensor]) -> checkpoint.Arrays:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def _to_torch(arrays: checkpoint.Arrays) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
