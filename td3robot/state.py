@@ -60,6 +60,7 @@ class World:
         tcp: Tool centre point, from the measured joint angles.
         tcp_velocity: (3,) linear velocity of the tool centre point [m/s].
         commanded: What the guard last let through.
+        commanded_tcp: Tool centre point, from the commanded joint angles.
         objects: Poses of the tracked objects by name.
     """
 
@@ -67,4 +68,5 @@ class World:
     tcp: Pose
     tcp_velocity: Array
     commanded: JointCommand
+    commanded_tcp: Pose
     objects: Mapping[str, Pose] = field(default_factory=dict)

@@ -1,0 +1,88 @@
+"""From a configuration to the objects of a run: the one place that knows every robot and every task by name."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from td3robot.config import (
+    GymnasiumEnvironmentConfig,
+    ReachConfig,
+    RobotConfig,
+    RobotEnvironmentConfig,
+)
+from td3robot.contract import Contract
+from td3robot.envs.action import make_action_kind
+from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.robots.guard import Guard
+from td3robot.robots.interface import Robot, RobotSpec
+from td3robot.robots.kinematic import KinematicRobot
+from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.models import ARMS, GRIPPERS
+from td3robot.robots.mujoco import MujocoRobot
+from td3robot.tasks.interface import Task
+from td3robot.tasks.reach import Reach
+
+# A new robot or task is one line here.
+ROBOTS: dict[str, Callable[[RobotConfig], Robot]] = {
+    "mujoco": lambda config: MujocoRobot(robot_spec(config), config.physics_rate_hz),
+    "kinematic": lambda config: KinematicRobot(robot_spec(config)),
+}
+TASKS: dict[str, Callable[[ReachConfig, RobotSpec], Task]] = {
+    "reach": Reach,
+}
+
+
+def robot_spec(config: RobotConfig) -> RobotSpec:
+    """Look up arm and gripper, and add what the cell has of its own."""
+    gripper = GRIPPERS[config.gripper]
+    return RobotSpec(
+        arm=ARMS[config.arm],
+        gripper=gripper,
+        control_rate_hz=config.control_rate_hz,
+        tcp_offset_m=gripper.tcp_offset_m + config.coupling_thickness_m,
+        table_height_m=config.table_height_m,
+    )
+
+
+def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = None) -> RobotEnv:
+    """Build a robot, its guard and its task.
+
+    Raises:
+        ConfigError: The goals are out of reach.
+    """
+    robot = ROBOTS[config.robot.backend](config.robot)
+    spec = robot.spec
+    kinematics = Kinematics(spec, config.guard.clearance_m)
+    task = TASKS[config.task.name](config.task, spec)
+    environment = RobotEnv(
+        robot=robot,
+        task=task,
+        guard=Guard(spec, config.guard, kinematics),
+        action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper),
+        kinematics=kinematics,
+        ik=ToolboxKinematics(spec),
+        episode_steps=config.episode_steps,
+        render_mode=render_mode,
+    )
+    environment.require_reachable(np.array(config.task.goals.low), np.array(config.task.goals.high))
+    return environment
+
+
+def make_environment(
+    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None
+) -> Environment:
+    """Build the environment of a run."""
+    if isinstance(config, RobotEnvironmentConfig):
+        return make_robot_env(config, render_mode)
+    return make_gymnasium(config, render_mode)
+
+
+def make_contract(
+    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, environment: Environment
+) -> Contract:
+    """State what a policy trained on an environment is for."""
+    if isinstance(config, RobotEnvironmentConfig):
+        assert isinstance(environment.unwrapped, RobotEnv)
+        return environment.unwrapped.contract()
+    return gymnasium_contract(config, environment)

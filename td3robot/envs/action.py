@@ -1,0 +1,117 @@
+"""What an action in [-1, 1] asks of the arm: a small move from the last commanded posture."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.config import ActionConfig, GuardConfig
+from td3robot.layout import Field, Layout
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.kinematics import Kinematics
+from td3robot.state import Array, JointCommand
+
+# The posture pull sees no joint further than this from home, so that it stays gentle [rad].
+POSTURE_REACH = 0.5
+# Damping of the null space projection: small, so that the pull does not move the tool [m].
+NULL_SPACE_DAMPING = 1e-3
+
+
+class ActionKind(ABC):
+    """Turn actions into wishes.
+
+    Attributes:
+        layout: Names of the action's components; the gripper, where used, comes last.
+    """
+
+    layout: Layout
+
+    def __init__(self, config: ActionConfig, fields: list[Field], uses_gripper: bool) -> None:
+        self.config, self.uses_gripper = config, uses_gripper
+        gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
+        self.layout = Layout([*fields, *gripper])
+
+    @abstractmethod
+    def move(self, action: NDArray[np.float32], q: Array) -> Array:
+        """Compute the change (n,) [rad] of the commanded posture q (n,) in one period."""
+
+    @abstractmethod
+    def implied_speeds(self) -> dict[str, float]:
+        """Give the speed that a full action asks for."""
+
+    def wish(self, action: NDArray[np.float32], commanded: JointCommand) -> JointCommand:
+        """Compute the wished command; the gripper's component -1 is open, +1 closed."""
+        gripper = (float(action[-1]) + 1.0) / 2.0 if self.uses_gripper else 0.0
+        return JointCommand(commanded.q + self.move(action, commanded.q), gripper)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the terms of a contract."""
+        return self.config.model_dump(mode="json") | {
+            "layout": self.layout.to_json(),
+            "implied_speeds": self.implied_speeds(),
+        }
+
+
+class JointDelta(ActionKind):
+    """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit."""
+
+    def __init__(self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, uses_gripper: bool) -> None:
+        super().__init__(config, [Field("joint_delta", spec.arm.joint_names, "1", "arm")], uses_gripper)
+        self._joints = len(spec.arm.home)
+        self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
+        self._scale = self._speed * spec.period_s
+
+    def move(self, action: NDArray[np.float32], q: Array) -> Array:
+        """Scale the action."""
+        return action[: self._joints] * self._scale
+
+    def implied_speeds(self) -> dict[str, float]:
+        """Give the joint speed of a full action [rad/s]."""
+        return {"joint_rad_s": float(self._speed.max())}
+
+
+class TcpDelta(ActionKind):
+    """Three components move the tool centre point along the base frame's axes.
+
+    Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
+    that length, not its components. Joints follow by damped least squares (Nakamura and Hanafusa 1986),
+    ``dq = J' (J J' + damping^2)^-1 dx``, and what freedom is left pulls them gently towards home.
+    """
+
+    def __init__(
+        self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+    ) -> None:
+        super().__init__(config, [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")], uses_gripper)
+        self._kinematics = kinematics
+        self._home = spec.arm.home
+        self._period = spec.period_s
+        self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
+        self._damping = config.damping_m**2 * np.eye(3)
+        self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
+
+    def move(self, action: NDArray[np.float32], q: Array) -> Array:
+        """Solve for the joints' share of a tool displacement."""
+        direction = action[:3].astype(np.float64)
+        length = float(np.sqrt(direction @ direction))
+        dx = direction * (self._speed * self._period / max(length, 1.0))
+        _, jacobian = self._kinematics.tcp_and_jacobian(q)
+        gram = jacobian @ jacobian.T
+        pull = np.clip(self._home - q, -POSTURE_REACH, POSTURE_REACH) * (self.config.posture_gain_hz * self._period)
+        tool = np.linalg.solve(gram + self._damping, dx)
+        null = np.linalg.solve(gram + self._null_space_damping, jacobian @ pull)
+        displacement: Array = jacobian.T @ (tool - null) + pull
+        return displacement
+
+    def implied_speeds(self) -> dict[str, float]:
+        """Give the tool speed of a full action [m/s]."""
+        return {"tcp_m_s": self._speed}
+
+
+def make_action_kind(
+    config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+) -> ActionKind:
+    """Make the configured kind."""
+    if config.kind == "joint_delta":
+        return JointDelta(config, guard, spec, uses_gripper)
+    return TcpDelta(config, guard, spec, kinematics, uses_gripper)

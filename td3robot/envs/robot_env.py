@@ -1,0 +1,197 @@
+"""A task on a robot, behind the guard: the same environment for simulation and hardware."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from td3robot.contract import Contract
+from td3robot.envs.action import ActionKind
+from td3robot.errors import ConfigError, EnvironmentFaultError
+from td3robot.layout import Layout
+from td3robot.robots.guard import Guard
+from td3robot.robots.interface import Robot
+from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.state import Array, Pose, World
+from td3robot.tasks.interface import Goal, Moment, Score, Task
+
+Vector = NDArray[np.float32]
+
+# Drawing goals until one is reachable from an admissible start; a box that needs more is at fault.
+MAX_DRAWS = 100
+
+
+class RobotEnv(gymnasium.Env[Vector, Vector]):
+    """Observations as the task lays them out, actions in [-1, 1].
+
+    ``info`` after every step: ``reward_terms`` by name, ``interventions`` (why the guard changed the wish),
+    ``success`` (the goal held for the task's ``hold_steps`` up to now), ``distance_m``, ``tcp_speed_m_s``,
+    ``joint_speed_rad_s``. Episodes end by time alone, as truncations.
+
+    Args:
+        robot: Any robot; it is connected at the first reset.
+        kinematics, ik: The arm's geometry for loops, and for start postures.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(
+        self,
+        robot: Robot,
+        task: Task,
+        guard: Guard,
+        action_kind: ActionKind,
+        kinematics: Kinematics,
+        ik: ToolboxKinematics,
+        episode_steps: int,
+        render_mode: str | None = None,
+    ) -> None:
+        self.robot, self.task, self.guard, self.action_kind = robot, task, guard, action_kind
+        self.render_mode = render_mode
+        self._kinematics, self._ik = kinematics, ik
+        self._episode_steps = episode_steps
+        self._renderer: Any = None
+        self.observation_layout: Layout = task.layout
+        self.observation_space = Box(-np.inf, np.inf, (task.layout.size,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (action_kind.layout.size,), np.float32)
+
+    def contract(self) -> Contract:
+        """State what a policy for this environment is trained for."""
+        return Contract(
+            {
+                "robot": self.robot.spec.to_json(),
+                "task": self.task.name,
+                "observation": self.task.layout.to_json(),
+                "action": self.action_kind.to_json(),
+                "guard": self.guard.to_json(),
+                "episode_steps": self._episode_steps,
+            }
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
+        """Draw a goal, bring the arm to its start, and observe.
+
+        Raises:
+            RobotError: The robot cannot be reached or did not get to the start.
+        """
+        super().reset(seed=seed)
+        self.robot.connect()
+        self.goal, q = self._draw()
+        self.robot.move_to(q)
+        self.guard.reset(q)
+        self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
+        self._steps = self._held = 0
+        self.world = self._look(self._kinematics.tcp(self.guard.commanded.q))
+        return self._observe(), {}
+
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        """Let one control period pass.
+
+        Raises:
+            EnvironmentFaultError: The action is not finite, or has the wrong shape; nothing was sent.
+            CommandRefusedError: The guard refused to send anything.
+            RobotError: The robot stopped.
+        """
+        action = np.asarray(action, np.float32)
+        if action.shape != self.action_space.shape or not np.isfinite(action).all():
+            raise EnvironmentFaultError(
+                f"action {action} is not {self.action_kind.layout.size} finite numbers in [-1, 1]; nothing was sent"
+            )
+        action = np.clip(action, -1.0, 1.0)
+        wish = self.action_kind.wish(action, self.guard.commanded)
+        ruling = self.guard.filter(wish, self.world.robot, self.robot.now())
+        self.robot.send(ruling.command)
+        self.robot.advance()
+        self.world = self._look(self._kinematics.tcp(ruling.command.q))
+
+        moment = Moment(self.world, action, self._previous_action, ruling.reasons)
+        score = self.task.score(moment, self.goal)
+        self._previous_action = action
+        self._held = self._held + 1 if score.achieved else 0
+        self._steps += 1
+        truncated = self._steps >= self._episode_steps
+        return self._observe(), score.reward, False, truncated, self._info(score, ruling.reasons)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Draw the arm and the goal (height, width, 3), in ``rgb_array`` mode.
+
+        Raises:
+            ConfigError: No offscreen rendering is possible here.
+        """
+        if self.render_mode is None:
+            return None
+        if self._renderer is None:
+            from td3robot.envs.renderer import Renderer
+
+            self._renderer = Renderer(self.robot.spec)
+        frame: NDArray[np.uint8] = self._renderer.draw(self.world.robot, self.goal.position)
+        return frame
+
+    def close(self) -> None:
+        """Let go of the robot."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+        self.robot.close()
+
+    def require_reachable(self, low: Array, high: Array) -> None:
+        """Refuse a box of goals that the arm cannot reach everywhere, on a grid of 5 x 5 x 5 points.
+
+        Raises:
+            ConfigError: Naming the first point out of reach, or the limit that a posture there breaks.
+        """
+        axes = [np.linspace(a, b, 5) for a, b in zip(low, high, strict=True)]
+        for point in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
+            q, objection = self._posture_at(point)
+            if q is None:
+                x, y, z = point
+                raise ConfigError(
+                    f"task.goals holds ({x:.3f}, {y:.3f}, {z:.3f}) m, which the arm cannot reach ({objection}); "
+                    "move or shrink the box"
+                )
+
+    def _draw(self) -> tuple[Goal, Array]:
+        objection = ""
+        for _ in range(MAX_DRAWS):
+            goal = self.task.sample(self.np_random)
+            q, objection = self._posture_at(goal.start)
+            if q is not None:
+                return goal, q
+        raise ConfigError(f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard")
+
+    def _posture_at(self, position: Array) -> tuple[Array | None, str]:
+        """Find a posture with the tool at a position that the guard admits; or say why there is none.
+
+        The tool points as at home if it can, and anyhow if it cannot (far and high).
+        """
+        home = self.robot.spec.arm.home
+        objection: str | None = "no inverse kinematics solution from home"
+        for rotation in (self._kinematics.tcp(home).rotation, None):
+            q = self._ik.inverse(position, home, rotation)
+            if q is not None:
+                objection = self.guard.admits(q)
+                if objection is None:
+                    return q, ""
+                objection = f"the guard's limit: {objection}"
+        return None, objection
+
+    def _look(self, commanded_tcp: Pose) -> World:
+        state = self.robot.read()
+        tcp, jacobian = self._kinematics.tcp_and_jacobian(state.q)
+        return World(state, tcp, jacobian @ state.dq, self.guard.commanded, commanded_tcp)
+
+    def _observe(self) -> Vector:
+        return self.task.layout.pack(self.task.observe(self.world, self.goal))
+
+    def _info(self, score: Score, reasons: tuple[str, ...]) -> dict[str, Any]:
+        velocity = self.world.tcp_velocity
+        return {
+            "reward_terms": score.terms,
+            "interventions": reasons,
+            "success": self._held >= self.task.hold_steps,
+            "distance_m": score.distance_m,
+            "tcp_speed_m_s": float(np.sqrt(velocity @ velocity)),
+            "joint_speed_rad_s": float(np.abs(self.world.robot.dq).max()),
+        }

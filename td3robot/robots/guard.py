@@ -1,0 +1,225 @@
+"""The guard between every policy and every arm: one object in training, evaluation and on hardware.
+
+It is not a safety function. It keeps a policy's commands inside limits that lie inside the robot's own.
+
+How it works. The guard plans from the last *commanded* posture and joint velocity, never from the measured ones.
+A wish becomes a joint velocity for one control period, and that whole vector is scaled, never single joints, so
+the arm keeps its direction:
+
+1. Down to the joint speed and tool speed limits.
+2. Towards the last commanded velocity, until the change is within the acceleration limit.
+3. Towards braking, until the posture after this period *and the posture where braking from there would end* are
+   both inside joint limits and workspace, clear of table and links, and not too far ahead of the measured arm.
+
+Braking reduces all joints in proportion, so its path is a straight line in joint space that step 3 of an
+earlier period has already admitted: there is always a command to send.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from td3robot.config import GuardConfig
+from td3robot.errors import CommandRefusedError
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.kinematics import Kinematics
+from td3robot.state import Array, JointCommand, RobotState
+
+REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
+
+# Searches for the largest admissible step; each halves the interval.
+BISECTIONS = 5
+# Tool speed is linear in joint velocity only at one posture. A step is scaled for its start, may be this much faster at
+# its end, and the rest up to the limit is for what lies between (tests/robots/test_guard.py measures it).
+TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
+# Steps shorter than this are no motion: rounding, not an intervention [rad].
+NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the guard made of a wish.
+
+    Attributes:
+        command: What may be sent.
+        reasons: Why it differs from the wish; empty where it does not.
+    """
+
+    command: JointCommand
+    reasons: tuple[str, ...]
+
+
+class Guard:
+    """Filter commands so that no limit is ever crossed.
+
+    Args:
+        spec: The robot's own limits.
+        config: The limits to keep.
+        kinematics: The robot's geometry; its ``clearance_m`` is the distance to keep.
+    """
+
+    def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
+        arm = spec.arm
+        self.config = config
+        self._kinematics = kinematics
+        self._period = spec.period_s
+        self._lower = arm.lower + config.position_margin_rad
+        self._upper = arm.upper - config.position_margin_rad
+        self._max_speed = arm.velocity * config.joint_speed_fraction
+        self._max_change = config.max_joint_acceleration_rad_s2 * spec.period_s
+        self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
+        self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
+        self._box_low, self._box_high = np.array(config.workspace.low), np.array(config.workspace.high)
+        self.interventions: Counter[str] = Counter()
+        self.commands = 0
+        self._shape = arm.home.shape
+        self._jacobian = np.zeros((3, len(arm.home)))
+        self.reset(arm.home)
+
+    def reset(self, q: Array) -> None:
+        """Anchor to an arm at rest at q (n,) [rad], with the gripper open."""
+        self.commanded = JointCommand(q.copy(), 0.0)
+        self._velocity = np.zeros_like(q)
+        _, self._jacobian = self._kinematics.tcp_and_jacobian(q)
+
+    def admits(self, q: Array) -> str | None:
+        """Say which limit a posture at rest breaks, or None: may an episode start here?"""
+        return self._objection(q, np.zeros_like(q), q)
+
+    def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
+        """Turn a wish into what may be sent for the coming control period.
+
+        Args:
+            wish: Joint angles to be reached at the end of the period, and the gripper's closed fraction.
+            state: The latest measured state.
+            now: Time on the clock of ``state.stamp`` [s].
+
+        Raises:
+            CommandRefusedError: The wish has the wrong shape or is not finite, or the state is too old; nothing
+                may be sent, and the arm must be stopped.
+        """
+        self._require_sane(wish, state, now)
+        reasons: list[str] = []
+        desired = (wish.q - self.commanded.q) / self._period
+        velocity = self._limit_speed(desired, reasons)
+        velocity = self._limit_acceleration(velocity, reasons)
+        q, velocity = self._limit_reach(velocity, state.q, reasons)
+
+        gripper = min(max(wish.gripper, 0.0), 1.0)
+        self.commanded = JointCommand(q, gripper)
+        self._velocity = velocity
+        self.commands += 1
+        self.interventions.update(reasons)
+        return Ruling(self.commanded, tuple(reasons))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the terms of a contract."""
+        return self.config.model_dump(mode="json")
+
+    def _require_sane(self, wish: JointCommand, state: RobotState, now: float) -> None:
+        if wish.q.shape != self._shape:
+            raise CommandRefusedError(
+                f"a command of shape {wish.q.shape} was refused: the arm has {self._shape[0]} joints; nothing was sent"
+            )
+        if not (np.isfinite(wish.q).all() and np.isfinite(wish.gripper)):
+            raise CommandRefusedError(
+                f"a command that is not finite was refused: q {wish.q}, gripper {wish.gripper}; nothing was sent"
+            )
+        if not (state.q.shape == self._shape and np.isfinite(state.q).all()):
+            raise CommandRefusedError(f"the measured joint angles {state.q} are not usable; nothing was sent")
+        age = now - state.stamp
+        if not age <= self.config.max_state_age_s:
+            raise CommandRefusedError(
+                f"the measured state is {age:.3f} s old, more than guard.max_state_age_s "
+                f"{self.config.max_state_age_s:g} s; nothing was sent"
+            )
+
+    def _limit_speed(self, desired: Array, reasons: list[str]) -> Array:
+        scale = 1.0
+        joint_excess = float((np.abs(desired) / self._max_speed).max())
+        if joint_excess > 1.0 + 1e-9:
+            scale = 1.0 / joint_excess
+            reasons.append("joint_speed")
+        tool = self._jacobian @ desired
+        tcp_speed = scale * float(np.sqrt(tool @ tool))
+        if tcp_speed > self._max_tcp_speed * (1.0 + 1e-9):
+            scale *= self._max_tcp_speed / tcp_speed
+            reasons.append("tcp_speed")
+        return desired if scale == 1.0 else desired * scale
+
+    def _limit_acceleration(self, velocity: Array, reasons: list[str]) -> Array:
+        change = velocity - self._velocity
+        excess = float(np.abs(change).max()) / self._max_change
+        if excess <= 1.0 + 1e-9:
+            return velocity
+        reasons.append("acceleration")
+        return self._velocity + change / excess
+
+    def _limit_reach(self, velocity: Array, measured: Array, reasons: list[str]) -> tuple[Array, Array]:
+        """Take the largest admissible part of the way from braking to ``velocity``."""
+        objection = self._try(velocity, measured)
+        if objection is None:
+            return self._reached, velocity
+        reasons.append(objection)
+        brake = self._braked()
+        best_velocity, best_q, best_jacobian = brake, self.commanded.q + brake * self._period, None
+        low, high = 0.0, 1.0
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            trial = brake + middle * (velocity - brake)
+            if self._try(trial, measured) is None:
+                low = middle
+                best_velocity, best_q, best_jacobian = trial, self._reached, self._jacobian
+            else:
+                high = middle
+        if best_jacobian is None:
+            _, best_jacobian = self._kinematics.tcp_and_jacobian(best_q)
+        self._jacobian = best_jacobian
+        return best_q, best_velocity
+
+    def _try(self, velocity: Array, measured: Array) -> str | None:
+        """Name the first limit that a period at ``velocity`` and braking after it would break."""
+        q = self._reached = self.commanded.q + velocity * self._period
+        if np.abs(q - measured).max() > self.config.max_lead_rad:
+            return "lead"
+        return self._objection(q, velocity, q + velocity * self._braking_time(velocity))
+
+    def _objection(self, q: Array, velocity: Array, q_stop: Array) -> str | None:
+        if (q_stop < self._lower).any() or (q_stop > self._upper).any():
+            return "position"
+        pose, jacobian = self._kinematics.tcp_and_jacobian(q)
+        tool = jacobian @ velocity
+        if tool @ tool > self._max_tcp_speed_squared:
+            return "tcp_speed"
+        self._jacobian = jacobian
+        if self._outside(pose.position):
+            return "workspace"
+        if self._kinematics.too_close():
+            return "clearance"
+        if np.abs(q_stop - q).max() > NEGLIGIBLE:
+            if self._outside(self._kinematics.tcp(q_stop).position):
+                return "workspace"
+            if self._kinematics.too_close():
+                return "clearance"
+        return None
+
+    def _outside(self, position: Array) -> bool:
+        return bool((position < self._box_low).any() or (position > self._box_high).any())
+
+    def _braked(self) -> Array:
+        """Give the velocity after one period of braking as hard as allowed."""
+        peak = float(np.abs(self._velocity).max())
+        return self._velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else self._velocity
+
+    def _braking_time(self, velocity: Array) -> float:
+        """Give the time at full ``velocity`` that covers the distance of braking from it [s].
+
+        Braking takes r = peak / max_change periods: velocity falls by 1/r of itself each period, so the distance
+        is velocity * period * sum over k = 1..m of (1 - k/r), with m = floor(r).
+        """
+        periods = float(np.abs(velocity).max()) / self._max_change
+        whole = floor(periods)
+        return self._period * (whole - whole * (whole + 1) / (2 * periods)) if whole else 0.0

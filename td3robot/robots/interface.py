@@ -1,0 +1,135 @@
+"""The one interface between an environment and any arm, simulated or physical."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from td3robot.errors import CommandRefusedError
+from td3robot.robots.models import ArmModel, GripperModel
+from td3robot.state import Array, JointCommand, RobotState
+
+
+@dataclass(frozen=True, slots=True)
+class RobotSpec:
+    """What is known of a robot before connecting to it.
+
+    Attributes:
+        control_rate_hz: How many commands a second it takes.
+        tcp_offset_m: From the flange along its z axis to the tool centre point.
+        table_height_m: Height of the table top in the base frame.
+    """
+
+    arm: ArmModel
+    gripper: GripperModel
+    control_rate_hz: float
+    tcp_offset_m: float
+    table_height_m: float
+
+    @property
+    def period_s(self) -> float:
+        """Seconds between two commands."""
+        return 1.0 / self.control_rate_hz
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the terms of a contract."""
+        return {
+            "arm": self.arm.name,
+            "joint_names": list(self.arm.joint_names),
+            "lower_rad": self.arm.lower.tolist(),
+            "upper_rad": self.arm.upper.tolist(),
+            "velocity_rad_s": self.arm.velocity.tolist(),
+            "home_rad": self.arm.home.tolist(),
+            "gripper": self.gripper.name,
+            "driver_names": list(self.gripper.driver_names),
+            "driver_open_rad": 0.0,
+            "driver_closed_rad": self.gripper.driver_closed,
+            "control_rate_hz": self.control_rate_hz,
+            "tcp_offset_m": self.tcp_offset_m,
+            "table_height_m": self.table_height_m,
+        }
+
+
+class Robot(ABC):
+    """An arm with a gripper.
+
+    A control period is: ``read``, decide, ``send``, ``advance``. ``advance`` owns time: a simulation integrates
+    one period, hardware waits for its tick. Nothing is opened before ``connect``.
+    """
+
+    def __init__(self, spec: RobotSpec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Open the robot; does nothing where it is open.
+
+        Raises:
+            RobotError: It cannot be reached, or is not the robot of ``spec``.
+        """
+
+    @abstractmethod
+    def read(self) -> RobotState:
+        """Give the latest measured state.
+
+        Raises:
+            RobotError: The robot no longer reports.
+        """
+
+    @abstractmethod
+    def now(self) -> float:
+        """Give the time on the clock of ``RobotState.stamp`` [s]."""
+
+    @abstractmethod
+    def _send(self, command: JointCommand) -> None:
+        """Hand a finite, well-shaped command to the arm."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Let one control period pass.
+
+        Raises:
+            RobotError: The robot stopped.
+        """
+
+    @abstractmethod
+    def move_to(self, q: Array) -> None:
+        """Bring the arm to a posture (n,) [rad] and to rest, with the gripper open, as the robot sees fit.
+
+        Raises:
+            RobotError: It did not get there.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Bring the arm to rest where it is. Always legal, may be repeated."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop and let go of the robot. May be repeated."""
+
+    def send(self, command: JointCommand) -> JointCommand:
+        """Set the posture to be reached at the end of this control period.
+
+        Returns:
+            What was really sent: clipped to the arm's joint limits, which no guard setting can widen.
+
+        Raises:
+            CommandRefusedError: The command is not finite or has the wrong shape; nothing was sent.
+        """
+        arm = self.spec.arm
+        if command.q.shape != arm.home.shape or not np.isfinite(command.q).all() or not np.isfinite(command.gripper):
+            raise CommandRefusedError(
+                f"command q={command.q}, gripper={command.gripper} is not {len(arm.home)} finite joint angles and a "
+                "closed fraction; nothing was sent"
+            )
+        sent = JointCommand(
+            np.clip(command.q, arm.lower, arm.upper), float(min(max(command.gripper, 0.0), 1.0))
+        )
+        self._send(sent)
+        return sent
+
+    def move_home(self) -> None:
+        """Bring the arm to its home posture and to rest."""
+        self.move_to(self.spec.arm.home)

@@ -1,0 +1,72 @@
+"""An arm without dynamics: the Robotics Toolbox model, its joints moving exactly as told."""
+
+import numpy as np
+
+from td3robot.errors import RobotError
+from td3robot.robots.interface import Robot, RobotSpec
+from td3robot.robots.kinematics import ToolboxKinematics
+from td3robot.state import Array, JointCommand, RobotState
+
+
+class KinematicRobot(Robot):
+    """UR5e from UR's DH numbers, velocities integrated; no inertia, lag or contact.
+
+    The gripper's drivers go where they are sent at the device's own closing speed.
+    """
+
+    # 85 mm of stroke at 150 mm/s (Robotiq 2F-85 data sheet: 20 to 150 mm/s), as a closed fraction a second.
+    GRIPPER_RATE = 150.0 / 85.0
+
+    def __init__(self, spec: RobotSpec) -> None:
+        super().__init__(spec)
+        self.kinematics: ToolboxKinematics | None = None
+
+    def connect(self) -> None:
+        """Build the model."""
+        if self.kinematics is None:
+            self.kinematics = ToolboxKinematics(self.spec)
+            self.move_home()
+
+    def read(self) -> RobotState:
+        """Give the state at the end of the last period."""
+        self._require_open()
+        drivers = np.full(2, self._gripper * self.spec.gripper.driver_closed)
+        return RobotState(self._q.copy(), self._dq.copy(), drivers, self._time)
+
+    def now(self) -> float:
+        """Give the integrated time [s]."""
+        return self._time
+
+    def _send(self, command: JointCommand) -> None:
+        self._require_open()
+        self._command = command
+
+    def advance(self) -> None:
+        """Integrate one control period at the velocity that reaches the command at its end."""
+        self._require_open()
+        period = self.spec.period_s
+        self._dq = (self._command.q - self._q) / period
+        self._q = self._command.q.copy()
+        reach = self.GRIPPER_RATE * period
+        self._gripper += min(max(self._command.gripper - self._gripper, -reach), reach)
+        self._time += period
+
+    def move_to(self, q: Array) -> None:
+        """Place the arm at q, at rest, with the gripper open."""
+        self._require_open()
+        self._q, self._dq, self._gripper, self._time = q.copy(), np.zeros_like(q), 0.0, 0.0
+        self._command = JointCommand(self._q.copy(), 0.0)
+
+    def stop(self) -> None:
+        """Stand still."""
+        if self.kinematics is not None:
+            self._dq = np.zeros_like(self._q)
+            self._command = JointCommand(self._q.copy(), self._gripper)
+
+    def close(self) -> None:
+        """Drop the model."""
+        self.kinematics = None
+
+    def _require_open(self) -> None:
+        if self.kinematics is None:
+            raise RobotError("the kinematic arm is not connected; call connect() first")

@@ -1,0 +1,102 @@
+"""What a task is, to an environment."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from td3robot.layout import Field, Layout
+from td3robot.robots.interface import RobotSpec
+from td3robot.state import Array, World
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What one episode asks for.
+
+    Attributes:
+        position: (3,) where the tool centre point, or the object, shall end up [m].
+        start: (3,) where the tool centre point begins [m].
+    """
+
+    position: Array
+    start: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One control period, for scoring.
+
+    Attributes:
+        world: The state after it.
+        action, previous_action: (action,) what the policy wished in this and the last period, in [-1, 1].
+        interventions: Why the guard changed the wish; empty where it did not.
+    """
+
+    world: World
+    action: NDArray[np.float32]
+    previous_action: NDArray[np.float32]
+    interventions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one control period is worth.
+
+    Attributes:
+        terms: Weighted reward terms by name; the reward is their sum.
+        achieved: Whether the goal is met at this moment.
+        distance_m: What is left to go.
+    """
+
+    terms: Mapping[str, float]
+    achieved: bool
+    distance_m: float
+
+    @property
+    def reward(self) -> float:
+        """The sum of the terms."""
+        return sum(self.terms.values())
+
+
+class Task(ABC):
+    """A task: draws goals, lays out observations, scores moments.
+
+    Attributes:
+        name: As in configurations.
+        uses_gripper: Whether the gripper is part of the action.
+        hold_steps: How many moments at the end of an episode must be achieved for success.
+        layout: Fields of the observation; joint angles and gripper driver joints come first.
+    """
+
+    name: str
+    uses_gripper: bool
+    hold_steps: int
+    layout: Layout
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> Goal:
+        """Draw the goal of an episode."""
+
+    @abstractmethod
+    def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
+        """Give the value of every field of the layout."""
+
+    @abstractmethod
+    def score(self, moment: Moment, goal: Goal) -> Score:
+        """Judge one control period."""
+
+
+def robot_fields(spec: RobotSpec) -> list[Field]:
+    """Name what every observation begins with: arm joint angles, then the gripper's driver joints."""
+    return [
+        Field("q", spec.arm.joint_names, "rad", "arm"),
+        Field("driver_q", spec.gripper.driver_names, "rad", "gripper"),
+    ]
+
+
+def observe_robot(world: World) -> dict[str, ArrayLike]:
+    """Give the values of :func:`robot_fields`: ``[q..., right_driver, left_driver]`` [rad]."""
+    return {"q": world.robot.q, "driver_q": world.robot.driver_q}

@@ -1,0 +1,22 @@
+"""Bounded pieces that rewards are made of."""
+
+from math import exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def nearness(distance: float, scale: float) -> float:
+    """Compute ``exp(-(distance / scale)^2)``, in (0, 1]: 1 at the goal, 0.37 at ``scale``."""
+    return exp(-((distance / scale) ** 2))
+
+
+def shortfall(distance: float, scale: float) -> float:
+    """Compute ``-min(distance / scale, 1)``, in [-1, 0]: the same slope everywhere within ``scale``."""
+    return -min(distance / scale, 1.0)
+
+
+def roughness(action: NDArray[np.float32], previous: NDArray[np.float32]) -> float:
+    """Compute the mean squared change of the action over 4, in [0, 1]; 1 is full reversal of every component."""
+    change = action - previous
+    return float(change @ change) / (4.0 * len(action))
