@@ -1,6 +1,7 @@
 """From a configuration to the objects of a run: the one place that knows every robot and every task by name."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from td3robot.config import (
     ReachConfig,
     RobotConfig,
     RobotEnvironmentConfig,
+    RunConfig,
 )
 from td3robot.contract import Contract
 from td3robot.envs.action import make_action_kind
@@ -22,6 +24,7 @@ from td3robot.robots.models import ARMS, GRIPPERS
 from td3robot.robots.mujoco import MujocoRobot
 from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
+from td3robot.training.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
 ROBOTS: dict[str, Callable[[RobotConfig], Robot]] = {
@@ -86,3 +89,20 @@ def make_contract(
         assert isinstance(environment.unwrapped, RobotEnv)
         return environment.unwrapped.contract()
     return gymnasium_contract(config, environment)
+
+
+def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
+    """Make ``td3robot/UR5eReach-v0``: the environment of configs/ur5e_reach.yaml."""
+    return make_robot_env(RobotEnvironmentConfig(), render_mode)
+
+
+def make_trainer(config: RunConfig, run: Path, listener: Listener) -> Trainer:
+    """Build everything a run needs.
+
+    Raises:
+        ConfigError: The configuration cannot be run.
+    """
+    environments = [make_environment(config.environment) for _ in range(config.training.environments)]
+    evaluation_environment = make_environment(config.environment)
+    contract = make_contract(config.environment, evaluation_environment)
+    return Trainer(config, environments, evaluation_environment, contract, run, listener)

@@ -5,8 +5,6 @@ alone shows them, and when the environment is built where the robot's model has 
 """
 
 import difflib
-import types
-import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -190,6 +188,12 @@ class GymnasiumEnvironmentConfig(Section):
     kwargs: dict[str, Any] = {}
 
 
+ENVIRONMENTS: Mapping[str, type[Section]] = {
+    "robot": RobotEnvironmentConfig,
+    "gymnasium": GymnasiumEnvironmentConfig,
+}
+
+
 class AgentConfig(Section):
     """TD3's hyperparameters; the defaults are those of the paper (Fujimoto et al. 2018, Appendix C).
 
@@ -290,7 +294,7 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
         raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
     for override in overrides:
         _apply(values, override)
-    return validate(RunConfig, values, source)
+    return validate(values, source)
 
 
 def to_yaml(config: RunConfig) -> str:
@@ -298,16 +302,16 @@ def to_yaml(config: RunConfig) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
-def validate(model: type[RunConfig], values: Any, source: str) -> RunConfig:
-    """Build a section from plain values.
+def validate(values: Any, source: str) -> RunConfig:
+    """Build a configuration from plain values.
 
     Raises:
         ConfigError: One sentence on the first thing that is wrong.
     """
     try:
-        return model.model_validate(values)
+        return RunConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error, model)}") from None
+        raise ConfigError(f"{source}: {_explain(error)}") from None
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
@@ -327,55 +331,41 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {path}: {text!r} is not a YAML value") from None
 
 
-def _explain(error: ValidationError, model: type[Section]) -> str:
+def _explain(error: ValidationError) -> str:
+    """Say the first thing that is wrong, in one sentence."""
     first = error.errors(include_url=False)[0]
-    location = [str(part) for part in first["loc"]]
+    location, section = _locate([str(part) for part in first["loc"]])
     name = ".".join(location)
-    value = first.get("input")
-    kind = first["type"]
+    kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown_key(location, model)
+        known = sorted(section.model_fields)
+        near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        return f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else f" (known here: {', '.join(known)})")
     if kind == "missing":
         return f"{name} is missing"
     if kind == "value_error":
-        message = str(first["ctx"]["error"])
-        return f"{name}: {message}" if name else message
+        return f"{name}: {context['error']}" if name else str(context["error"])
     if kind == "union_tag_not_found":
-        return f"{name}.kind is missing (choices: gymnasium, robot)"
+        return f"{name}.kind is missing (choices: {', '.join(sorted(ENVIRONMENTS))})"
     if kind == "union_tag_invalid":
-        return f"{name}: {choose('kind', str(first['ctx']['tag']), ['robot', 'gymnasium'])}"
+        return f"{name}.kind: {choose('kind', str(context['tag']), ENVIRONMENTS)}"
     if kind == "literal_error":
-        choices = [part.strip(" '") for part in first["ctx"]["expected"].replace(" or ", ",").split(",")]
+        choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
         return f"{name}: {choose(location[-1], str(value), choices)}"
-    shown = value if isinstance(value, str | int | float | bool | None) else type(value).__name__
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return f"{name} is {shown!r}, but {message.replace('input should', 'it should')}"
+    shown = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+    return f"{name} is {shown}, but {first['msg'][0].lower()}{first['msg'][1:].replace('nput should', 't should')}"
 
 
-def _unknown_key(location: list[str], model: type[Section]) -> str:
-    section: type[Section] | None = model
-    for part in location[:-1]:
-        section = _child(section, part) if section else None
-    known = sorted(section.model_fields) if section else []
-    near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else (f" (known here: {', '.join(known)})" if known else "")
-    return f"unknown key {'.'.join(p for p in location if p not in _TAGS)!r}{hint}"
-
-
-_TAGS: Mapping[str, type[Section]] = {"gymnasium": GymnasiumEnvironmentConfig}
-
-
-def _child(section: type[Section], part: str) -> type[Section] | None:
-    """Follow one step of an error's location: a field's section, or the tag of a union, which stays put."""
-    if part in _TAGS:
-        return _TAGS[part]
-    field = section.model_fields.get(part)
-    if field is None:
-        return section if part == "robot" else None
-    candidates = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
-    sections = [c for c in candidates if isinstance(c, type) and issubclass(c, Section)]
-    return sections[0] if sections else None
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+def _locate(location: list[str]) -> tuple[list[str], type[Section]]:
+    """Drop a union's tag from an error's location, and find the section that holds its last key."""
+    section: type[Section] = RunConfig
+    path: list[str] = []
+    for index, part in enumerate(location):
+        if index == 1 and location[0] == "environment" and part in ENVIRONMENTS:
+            section = ENVIRONMENTS[part]
+            continue
+        path.append(part)
+        field = section.model_fields.get(part)
+        if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            section = field.annotation
+    return path, section

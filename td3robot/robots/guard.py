@@ -64,7 +64,7 @@ class Guard:
     def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
         arm = spec.arm
         self.config = config
-        self._kinematics = kinematics
+        self.kinematics = kinematics
         self._period = spec.period_s
         self._lower = arm.lower + config.position_margin_rad
         self._upper = arm.upper - config.position_margin_rad
@@ -83,7 +83,7 @@ class Guard:
         """Anchor to an arm at rest at q (n,) [rad], with the gripper open."""
         self.commanded = JointCommand(q.copy(), 0.0)
         self._velocity = np.zeros_like(q)
-        _, self._jacobian = self._kinematics.tcp_and_jacobian(q)
+        _, self._jacobian = self.kinematics.tcp_and_jacobian(q)
 
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""
@@ -176,7 +176,7 @@ class Guard:
             else:
                 high = middle
         if best_jacobian is None:
-            _, best_jacobian = self._kinematics.tcp_and_jacobian(best_q)
+            _, best_jacobian = self.kinematics.tcp_and_jacobian(best_q)
         self._jacobian = best_jacobian
         return best_q, best_velocity
 
@@ -190,19 +190,19 @@ class Guard:
     def _objection(self, q: Array, velocity: Array, q_stop: Array) -> str | None:
         if (q_stop < self._lower).any() or (q_stop > self._upper).any():
             return "position"
-        pose, jacobian = self._kinematics.tcp_and_jacobian(q)
+        pose, jacobian = self.kinematics.tcp_and_jacobian(q)
         tool = jacobian @ velocity
         if tool @ tool > self._max_tcp_speed_squared:
             return "tcp_speed"
         self._jacobian = jacobian
         if self._outside(pose.position):
             return "workspace"
-        if self._kinematics.too_close():
+        if self.kinematics.too_close():
             return "clearance"
         if np.abs(q_stop - q).max() > NEGLIGIBLE:
-            if self._outside(self._kinematics.tcp(q_stop).position):
+            if self._outside(self.kinematics.tcp(q_stop).position):
                 return "workspace"
-            if self._kinematics.too_close():
+            if self.kinematics.too_close():
                 return "clearance"
         return None
 

@@ -8,7 +8,7 @@ from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
-from td3robot.tasks.shaping import nearness, roughness, shortfall
+from td3robot.tasks.shaping import log_shortfall, nearness, roughness
 
 # Beyond this distance the distance term no longer falls: about the diagonal of the default goal box [m].
 FAR = 0.9
@@ -19,7 +19,7 @@ PRECISION_SCALE = 2.0
 class Reach(Task):
     """Reward terms, each times its weight, with d the distance of tool and goal:
 
-    * ``distance``: ``-min(d / 0.9 m, 1)``
+    * ``distance``: ``-log(1 + d / tolerance) / log(1 + 0.9 m / tolerance)``, at least -1
     * ``precision``: ``exp(-(d / (2 tolerance))^2)``
     * ``settled``: 1 where d is within tolerance and the tool is at rest, else 0
     * ``smoothness``: minus the mean squared change of the action over 4
@@ -64,7 +64,7 @@ class Reach(Task):
         speed = float(np.linalg.norm(world.tcp_velocity))
         achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
         terms = {
-            "distance": weights.distance * shortfall(distance, FAR),
+            "distance": weights.distance * log_shortfall(distance, config.tolerance_m, FAR),
             "precision": weights.precision * nearness(distance, PRECISION_SCALE * config.tolerance_m),
             "settled": weights.settled * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),

@@ -1,6 +1,6 @@
 """Bounded pieces that rewards are made of."""
 
-from math import exp
+from math import exp, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,13 @@ def nearness(distance: float, scale: float) -> float:
     return exp(-((distance / scale) ** 2))
 
 
-def shortfall(distance: float, scale: float) -> float:
-    """Compute ``-min(distance / scale, 1)``, in [-1, 0]: the same slope everywhere within ``scale``."""
-    return -min(distance / scale, 1.0)
+def log_shortfall(distance: float, fine: float, far: float) -> float:
+    """Compute ``-log(1 + distance / fine) / log(1 + far / fine)``: 0 at the goal, -1 at ``far``, never below.
+
+    Halving what is left is worth about the same at every range, so that the last centimetre counts as much as
+    the first half metre.
+    """
+    return -min(log1p(distance / fine) / log1p(far / fine), 1.0)
 
 
 def roughness(action: NDArray[np.float32], previous: NDArray[np.float32]) -> float:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -178,6 +178,15 @@ def find(path: Path, kinds: tuple[str, ...] = ("best", "last")) -> Path:
     raise CheckpointError(f"{path} is no td3robot checkpoint and holds none: it has no {MANIFEST}")
 
 
+def newest(path: Path) -> Checkpoint:
+    """Open the checkpoint to resume from: ``path`` itself, or the newest whole ``last-*`` of a run directory.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+    """
+    return Checkpoint(find(path, ("last",)))
+
+
 def load_policy(path: str | Path) -> Policy:
     """Load the policy of a checkpoint, or the best of a run directory, after verifying its manifest.
 
@@ -261,11 +270,3 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise CheckpointError(f"{path} is not readable JSON; restore the checkpoint from a copy") from None
-
-
-def last_checkpoints(path: Path) -> Iterator[Path]:
-    """Yield the checkpoints a run can be resumed from, the newest first."""
-    if (path / MANIFEST).is_file():
-        yield path
-    else:
-        yield from _of_kind(path, "last")

@@ -1,0 +1,88 @@
+"""The six-file layout of older TD3 programs: ``torch.save`` state dicts beside each other.
+
+``<prefix>actor``, ``<prefix>Q1``, ``<prefix>Q2`` and an ``_optimizer`` file for each. They carry no target
+networks, no normaliser, no replay and no random states. Tensors are matched by order and shape, so it does not
+matter what the older program called its layers.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from td3robot.agent.td3 import TD3
+from td3robot.errors import CheckpointError
+
+LIVE = ("actor", "Q1", "Q2")
+
+
+def export_legacy(agent: TD3, prefix: str) -> list[Path]:
+    """Write the six files.
+
+    Raises:
+        CheckpointError: One of them exists already, or cannot be written.
+    """
+    paths = [Path(f"{prefix}{name}{suffix}") for name in LIVE for suffix in ("", "_optimizer")]
+    for path in paths:
+        if path.exists():
+            raise CheckpointError(f"{path} exists already; choose another prefix")
+    try:
+        paths[0].parent.mkdir(parents=True, exist_ok=True)
+        for name in LIVE:
+            torch.save(getattr(agent, name).state_dict(), f"{prefix}{name}")
+            torch.save(getattr(agent, f"{name}_optimizer").state_dict(), f"{prefix}{name}_optimizer")
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{prefix}* could not be written: {error}") from None
+    return paths
+
+
+def import_legacy(agent: TD3, prefix: str) -> None:
+    """Load the six files into an agent; targets start as copies of the networks.
+
+    Raises:
+        CheckpointError: A file is missing, is more than tensors, or does not fit the agent.
+    """
+    for name in LIVE:
+        network: nn.Module = getattr(agent, name)
+        _load_network(network, name, _load(Path(f"{prefix}{name}")))
+        getattr(agent, f"{name}_target").load_state_dict(network.state_dict())
+        path = Path(f"{prefix}{name}_optimizer")
+        state = _load(path)
+        try:
+            _require_moments(network, state, path)
+            getattr(agent, f"{name}_optimizer").load_state_dict(state)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path} is not the state of an Adam optimizer for this network: {error}") from None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing; a six-file checkpoint has <prefix>actor, Q1, Q2 and their _optimizer")
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # noqa: BLE001  # torch.load raises anything at all on a foreign file
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path} is not a torch.save of plain tensors, so it was not loaded: {reason}") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} holds a {type(values).__name__}, not a state dict")
+    return values
+
+
+def _load_network(network: nn.Module, name: str, given: dict[str, Any]) -> None:
+    wanted = network.state_dict()
+    tensors = [value for value in given.values() if isinstance(value, Tensor)]
+    shapes, expected = [tuple(t.shape) for t in tensors], [tuple(t.shape) for t in wanted.values()]
+    if shapes != expected:
+        raise CheckpointError(
+            f"{name} has tensors of shapes {shapes} and the configuration's network has {expected}; "
+            "set agent.actor_hidden and agent.critic_hidden to the checkpoint's, and use its environment"
+        )
+    network.load_state_dict(dict(zip(wanted, tensors, strict=True)))
+
+
+def _require_moments(network: nn.Module, state: dict[str, Any], path: Path) -> None:
+    shapes = [tuple(parameter.shape) for parameter in network.parameters()]
+    for index, moments in state["state"].items():
+        if tuple(moments["exp_avg"].shape) != shapes[index]:
+            raise CheckpointError(f"{path}: moment {index} has shape {tuple(moments['exp_avg'].shape)}, not {shapes[index]}")

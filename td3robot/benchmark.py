@@ -1,0 +1,122 @@
+"""How fast the two inner loops run on this machine."""
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from td3robot.agent.replay import ReplayBuffer
+from td3robot.agent.td3 import TD3
+from td3robot.build import make_environment, make_robot_env
+from td3robot.config import RobotEnvironmentConfig, RunConfig
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.robots.guard import Guard, Ruling
+from td3robot.state import JointCommand, RobotState
+
+PASSES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerFigures:
+    """Learner speed: median, slowest and fastest pass."""
+
+    updates_per_second: float
+    slowest: float
+    fastest: float
+    threads: int
+    batch_size: int
+    observation_size: int
+    action_size: int
+
+    def to_json(self) -> dict[str, float]:
+        """Give the figures as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFigures:
+    """Environment speed: medians over passes; the guard's cost from passes in turn with and without it."""
+
+    steps_per_second: float
+    steps_per_second_without_guard: float | None
+    guard_overhead: float | None
+
+    def to_json(self) -> dict[str, float | None]:
+        """Give the figures as plain values."""
+        return asdict(self)
+
+
+class OpenGuard(Guard):
+    """A guard that lets everything through, to measure what the real one costs."""
+
+    def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
+        """Pass the wish on."""
+        self.commanded = wish
+        return Ruling(wish, ())
+
+
+def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
+    """Time updates of a configuration's agent on random transitions of its environment's sizes."""
+    environment = make_environment(config.environment)
+    sizes = int(np.prod(environment.observation_space.shape or ())), int(np.prod(environment.action_space.shape or ()))
+    environment.close()
+    if config.training.torch_threads:
+        torch.set_num_threads(config.training.torch_threads)
+    agent, rng = TD3(*sizes, config.agent, seed=0), np.random.default_rng(0)
+    replay = ReplayBuffer(10_000, *sizes)
+    for _ in range(10_000):
+        observation, following = rng.normal(size=(2, sizes[0]))
+        replay.add(observation, rng.uniform(-1, 1, sizes[1]), rng.normal(), following, False, config.agent.gamma)
+
+    def run(count: int) -> float:
+        start = perf_counter()
+        for _ in range(count):
+            agent.update(replay.sample(config.agent.batch_size, rng, agent.device))
+        return count / (perf_counter() - start)
+
+    run(updates // 4)
+    rates = sorted(run(updates) for _ in range(PASSES))
+    return LearnerFigures(
+        median(rates), rates[0], rates[-1], torch.get_num_threads(), config.agent.batch_size, *sizes
+    )
+
+
+def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigures:
+    """Time steps of a configuration's environment under smooth random actions, without resets."""
+    environment = make_environment(config.environment)
+    if not isinstance(config.environment, RobotEnvironmentConfig):
+        rates = [_steps_per_second(environment, steps, seed) for seed in range(PASSES)]
+        return EnvironmentFigures(median(rates), None, None)
+    guarded, unguarded = make_robot_env(config.environment), make_robot_env(config.environment)
+    _open(unguarded, config.environment)
+    rates, free, ratios = [], [], []
+    for seed in range(PASSES):
+        rates.append(_steps_per_second(guarded, steps, seed))
+        free.append(_steps_per_second(unguarded, steps, seed))
+        ratios.append(free[-1] / rates[-1] - 1.0)
+    return EnvironmentFigures(median(rates), median(free), median(ratios))
+
+
+def _open(environment: RobotEnv, config: RobotEnvironmentConfig) -> None:
+    guard = environment.guard
+    environment.guard = OpenGuard(environment.robot.spec, config.guard, guard.kinematics)
+
+
+def _steps_per_second(environment: object, steps: int, seed: int) -> float:
+    env = environment  # a gymnasium.Env of any kind
+    rng = np.random.default_rng(seed)
+    env.reset(seed=seed)  # type: ignore[attr-defined]
+    actions = np.zeros((steps, *env.action_space.shape), np.float32)  # type: ignore[attr-defined]
+    for index in range(1, steps):
+        step = rng.normal(0.0, 0.2, actions.shape[1:])
+        actions[index] = np.clip(0.9 * actions[index - 1] + step, -1.0, 1.0)
+    start, spent = perf_counter(), 0.0
+    for action in actions:
+        _, _, terminated, truncated, _ = env.step(action)  # type: ignore[attr-defined]
+        if terminated or truncated:
+            spent += perf_counter() - start
+            env.reset()  # type: ignore[attr-defined]
+            start = perf_counter()
+    return steps / (spent + perf_counter() - start)

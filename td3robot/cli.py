@@ -1,0 +1,409 @@
+"""The command line. Figures go to standard output, everything for people to standard error."""
+
+import json
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from td3robot.errors import ConfigError, Td3RobotError
+
+if TYPE_CHECKING:
+    from td3robot.training.evaluation import Evaluation
+    from td3robot.training.trainer import Trainer
+
+people = Console(stderr=True, highlight=False)
+app = typer.Typer(
+    name="td3robot",
+    help="Train a TD3 policy for a robot arm in simulation, prove it, and run it on the arm.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+bench_app = typer.Typer(help="Measure the inner loops on this machine.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(bench_app, name="bench")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object on standard output.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="section.key=value", help="Change a value of the configuration.")
+]
+CheckpointArgument = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
+
+
+def main() -> None:
+    """Run the command line; errors a user can cause end with one sentence and status 2."""
+    try:
+        app()
+    except Td3RobotError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+
+
+def _fail(message: str) -> None:
+    people.print(f"td3robot: {message}", style="red", markup=False, soft_wrap=True)
+    sys.exit(2)
+
+
+@app.command(epilog="Example: td3robot train configs/ur5e_reach.yaml --seed 1")
+def train(
+    config: Annotated[Path | None, typer.Argument(help="The configuration of a new run.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run directory or checkpoint instead.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Environment steps in all.")] = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Train a policy, or go on with a run exactly where it was saved. Ctrl-C saves and stops."""
+    if (config is None) == (resume is None):
+        raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
+    if resume is not None:
+        if out is not None or seed is not None or overrides:
+            raise ConfigError("--resume goes on with the run as it was; of the options only --steps may change it")
+        trainer = _resumed(resume, steps)
+    else:
+        assert config is not None
+        trainer = _started(config, out, seed, steps, overrides or [])
+
+    start, first = perf_counter(), trainer.step
+    previous = {number: signal.signal(number, _request_stop(trainer)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with trainer.listener:  # type: ignore[attr-defined]
+            trainer.train()
+    except Td3RobotError as error:
+        raise type(error)(f"{error}; what was learned is in {trainer.run_directory}") from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for environment in (*trainer.collector.environments, trainer.evaluation_environment):
+            environment.close()
+    _finish(trainer, perf_counter() - start, first, as_json)
+
+
+@app.command("eval", epilog="Example: td3robot eval checkpoints/ur5e_reach --episodes 200 --video reach.mp4")
+def evaluate_command(
+    checkpoint_path: CheckpointArgument,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 12345,
+    video: Annotated[Path | None, typer.Option(help="Record the first episodes to this .mp4 file.")] = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Play whole episodes without exploration and print their figures."""
+    from contextlib import nullcontext
+
+    from td3robot.build import make_contract, make_environment
+    from td3robot.config import RobotEnvironmentConfig, parse_config, to_yaml
+    from td3robot.envs.video import VideoRecorder
+    from td3robot.training.checkpoint import Checkpoint, find
+    from td3robot.training.evaluation import evaluate
+
+    saved = Checkpoint(find(checkpoint_path))
+    policy = saved.policy()
+    run = saved.config()
+    run = parse_config(to_yaml(run), str(saved.path), overrides or [])
+    environment = make_environment(run.environment, "rgb_array" if video else None)
+    contract = make_contract(run.environment, environment)
+    _require_playable(policy.contract, contract, bool(overrides))
+
+    rate = run.environment.robot.control_rate_hz if isinstance(run.environment, RobotEnvironmentConfig) else 30.0
+    recorder = VideoRecorder(video, rate, max_frames=600) if video else None
+    with recorder or nullcontext(), people.status(f"playing {episodes} episodes"):
+        figures = evaluate(environment, policy.act, episodes, seed, recorder.add if recorder else None)
+    environment.close()
+    if as_json:
+        _print_json(figures.to_json())
+    _show_evaluation(figures, f"{saved.path}, seed {seed}")
+    if recorder:
+        people.print(f"video of the first {recorder.frames} frames: {recorder.path}")
+
+
+@app.command(epilog="Example: td3robot inspect checkpoints/ur5e_reach --json")
+def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
+    """Verify a checkpoint and say what it was trained on, for how long, and how well."""
+    from td3robot.training.checkpoint import Checkpoint, find
+
+    saved = Checkpoint(find(checkpoint_path))
+    counters = saved.document("counters")
+    figures: dict[str, Any] = {
+        "path": str(saved.path),
+        "name": saved.config().name,
+        "seed": saved.config().seed,
+        "step": counters["step"],
+        "updates": counters["updates"],
+        "evaluation": saved.document("evaluation"),
+        "contract": dict(saved.contract().terms),
+        "made_with": saved.manifest["made_with"],
+        "bytes": saved.bytes,
+        "resumable": saved.has("replay"),
+        "verified": True,
+    }
+    if as_json:
+        _print_json(figures)
+        return
+    table = Table(title=f"{saved.path} (every file verified)", show_header=False)
+    for name, value in _flat(figures):
+        table.add_row(name, value)
+    people.print(table)
+
+
+@app.command(epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png")
+def plot(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path | None, typer.Option(help="The picture; by default training.png in the run directory.")] = None,
+) -> None:
+    """Draw success, returns, losses and guard interventions over the steps of a run."""
+    from td3robot.training.plot import plot_run
+
+    path = out or run / "training.png"
+    plot_run(run, path)
+    people.print(f"picture: {path}")
+
+
+@app.command("import", epilog="Example: td3robot import old/TD3_ --config configs/gym_ant.yaml --out checkpoints/ant")
+def import_command(
+    prefix: Annotated[str, typer.Argument(help="What the six files' names begin with.")],
+    config: Annotated[Path, typer.Option(help="The configuration they belong to.")],
+    out: Annotated[Path, typer.Option(help="Run directory to make.")],
+    overrides: Overrides = None,
+) -> None:
+    """Take over an older six-file checkpoint (torch.save state dicts), as a run that can be resumed."""
+    from td3robot.agent.legacy import import_legacy
+
+    trainer = _started(config, out, None, None, overrides or [])
+    import_legacy(trainer.agent, prefix)
+    trainer.run_directory.mkdir(parents=True, exist_ok=True)
+    trainer.save()
+    people.print(
+        f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), no "
+        "normaliser, no replay memory and no random states: a resumed run fills its replay anew and is not the run "
+        "that would have been."
+    )
+
+
+@app.command(epilog="Example: td3robot export checkpoints/ur5e_reach --onnx reach.onnx")
+def export(
+    checkpoint_path: CheckpointArgument,
+    legacy: Annotated[str | None, typer.Option(help="Write the older six files with this prefix.")] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
+) -> None:
+    """Write a checkpoint for other programs."""
+    from td3robot import transfer
+
+    if legacy is None and onnx is None:
+        raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
+    if legacy is not None:
+        for path in transfer.to_legacy(checkpoint_path, legacy):
+            people.print(f"wrote {path}")
+    if onnx is not None:
+        difference = transfer.to_onnx(checkpoint_path, onnx)
+        people.print(f"wrote {onnx}; largest difference from the policy over 1,000 observations: {difference:.1e}")
+
+
+@bench_app.command("learner", epilog="Example: td3robot bench learner --config configs/gym_ant.yaml --json")
+def bench_learner_command(
+    config: Annotated[Path, typer.Option(help="Whose agent.")] = Path("configs/ur5e_reach.yaml"),
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Learner updates a second."""
+    from td3robot.benchmark import bench_learner
+    from td3robot.config import load_config
+
+    _show_figures(bench_learner(load_config(config, overrides or [])).to_json(), as_json)
+
+
+@bench_app.command("env", epilog="Example: td3robot bench env --json")
+def bench_environment_command(
+    config: Annotated[Path, typer.Option(help="Whose environment.")] = Path("configs/ur5e_reach.yaml"),
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Environment steps a second, with and without the guard."""
+    from td3robot.benchmark import bench_environment
+    from td3robot.config import load_config
+
+    _show_figures(bench_environment(load_config(config, overrides or [])).to_json(), as_json)
+
+
+class ProgressListener:
+    """A progress bar on a terminal, one line for each evaluation elsewhere."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]} steps/s"),
+            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[last]}"),
+            console=people, disable=not people.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("training", total=total, completed=done, rate="-", last="")
+
+    def __enter__(self) -> "ProgressListener":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=step, rate=f"{steps_per_second:.0f}")
+
+    def evaluated(self, step: int, evaluation: "Evaluation") -> None:
+        """Show the last evaluation."""
+        success = "" if evaluation.success_rate is None else f"success {evaluation.success_rate:.0%}, "
+        text = f"{success}return {evaluation.mean_return:.1f}"
+        self._bar.update(self._task, completed=step, last=text)
+        if not people.is_terminal:
+            people.print(f"step {step}: {text}")
+
+    def message(self, text: str) -> None:
+        """Print a line above the bar."""
+        people.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+
+
+def _request_stop(trainer: "Trainer") -> Any:
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        trainer.stop_requested = True
+        trainer.listener.message("stopping after this step; saving")
+
+    return handle
+
+
+def _started(
+    path: Path, out: Path | None, seed: int | None, steps: int | None, overrides: list[str]
+) -> "Trainer":
+    """Make the trainer of a new run."""
+    from td3robot.build import make_trainer
+    from td3robot.config import load_config
+
+    extra = [f"seed={seed}"] if seed is not None else []
+    extra += [f"training.steps={steps}"] if steps is not None else []
+    config = load_config(path, [*overrides, *extra])
+    run = out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
+    run.mkdir(parents=True, exist_ok=True)
+    trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
+    _announce(trainer)
+    return trainer
+
+
+def _resumed(path: Path, steps: int | None) -> "Trainer":
+    """Make the trainer of a saved run, from its newest whole checkpoint."""
+    from td3robot.build import make_trainer
+    from td3robot.config import validate
+    from td3robot.errors import CheckpointError
+    from td3robot.training import checkpoint
+
+    saved = checkpoint.newest(path)
+    config = saved.config()
+    if steps is not None:
+        values = config.model_dump(mode="json")
+        values["training"]["steps"] = steps
+        config = validate(values, "--steps")
+    step = saved.document("counters")["step"]
+    if step >= config.training.steps:
+        raise ConfigError(f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}")
+    run = path if saved.path.parent == path else saved.path.parent
+    listener = ProgressListener(config.training.steps, step)
+    trainer = make_trainer(config, run, listener)
+    trainer.contract.require_same(saved.contract(), "this td3robot", "the checkpoint")
+    try:
+        trainer.resume(saved)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training") from None
+    _announce(trainer)
+    return trainer
+
+
+def _announce(trainer: "Trainer") -> None:
+    config, terms = trainer.config, trainer.contract.terms
+    people.print(
+        f"{config.name}: seed {config.seed}, step {trainer.step} of {config.training.steps}, "
+        f"{config.training.environments} environments, learner on {trainer.agent.device}, run in {trainer.run_directory}",
+        soft_wrap=True,
+    )
+    if "guard" in terms:
+        speeds = ", ".join(f"{value:.3g} {name}" for name, value in terms["action"]["implied_speeds"].items())
+        people.print(
+            f"a full {terms['action']['kind']} action asks for {speeds}; the guard keeps the tool below "
+            f"{terms['guard']['max_tcp_speed_m_s']:g} m/s and joints below "
+            f"{terms['guard']['joint_speed_fraction'] * max(terms['robot']['velocity_rad_s']):.3g} rad/s",
+            soft_wrap=True,
+        )
+
+
+def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> None:
+    from td3robot.training.checkpoint import find
+
+    run = trainer.run_directory
+    if as_json:
+        _print_json(
+            {
+                "run": str(run),
+                "step": trainer.step,
+                "seconds": seconds,
+                "steps_per_second": (trainer.step - first) / seconds,
+                "best_step": trainer.best_step,
+                "best_evaluation": trainer.best.to_json() if trainer.best else None,
+            }
+        )
+    people.print(f"step {trainer.step} after {seconds:.0f} s; saved in {run}", soft_wrap=True)
+    if trainer.step < trainer.config.training.steps:
+        people.print(f"go on with: td3robot train --resume {run}", soft_wrap=True)
+    else:
+        people.print(f"evaluate with: td3robot eval {find(run)}", soft_wrap=True)
+
+
+def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
+    """Let a policy play where layouts agree; other terms may differ only by explicit override, and are named."""
+    here.observation.require_same(trained.observation, "observation")
+    here.action.require_same(trained.action, "action")
+    if not overridden:
+        here.require_same(trained, "this environment", "the checkpoint")
+    for name, mine, theirs in here.differences(trained):
+        people.print(f"note: {name} is {mine} here and was {theirs} in training", markup=False, soft_wrap=True)
+
+
+def _show_evaluation(figures: "Evaluation", title: str) -> None:
+    table = Table(title=title, show_header=False)
+    for name, value in _flat(figures.to_json()):
+        table.add_row(name, value)
+    people.print(table)
+
+
+def _show_figures(figures: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _print_json(figures)
+        return
+    for name, value in _flat(figures):
+        people.print(f"{name}: {value}")
+
+
+def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """List nested figures as dotted names and short texts."""
+    if isinstance(values, dict) and values:
+        return [row for key, value in values.items() for row in _flat(value, f"{prefix}.{key}" if prefix else key)]
+    if isinstance(values, list | tuple) and values and not isinstance(values[0], dict):
+        return [(prefix, ", ".join(_short(value) for value in values))]
+    if isinstance(values, list | tuple):
+        return [row for index, value in enumerate(values) for row in _flat(value, f"{prefix}[{index}]")]
+    return [(prefix, _short(values))]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _print_json(figures: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")

@@ -1,0 +1,50 @@
+"""Recording episodes to an MP4 file."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import gymnasium
+
+from td3robot.errors import ConfigError, MissingExtraError
+
+
+class VideoRecorder:
+    """Append an environment's frames to a file; use as a context manager.
+
+    The file appears under its name only when it is whole.
+
+    Args:
+        path: Where to, ending in ``.mp4``.
+        fps: Frames a second, the environment's control rate for real time.
+        max_frames: Frames beyond this are left out.
+    """
+
+    def __init__(self, path: Path, fps: float, max_frames: int) -> None:
+        try:
+            import imageio
+        except ImportError:
+            raise MissingExtraError("video", "recording a video") from None
+        if path.suffix.lower() != ".mp4":
+            raise ConfigError(f"a video is written as .mp4, and {path} is not one")
+        self.path, self.frames = path, 0
+        self._partial = path.with_name(f".{path.stem}.partial.mp4")
+        self._max_frames = max_frames
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = imageio.get_writer(self._partial, fps=fps, macro_block_size=8)
+
+    def add(self, environment: gymnasium.Env[Any, Any]) -> None:
+        """Record what the environment shows now."""
+        if self.frames < self._max_frames:
+            self._writer.append_data(environment.render())
+            self.frames += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._writer.close()
+        if kind is None and self.frames:
+            self._partial.replace(self.path)
+        else:
+            self._partial.unlink(missing_ok=True)

@@ -1,0 +1,57 @@
+"""One picture of a training run."""
+
+import csv
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from td3robot.errors import CheckpointError
+
+Columns = dict[str, list[tuple[float, float]]]
+
+
+def plot_run(run: Path, out: Path) -> None:
+    """Draw success, returns, losses and guard interventions of a run directory over its steps.
+
+    Raises:
+        CheckpointError: The directory holds no metrics.
+    """
+    metrics, evaluations = _read(run / "metrics.csv"), _read(run / "evaluations.csv")
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    figure.suptitle(run.name)
+    (success, returns), (losses, guard) = figure.subplots(2, 2)
+
+    _lines(success, {"evaluation": evaluations.get("success_rate"), "training": metrics.get("episode/success")})
+    success.set(title="success rate", ylim=(-0.02, 1.02))
+    _lines(returns, {"evaluation": evaluations.get("mean_return"), "training": metrics.get("episode/return")})
+    returns.set(title="return")
+    _lines(losses, {"critic loss": metrics.get("learner/critic_loss")})
+    losses.set(title="critic loss", yscale="log")
+    shares = {name.removeprefix("guard/"): values for name, values in metrics.items() if name.startswith("guard/")}
+    _lines(guard, shares)
+    guard.set(title="share of steps changed by the guard", ylim=(0.0, None))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=110)
+
+
+def _lines(axes: Axes, series: dict[str, list[tuple[float, float]] | None]) -> None:
+    for label, points in series.items():
+        if points:
+            axes.plot(*zip(*points, strict=True), label=label)
+    axes.set_xlabel("environment steps")
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend()
+
+
+def _read(path: Path) -> Columns:
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent} holds no {path.name}, so there is nothing to plot; give a run directory")
+    columns: Columns = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            for name, value in row.items():
+                if name != "step" and value:
+                    columns.setdefault(name, []).append((float(row["step"]), float(value)))
+    return columns
