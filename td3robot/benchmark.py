@@ -78,9 +78,7 @@ def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
 
     run(updates // 4)
     rates = sorted(run(updates) for _ in range(PASSES))
-    return LearnerFigures(
-        median(rates), rates[0], rates[-1], torch.get_num_threads(), config.agent.batch_size, *sizes
-    )
+    return LearnerFigures(median(rates), rates[0], rates[-1], torch.get_num_threads(), config.agent.batch_size, *sizes)
 
 
 def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigures:

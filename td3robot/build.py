@@ -81,9 +81,7 @@ def make_environment(
     return make_gymnasium(config, render_mode)
 
 
-def make_contract(
-    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, environment: Environment
-) -> Contract:
+def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, environment: Environment) -> Contract:
     """State what a policy trained on an environment is for."""
     if isinstance(config, RobotEnvironmentConfig):
         assert isinstance(environment.unwrapped, RobotEnv)

@@ -185,8 +185,8 @@ def import_command(
     trainer.run_directory.mkdir(parents=True, exist_ok=True)
     trainer.save()
     people.print(
-        f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), no "
-        "normaliser, no replay memory and no random states: a resumed run fills its replay anew and is not the run "
+        f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), "
+        "no normaliser, no replay memory and no random states: a resumed run fills its replay anew and is not the run "
         "that would have been."
     )
 
@@ -241,8 +241,9 @@ class ProgressListener:
 
     def __init__(self, total: int, done: int) -> None:
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]} steps/s"),
-            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[last]}"),
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]} steps/s"), TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.fields[last]}"),
             console=people, disable=not people.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("training", total=total, completed=done, rate="-", last="")
@@ -279,9 +280,7 @@ def _request_stop(trainer: "Trainer") -> Any:
     return handle
 
 
-def _started(
-    path: Path, out: Path | None, seed: int | None, steps: int | None, overrides: list[str]
-) -> "Trainer":
+def _started(path: Path, out: Path | None, seed: int | None, steps: int | None, overrides: list[str]) -> "Trainer":
     """Make the trainer of a new run."""
     from td3robot.build import make_trainer
     from td3robot.config import load_config
@@ -292,8 +291,8 @@ def _started(
     run = out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}"
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
-    run.mkdir(parents=True, exist_ok=True)
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
+    run.mkdir(parents=True, exist_ok=True)
     _announce(trainer)
     return trainer
 
@@ -313,7 +312,9 @@ def _resumed(path: Path, steps: int | None) -> "Trainer":
         config = validate(values, "--steps")
     step = saved.document("counters")["step"]
     if step >= config.training.steps:
-        raise ConfigError(f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}")
+        raise ConfigError(
+            f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
+        )
     run = path if saved.path.parent == path else saved.path.parent
     listener = ProgressListener(config.training.steps, step)
     trainer = make_trainer(config, run, listener)
@@ -321,7 +322,9 @@ def _resumed(path: Path, steps: int | None) -> "Trainer":
     try:
         trainer.resume(saved)
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training") from None
+        raise CheckpointError(
+            f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training"
+        ) from None
     _announce(trainer)
     return trainer
 
@@ -330,7 +333,8 @@ def _announce(trainer: "Trainer") -> None:
     config, terms = trainer.config, trainer.contract.terms
     people.print(
         f"{config.name}: seed {config.seed}, step {trainer.step} of {config.training.steps}, "
-        f"{config.training.environments} environments, learner on {trainer.agent.device}, run in {trainer.run_directory}",
+        f"{config.training.environments} environments, learner on {trainer.agent.device}, "
+        f"run in {trainer.run_directory}",
         soft_wrap=True,
     )
     if "guard" in terms:

@@ -126,7 +126,7 @@ class GuardConfig(Section):
 class ReachRewards(Section):
     """Weights of the reach task's reward terms; ``tasks/reach.py`` has the formulas."""
 
-    distance: NonNegative = 1.0
+    progress: NonNegative = 1.0
     precision: NonNegative = 1.0
     settled: NonNegative = 1.0
     smoothness: NonNegative = 0.05
@@ -141,6 +141,9 @@ class ReachConfig(Section):
         tolerance_m: Within this distance of the goal counts as there.
         settle_speed_m_s: Below this tool speed counts as at rest.
         hold_steps: How many steps at the end of an episode must be there and at rest.
+        full_progress_m: Way made towards the goal in one period that earns the whole progress term; the guard's
+            tool speed limit times the control period.
+        near_m: Scale on which the observation resolves the last stretch to the goal.
     """
 
     name: Literal["reach"] = "reach"
@@ -148,6 +151,8 @@ class ReachConfig(Section):
     tolerance_m: PositiveFloat = 0.01
     settle_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 5
+    full_progress_m: PositiveFloat = 0.0125
+    near_m: PositiveFloat = 0.03
     rewards: ReachRewards = ReachRewards()
 
 
@@ -340,7 +345,9 @@ def _explain(error: ValidationError) -> str:
     if kind == "extra_forbidden":
         known = sorted(section.model_fields)
         near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
-        return f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else f" (known here: {', '.join(known)})")
+        return f"unknown key {name!r}" + (
+            f"; did you mean {near[0]!r}?" if near else f" (known here: {', '.join(known)})"
+        )
     if kind == "missing":
         return f"{name} is missing"
     if kind == "value_error":

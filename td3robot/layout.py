@@ -88,9 +88,7 @@ class Layout:
     @classmethod
     def from_json(cls, fields: Sequence[Mapping[str, Any]]) -> "Layout":
         """Read back what :meth:`to_json` gave."""
-        return cls(
-            [Field(f["name"], tuple(f["components"]), f["unit"], f["source"]) for f in fields]
-        )
+        return cls([Field(f["name"], tuple(f["components"]), f["unit"], f["source"]) for f in fields])
 
     def require_same(self, other: "Layout", what: str) -> None:
         """Refuse another layout unless it is this one, field by field.

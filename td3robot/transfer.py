@@ -16,12 +16,15 @@ def to_legacy(path: Path, prefix: str) -> list[Path]:
     """Write the six-file layout from a resumable checkpoint.
 
     Raises:
-        CheckpointError: The checkpoint has no critics, its policy scales observations, or a file exists already.
+        CheckpointError: The checkpoint has no critics, or a file exists already.
     """
     saved = Checkpoint(find(path, ("last", "best")))
     if not saved.has("Q1"):
-        raise CheckpointError(f"{saved.path} was saved for play only and has no critics; export the run's last-* checkpoint")
+        raise CheckpointError(
+            f"{saved.path} was saved for play only and has no critics; export the run's last-* checkpoint"
+        )
     agent = _agent(saved)
+    agent.normalizer.load_state(saved.arrays("normalizer"))
     agent.load_tensors(
         {
             name: {key: torch.from_numpy(value) for key, value in saved.arrays(name).items()}

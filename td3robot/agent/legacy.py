@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from td3robot.agent.scaling import ObservationScaling
 from td3robot.agent.td3 import TD3
 from td3robot.errors import CheckpointError
 
@@ -18,7 +19,10 @@ LIVE = ("actor", "Q1", "Q2")
 
 
 def export_legacy(agent: TD3, prefix: str) -> list[Path]:
-    """Write the six files.
+    """Write the six files, with the agent's observation scaling folded into the first layers.
+
+    Folding leaves out the clip of scaled observations, and Adam's moments with it: those of the unfolded weights
+    mean nothing for the folded ones, so the older program's optimizers start anew.
 
     Raises:
         CheckpointError: One of them exists already, or cannot be written.
@@ -27,6 +31,8 @@ def export_legacy(agent: TD3, prefix: str) -> list[Path]:
     for path in paths:
         if path.exists():
             raise CheckpointError(f"{path} exists already; choose another prefix")
+    if agent.normalizer.enabled:
+        agent = _folded(agent)
     try:
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         for name in LIVE:
@@ -43,6 +49,11 @@ def import_legacy(agent: TD3, prefix: str) -> None:
     Raises:
         CheckpointError: A file is missing, is more than tensors, or does not fit the agent.
     """
+    if agent.normalizer.enabled:
+        raise CheckpointError(
+            "the six files carry no observation scaling, so their networks take raw observations; "
+            "add --set agent.normalize_observations=false"
+        )
     for name in LIVE:
         network: nn.Module = getattr(agent, name)
         _load_network(network, name, _load(Path(f"{prefix}{name}")))
@@ -56,9 +67,26 @@ def import_legacy(agent: TD3, prefix: str) -> None:
             raise CheckpointError(f"{path} is not the state of an Adam optimizer for this network: {error}") from None
 
 
+def _folded(agent: TD3) -> TD3:
+    """Copy an agent, its networks now taking raw observations: ``W (s (o - m)) = (W s) o - W s m``."""
+    scaling = ObservationScaling.from_moments(agent.normalizer.state())
+    shift, scale = torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale)
+    config = agent.config.model_copy(update={"normalize_observations": False, "device": "cpu"})
+    folded = TD3(agent.observation_size, agent.action_size, config, seed=0)
+    for name in LIVE:
+        weights = {key: value.cpu().clone() for key, value in getattr(agent, name).state_dict().items()}
+        columns = weights["net.0.weight"][:, : len(shift)]
+        columns *= scale
+        weights["net.0.bias"] -= columns @ shift
+        getattr(folded, name).load_state_dict(weights)
+    return folded
+
+
 def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise CheckpointError(f"{path} is missing; a six-file checkpoint has <prefix>actor, Q1, Q2 and their _optimizer")
+        raise CheckpointError(
+            f"{path} is missing; a six-file checkpoint has <prefix>actor, Q1, Q2 and their _optimizer"
+        )
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # noqa: BLE001  # torch.load raises anything at all on a foreign file
@@ -85,4 +113,6 @@ def _require_moments(network: nn.Module, state: dict[str, Any], path: Path) -> N
     shapes = [tuple(parameter.shape) for parameter in network.parameters()]
     for index, moments in state["state"].items():
         if tuple(moments["exp_avg"].shape) != shapes[index]:
-            raise CheckpointError(f"{path}: moment {index} has shape {tuple(moments['exp_avg'].shape)}, not {shapes[index]}")
+            raise CheckpointError(
+                f"{path}: moment {index} has shape {tuple(moments['exp_avg'].shape)}, not {shapes[index]}"
+            )

@@ -1,6 +1,7 @@
 """The multilayer perceptrons of TD3: a deterministic actor, and an action-value function."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ def mlp(sizes: Sequence[int], layer_norm: bool) -> nn.Sequential:
         layer_norm: Whether each hidden layer is normalised before its ReLU.
     """
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes[:-2], sizes[1:-1], strict=True):
+    for inputs, outputs in pairwise(sizes[:-1]):
         layers.append(nn.Linear(inputs, outputs))
         if layer_norm:
             layers.append(nn.LayerNorm(outputs))

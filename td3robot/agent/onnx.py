@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from td3robot.agent.policy import Policy
 from td3robot.agent.networks import Actor
+from td3robot.agent.policy import Policy
 from td3robot.errors import CheckpointError, MissingExtraError
 
 TOLERANCE = 1e-5
@@ -15,6 +15,9 @@ TOLERANCE = 1e-5
 
 class ScaledActor(nn.Module):
     """Scale an observation as the policy does, then act."""
+
+    shift: Tensor
+    scale: Tensor
 
     def __init__(self, actor: Actor, shift: Tensor, scale: Tensor, clip: float) -> None:
         super().__init__()
@@ -58,5 +61,7 @@ def export_onnx(module: ScaledActor, policy: Policy, path: Path) -> float:
     difference = float(np.abs(session.run(None, {"observation": observations})[0] - policy.act(observations)).max())
     if difference > TOLERANCE:
         path.unlink()
-        raise CheckpointError(f"the ONNX export acts otherwise by {difference:.2g}, more than {TOLERANCE}; it was deleted")
+        raise CheckpointError(
+            f"the ONNX export acts otherwise by {difference:.2g}, more than {TOLERANCE}; it was deleted"
+        )
     return difference

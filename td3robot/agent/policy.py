@@ -67,9 +67,7 @@ def _layers(actor: Tensors) -> list[Layer]:
     return layers
 
 
-def _layer_norm(
-    x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _layer_norm(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
     mean = x.mean(axis=-1, keepdims=True)
     variance = x.var(axis=-1, keepdims=True)
     scaled: NDArray[np.float32] = (x - mean) / np.sqrt(variance + np.float32(1e-5)) * weight + bias

@@ -33,8 +33,8 @@ class ReplayBuffer:
 
     def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
         self.capacity = capacity
-        self._widths = (observation_size, action_size, 1, observation_size, 1, 1)
-        self._edges = np.cumsum((0, *self._widths))
+        self._widths = [observation_size, action_size, 1, observation_size, 1, 1]
+        self._edges = np.cumsum([0, *self._widths])
         self._rows = np.empty((capacity, int(self._edges[-1])), dtype=np.float32)
         self.size = 0
         self._next = 0
@@ -59,7 +59,7 @@ class ReplayBuffer:
     def sample(self, batch_size: int, rng: np.random.Generator, device: torch.device) -> Batch:
         """Draw transitions uniformly, with replacement."""
         rows = torch.from_numpy(self._rows.take(rng.integers(0, self.size, batch_size), axis=0)).to(device)
-        return Batch(*rows.split(self._widths, dim=1))
+        return Batch(*torch.split(rows, self._widths, dim=1))
 
     def state(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, int]]:
         """Give the filled rows (oldest overwritten in place, not rotated) and where writing goes on."""

@@ -31,4 +31,5 @@ class ObservationScaling:
 
     def __call__(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scale observations (..., observation)."""
-        return np.clip((observation - self.shift) * self.scale, -self.clip, self.clip)
+        scaled: NDArray[np.float32] = np.clip((observation - self.shift) * self.scale, -self.clip, self.clip)
+        return scaled

@@ -7,9 +7,9 @@ from copy import deepcopy
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from td3robot.agent.networks import Actor, Critic
 from td3robot.agent.normalizer import RunningNormalizer
@@ -69,8 +69,8 @@ class TD3:
         self.Q1_optimizer = torch.optim.Adam(self.Q1.parameters(), config.critic_learning_rate, fused=True)
         self.Q2_optimizer = torch.optim.Adam(self.Q2.parameters(), config.critic_learning_rate, fused=True)
         # Pairs for Polyak averaging, all three networks in one call.
-        self._live = [*self.actor.parameters(), *self.Q1.parameters(), *self.Q2.parameters()]
-        self._targets = [
+        self._live: list[Tensor] = [*self.actor.parameters(), *self.Q1.parameters(), *self.Q2.parameters()]
+        self._targets: list[Tensor] = [
             *self.actor_target.parameters(), *self.Q1_target.parameters(), *self.Q2_target.parameters(),
         ]  # fmt: skip
 
@@ -107,7 +107,7 @@ class TD3:
 
         Q1 = self.Q1(observation, batch.action)
         Q2 = self.Q2(observation, batch.action)
-        critic_loss = F.mse_loss(Q1, target_Q) + F.mse_loss(Q2, target_Q)
+        critic_loss = mse_loss(Q1, target_Q) + mse_loss(Q2, target_Q)
         self.Q1_optimizer.zero_grad()
         self.Q2_optimizer.zero_grad()
         critic_loss.backward()  # type: ignore[no-untyped-call]

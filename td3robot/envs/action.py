@@ -1,6 +1,7 @@
 """What an action in [-1, 1] asks of the arm: a small move from the last commanded posture."""
 
 from abc import ABC, abstractmethod
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class ActionKind(ABC):
 
     @abstractmethod
     def implied_speeds(self) -> dict[str, float]:
-        """Give the speed that a full action asks for."""
+        """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for in the home posture."""
 
     def wish(self, action: NDArray[np.float32], commanded: JointCommand) -> JointCommand:
         """Compute the wished command; the gripper's component -1 is open, +1 closed."""
@@ -56,19 +57,27 @@ class ActionKind(ABC):
 class JointDelta(ActionKind):
     """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit."""
 
-    def __init__(self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, uses_gripper: bool) -> None:
+    def __init__(
+        self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+    ) -> None:
         super().__init__(config, [Field("joint_delta", spec.arm.joint_names, "1", "arm")], uses_gripper)
         self._joints = len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
         self._scale = self._speed * spec.period_s
+        _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
 
     def move(self, action: NDArray[np.float32], q: Array) -> Array:
         """Scale the action."""
         return action[: self._joints] * self._scale
 
     def implied_speeds(self) -> dict[str, float]:
-        """Give the joint speed of a full action [rad/s]."""
-        return {"joint_rad_s": float(self._speed.max())}
+        """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
+        signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
+        tool = (signs * self._speed) @ self._home_jacobian.T
+        return {
+            "tcp_m_s_at_home": float(np.linalg.norm(tool, axis=1).max()),
+            "joint_rad_s": float(self._speed.max()),
+        }
 
 
 class TcpDelta(ActionKind):
@@ -104,8 +113,10 @@ class TcpDelta(ActionKind):
         return displacement
 
     def implied_speeds(self) -> dict[str, float]:
-        """Give the tool speed of a full action [m/s]."""
-        return {"tcp_m_s": self._speed}
+        """Give the tool's full speed, and the fastest joint's in the worst direction."""
+        _, jacobian = self._kinematics.tcp_and_jacobian(self._home)
+        per_direction = np.linalg.norm(np.linalg.pinv(jacobian), axis=1)
+        return {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
 
 
 def make_action_kind(
@@ -113,5 +124,5 @@ def make_action_kind(
 ) -> ActionKind:
     """Make the configured kind."""
     if config.kind == "joint_delta":
-        return JointDelta(config, guard, spec, uses_gripper)
+        return JointDelta(config, guard, spec, kinematics, uses_gripper)
     return TcpDelta(config, guard, spec, kinematics, uses_gripper)

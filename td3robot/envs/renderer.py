@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,6 +14,7 @@ from td3robot.robots.scene import set_gripper, simulation_spec
 from td3robot.state import Array, RobotState
 
 GOAL_RADIUS_M = 0.015
+MAX_GEOMS = 1000
 
 
 class Renderer:
@@ -23,9 +25,8 @@ class Renderer:
     """
 
     def __init__(self, spec: RobotSpec, width: int = 640, height: int = 480) -> None:
-        if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            os.environ.setdefault("MUJOCO_GL", "egl")
         scene = simulation_spec(spec, physics_rate_hz=500)
+        scene.visual.global_.offwidth, scene.visual.global_.offheight = width, height
         scene.worldbody.add_geom(
             name="goal", type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[GOAL_RADIUS_M, 0, 0],
             contype=0, conaffinity=0, rgba=[0.10, 0.65, 0.35, 0.9],
@@ -33,16 +34,24 @@ class Renderer:
         self._model = scene.compile()
         self._data = mujoco.MjData(self._model)
         self._goal = self._model.geom("goal").id
+        self._options = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
         self._camera.lookat[:] = [0.0, 0.35, 0.25]
         self._camera.distance, self._camera.azimuth, self._camera.elevation = 1.9, -125.0, -22.0
+        self._viewport = mujoco.MjrRect(0, 0, width, height)
         try:
-            self._renderer = mujoco.Renderer(self._model, height, width)
-        except Exception as error:  # noqa: BLE001  # MuJoCo raises whatever the platform's OpenGL loader raises
+            self._gl = _gl_context(width, height)
+            self._gl.make_current()
+            self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        except Exception as error:  # noqa: BLE001  # whatever the platform's OpenGL loader raises
             raise ConfigError(
                 f"no picture can be drawn here: offscreen OpenGL does not work ({error}); "
                 "install EGL (libegl1), or set MUJOCO_GL=osmesa with libosmesa6"
             ) from None
+        self._scene = mujoco.MjvScene(self._model, MAX_GEOMS)
+        # A software renderer spends nine tenths of a frame on shadows.
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
 
     def draw(self, state: RobotState, goal_position: Array) -> NDArray[np.uint8]:
         """Draw one moment (height, width, 3)."""
@@ -50,12 +59,28 @@ class Renderer:
         set_gripper(self._model, self._data, state.driver_q)
         self._model.geom_pos[self._goal] = goal_position
         mujoco.mj_forward(self._model, self._data)
-        self._renderer.update_scene(self._data, self._camera)
-        # A software renderer spends nine tenths of a frame on shadows.
-        self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
-        frame: NDArray[np.uint8] = self._renderer.render()
-        return frame
+        self._gl.make_current()
+        mujoco.mjv_updateScene(
+            self._model, self._data, self._options, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
+        )
+        mujoco.mjr_render(self._viewport, self._scene, self._context)
+        frame = np.empty((self._viewport.height, self._viewport.width, 3), np.uint8)
+        mujoco.mjr_readPixels(frame, None, self._viewport, self._context)
+        return np.ascontiguousarray(frame[::-1])
 
     def close(self) -> None:
         """Free the drawing context."""
-        self._renderer.close()
+        self._context.free()
+        self._gl.free()
+
+
+def _gl_context(width: int, height: int) -> Any:
+    """Make MuJoCo's own context, or an EGL one where there is no display and MUJOCO_GL says nothing.
+
+    MuJoCo chooses when it is first imported, which is too early to ask a program to set MUJOCO_GL.
+    """
+    if sys.platform == "linux" and "MUJOCO_GL" not in os.environ and "DISPLAY" not in os.environ:
+        from mujoco.egl import GLContext
+    else:
+        from mujoco.gl_context import GLContext
+    return GLContext(width, height)

@@ -1,6 +1,6 @@
 """A task on a robot, behind the guard: the same environment for simulation and hardware."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -35,7 +35,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         kinematics, ik: The arm's geometry for loops, and for start postures.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # as Gymnasium declares it
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         ruling = self.guard.filter(wish, self.world.robot, self.robot.now())
         self.robot.send(ruling.command)
         self.robot.advance()
-        self.world = self._look(self._kinematics.tcp(ruling.command.q))
+        before, self.world = self.world, self._look(self._kinematics.tcp(ruling.command.q))
 
-        moment = Moment(self.world, action, self._previous_action, ruling.reasons)
+        moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
         self._previous_action = action
         self._held = self._held + 1 if score.achieved else 0
@@ -159,7 +159,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             q, objection = self._posture_at(goal.start)
             if q is not None:
                 return goal, q
-        raise ConfigError(f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard")
+        raise ConfigError(
+            f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard"
+        )
 
     def _posture_at(self, position: Array) -> tuple[Array | None, str]:
         """Find a posture with the tool at a position that the guard admits; or say why there is none.
@@ -167,14 +169,14 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         The tool points as at home if it can, and anyhow if it cannot (far and high).
         """
         home = self.robot.spec.arm.home
-        objection: str | None = "no inverse kinematics solution from home"
+        objection = "no inverse kinematics solution from home"
         for rotation in (self._kinematics.tcp(home).rotation, None):
             q = self._ik.inverse(position, home, rotation)
             if q is not None:
-                objection = self.guard.admits(q)
-                if objection is None:
+                limit = self.guard.admits(q)
+                if limit is None:
                     return q, ""
-                objection = f"the guard's limit: {objection}"
+                objection = f"the guard's limit: {limit}"
         return None, objection
 
     def _look(self, commanded_tcp: Pose) -> World:

@@ -36,13 +36,16 @@ class VideoRecorder:
     def add(self, environment: gymnasium.Env[Any, Any]) -> None:
         """Record what the environment shows now."""
         if self.frames < self._max_frames:
-            self._writer.append_data(environment.render())
+            frame: Any = environment.render()
+            self._writer.append_data(frame)
             self.frames += 1
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._writer.close()
         if kind is None and self.frames:
             self._partial.replace(self.path)

@@ -19,6 +19,8 @@ class KinematicRobot(Robot):
 
     def __init__(self, spec: RobotSpec) -> None:
         super().__init__(spec)
+        self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
+        self._gripper, self._time = 0.0, 0.0
         self.kinematics: ToolboxKinematics | None = None
 
     def connect(self) -> None:

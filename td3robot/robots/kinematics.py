@@ -57,9 +57,7 @@ class Kinematics:
         return bodies[0], bodies[1], float(contact.dist)
 
     def _pose(self) -> Pose:
-        return Pose(
-            self._data.site_xpos[self._site].copy(), self._data.site_xmat[self._site].reshape(3, 3).copy()
-        )
+        return Pose(self._data.site_xpos[self._site].copy(), self._data.site_xmat[self._site].reshape(3, 3).copy())
 
 
 class ToolboxKinematics:

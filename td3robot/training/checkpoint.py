@@ -235,9 +235,7 @@ def _verify(path: Path, name: str, digest: str, size: int) -> None:
 
 
 def _manifest_of(directory: Path) -> dict[str, Any]:
-    files = {
-        path.name: {"sha256": _sha256(path), "bytes": path.stat().st_size} for path in sorted(directory.iterdir())
-    }
+    files = {path.name: {"sha256": _sha256(path), "bytes": path.stat().st_size} for path in sorted(directory.iterdir())}
     versions = {name: version(name) for name in ("td3robot", "torch", "numpy", "mujoco", "gymnasium")}
     return {"format": FORMAT, "version": FORMAT_VERSION, "made_with": versions, "files": files}
 

@@ -1,6 +1,6 @@
 """Collecting experience from several environments into one replay memory."""
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,9 +99,7 @@ class Collector:
             self.window.add(action, step)
             if step.terminated or step.truncated:
                 episode = self._episodes[index]
-                finished.append(
-                    FinishedEpisode(episode.total_reward, len(episode.actions), step.info.get("success"))
-                )
+                finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.info.get("success")))
                 self._episodes[index] = self._begin(index, episode.index + 1)
         self._pending = []
         return finished
@@ -178,7 +176,7 @@ class Window:
 
     def __init__(self) -> None:
         self.steps = 0
-        self._sums: Counter[str] = Counter()
+        self._sums: defaultdict[str, float] = defaultdict(float)
 
     def add(self, action: Vector, step: Step) -> None:
         """Count one step."""

@@ -53,7 +53,7 @@ class MetricsWriter:
 
     def __init__(self, run: Path, keep_until: int) -> None:
         self._tables = {name: CsvTable(run / f"{name}.csv", keep_until) for name in ("metrics", "evaluations")}
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=keep_until + 1)  # type: ignore[no-untyped-call]
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=keep_until + 1)
 
     def add(self, table: str, row: Row) -> None:
         """Write one row to ``metrics`` or ``evaluations``; it must have a ``step``."""
@@ -61,10 +61,12 @@ class MetricsWriter:
         for name, value in row.items():
             if name != "step" and value is not None:
                 tag = name if table == "metrics" else f"evaluation/{name}"
-                self._board.add_scalar(tag, value, int(row["step"]))  # type: ignore[no-untyped-call]
+                self._board.add_scalar(tag, value, int(row["step"]))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._board.close()  # type: ignore[no-untyped-call]
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._board.close()

@@ -1,6 +1,7 @@
 """One picture of a training run."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -35,7 +36,7 @@ def plot_run(run: Path, out: Path) -> None:
     figure.savefig(out, dpi=110)
 
 
-def _lines(axes: Axes, series: dict[str, list[tuple[float, float]] | None]) -> None:
+def _lines(axes: Axes, series: Mapping[str, list[tuple[float, float]] | None]) -> None:
     for label, points in series.items():
         if points:
             axes.plot(*zip(*points, strict=True), label=label)

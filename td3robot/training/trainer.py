@@ -123,9 +123,7 @@ class Trainer:
                 "resume from the run's last-* checkpoint"
             )
         counters = saved.document("counters")
-        self.agent.load_tensors(
-            {name: _to_torch(saved.arrays(name)) for name in (*NETWORKS, *OPTIMIZERS)}
-        )
+        self.agent.load_tensors({name: _to_torch(saved.arrays(name)) for name in (*NETWORKS, *OPTIMIZERS)})
         self.agent.normalizer.load_state(saved.arrays("normalizer"))
         self.agent.generator.set_state(torch.from_numpy(saved.arrays("torch_generator")["state"]))
         self.agent.updates = counters["updates"]
