@@ -1,6 +1,5 @@
 """The command line. Figures go to standard output, everything for people to standard error."""
 
-import json
 import signal
 import sys
 from datetime import datetime
@@ -10,17 +9,21 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.terminal import (
+    ProgressListener,
+    announce_run,
+    announce_speeds,
+    people,
+    print_json,
+    show_figures,
+    show_table,
+)
 
 if TYPE_CHECKING:
-    from td3robot.training.evaluation import Evaluation
     from td3robot.training.trainer import Trainer
 
-people = Console(stderr=True, highlight=False)
 app = typer.Typer(
     name="td3robot",
     help="Train a TD3 policy for a robot arm in simulation, prove it, and run it on the arm.",
@@ -122,8 +125,8 @@ def evaluate_command(
         figures = evaluate(environment, policy.act, episodes, seed, recorder.add if recorder else None)
     environment.close()
     if as_json:
-        _print_json(figures.to_json())
-    _show_evaluation(figures, f"{saved.path}, seed {seed}")
+        print_json(figures.to_json())
+    show_table(figures.to_json(), f"{saved.path}, seed {seed}:")
     if recorder:
         people.print(f"video of the first {recorder.frames} frames: {recorder.path}")
 
@@ -148,13 +151,7 @@ def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
         "resumable": saved.has("replay"),
         "verified": True,
     }
-    if as_json:
-        _print_json(figures)
-        return
-    table = Table(title=f"{saved.path} (every file verified)", show_header=False)
-    for name, value in _flat(figures):
-        table.add_row(name, value)
-    people.print(table)
+    show_figures(figures, f"{saved.path}: every file verified", as_json)
 
 
 @app.command(epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png")
@@ -220,7 +217,7 @@ def bench_learner_command(
     from td3robot.benchmark import bench_learner
     from td3robot.config import load_config
 
-    _show_figures(bench_learner(load_config(config, overrides or [])).to_json(), as_json)
+    show_figures(bench_learner(load_config(config, overrides or [])).to_json(), str(config), as_json)
 
 
 @bench_app.command("env", epilog="Example: td3robot bench env --json")
@@ -233,43 +230,7 @@ def bench_environment_command(
     from td3robot.benchmark import bench_environment
     from td3robot.config import load_config
 
-    _show_figures(bench_environment(load_config(config, overrides or [])).to_json(), as_json)
-
-
-class ProgressListener:
-    """A progress bar on a terminal, one line for each evaluation elsewhere."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]} steps/s"), TimeElapsedColumn(), TimeRemainingColumn(),
-            TextColumn("{task.fields[last]}"),
-            console=people, disable=not people.is_terminal,
-        )  # fmt: skip
-        self._task = self._bar.add_task("training", total=total, completed=done, rate="-", last="")
-
-    def __enter__(self) -> "ProgressListener":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def progress(self, step: int, steps_per_second: float) -> None:
-        """Move the bar."""
-        self._bar.update(self._task, completed=step, rate=f"{steps_per_second:.0f}")
-
-    def evaluated(self, step: int, evaluation: "Evaluation") -> None:
-        """Show the last evaluation."""
-        success = "" if evaluation.success_rate is None else f"success {evaluation.success_rate:.0%}, "
-        text = f"{success}return {evaluation.mean_return:.1f}"
-        self._bar.update(self._task, completed=step, last=text)
-        if not people.is_terminal:
-            people.print(f"step {step}: {text}")
-
-    def message(self, text: str) -> None:
-        """Print a line above the bar."""
-        people.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+    show_figures(bench_environment(load_config(config, overrides or [])).to_json(), str(config), as_json)
 
 
 def _request_stop(trainer: "Trainer") -> Any:
@@ -330,21 +291,8 @@ def _resumed(path: Path, steps: int | None) -> "Trainer":
 
 
 def _announce(trainer: "Trainer") -> None:
-    config, terms = trainer.config, trainer.contract.terms
-    people.print(
-        f"{config.name}: seed {config.seed}, step {trainer.step} of {config.training.steps}, "
-        f"{config.training.environments} environments, learner on {trainer.agent.device}, "
-        f"run in {trainer.run_directory}",
-        soft_wrap=True,
-    )
-    if "guard" in terms:
-        speeds = ", ".join(f"{value:.3g} {name}" for name, value in terms["action"]["implied_speeds"].items())
-        people.print(
-            f"a full {terms['action']['kind']} action asks for {speeds}; the guard keeps the tool below "
-            f"{terms['guard']['max_tcp_speed_m_s']:g} m/s and joints below "
-            f"{terms['guard']['joint_speed_fraction'] * max(terms['robot']['velocity_rad_s']):.3g} rad/s",
-            soft_wrap=True,
-        )
+    announce_run(trainer.config, trainer.step, str(trainer.agent.device), str(trainer.run_directory))
+    announce_speeds(trainer.contract)
 
 
 def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> None:
@@ -352,7 +300,7 @@ def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> No
 
     run = trainer.run_directory
     if as_json:
-        _print_json(
+        print_json(
             {
                 "run": str(run),
                 "step": trainer.step,
@@ -377,37 +325,3 @@ def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
         here.require_same(trained, "this environment", "the checkpoint")
     for name, mine, theirs in here.differences(trained):
         people.print(f"note: {name} is {mine} here and was {theirs} in training", markup=False, soft_wrap=True)
-
-
-def _show_evaluation(figures: "Evaluation", title: str) -> None:
-    table = Table(title=title, show_header=False)
-    for name, value in _flat(figures.to_json()):
-        table.add_row(name, value)
-    people.print(table)
-
-
-def _show_figures(figures: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        _print_json(figures)
-        return
-    for name, value in _flat(figures):
-        people.print(f"{name}: {value}")
-
-
-def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """List nested figures as dotted names and short texts."""
-    if isinstance(values, dict) and values:
-        return [row for key, value in values.items() for row in _flat(value, f"{prefix}.{key}" if prefix else key)]
-    if isinstance(values, list | tuple) and values and not isinstance(values[0], dict):
-        return [(prefix, ", ".join(_short(value) for value in values))]
-    if isinstance(values, list | tuple):
-        return [row for index, value in enumerate(values) for row in _flat(value, f"{prefix}[{index}]")]
-    return [(prefix, _short(values))]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _print_json(figures: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")

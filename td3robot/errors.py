@@ -45,6 +45,10 @@ class EnvironmentFaultError(Td3RobotError):
     """An environment returned a value that is not finite, or of the wrong shape."""
 
 
+class TrainingDivergedError(Td3RobotError):
+    """The learner's numbers are no longer finite."""
+
+
 def choose(kind: str, name: str, choices: Iterable[str]) -> str:
     """Say that ``name`` is no known ``kind``, with the nearest choice first.
 

@@ -62,7 +62,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return Contract(
             {
                 "robot": self.robot.spec.to_json(),
-                "task": self.task.name,
+                "task": self.task.to_json(),
                 "observation": self.task.layout.to_json(),
                 "action": self.action_kind.to_json(),
                 "guard": self.guard.to_json(),

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,6 +77,10 @@ class Task(ABC):
     uses_gripper: bool
     hold_steps: int
     layout: Layout
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Give the terms of a contract: the task's name, and what its observations depend on."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Goal:

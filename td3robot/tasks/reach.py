@@ -1,5 +1,7 @@
 """Reach: bring the tool centre point to a goal, and rest there."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -43,6 +45,10 @@ class Reach(Task):
                 Field("goal_near", xyz, "1", "task"),
             ]
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the name, and the scale of ``goal_near``."""
+        return {"name": self.name, "near_m": self.config.near_m}
 
     def sample(self, rng: np.random.Generator) -> Goal:
         """Draw goal and start, each uniformly from the box of goals."""

@@ -37,10 +37,12 @@ class CsvTable:
                 csv.DictWriter(file, self._columns).writerow(row)
 
     def _rewrite(self) -> None:
-        with self._path.open("w", newline="", encoding="utf-8") as file:
+        whole = self._path.with_suffix(".csv.new")
+        with whole.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns)
             writer.writeheader()
             writer.writerows(self._rows)
+        whole.replace(self._path)
 
 
 class MetricsWriter:

@@ -16,7 +16,7 @@ from td3robot.agent.replay import ReplayBuffer
 from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3
 from td3robot.config import RunConfig, to_yaml
 from td3robot.contract import Contract
-from td3robot.errors import CheckpointError, EnvironmentFaultError
+from td3robot.errors import CheckpointError, EnvironmentFaultError, TrainingDivergedError
 from td3robot.training import checkpoint, seeding
 from td3robot.training.collector import Collector, FinishedEpisode
 from td3robot.training.evaluation import Evaluation, evaluate
@@ -86,6 +86,7 @@ class Trainer:
 
         Raises:
             EnvironmentFaultError: An environment returned nonsense; what was learned so far is saved first.
+            TrainingDivergedError: A loss is no longer finite; the last checkpoint is left as it is.
             CheckpointError: The last save failed.
         """
         self.run_directory.mkdir(parents=True, exist_ok=True)
@@ -177,12 +178,27 @@ class Trainer:
         training = self.config.training
         if self._crossed(training.log_every):
             row = self._row()
-            writer.add("metrics", row)
+            self._write(writer, "metrics", row)
+            self._require_converging(row)
             self.listener.progress(self.step, row["steps_per_second"])
         if self._crossed(training.evaluate_every):
             self._clock.timed("evaluation", self._evaluate, writer)
         if self._crossed(training.checkpoint_every):
             self._clock.timed("saving", self.save)
+
+    def _write(self, writer: MetricsWriter, table: str, row: dict[str, float]) -> None:
+        try:
+            writer.add(table, row)
+        except OSError as error:
+            self.listener.message(f"a row of {table} could not be written: {error.strerror or error}")
+
+    def _require_converging(self, row: dict[str, float]) -> None:
+        for name, value in row.items():
+            if not np.isfinite(value):
+                raise TrainingDivergedError(
+                    f"{name} is {value} at step {self.step}: the learner diverged, and nothing of it was saved; "
+                    "go back with --resume, or lower the learning rates"
+                )
 
     def _crossed(self, every: int) -> bool:
         before = self.step - len(self.collector.environments)
@@ -197,7 +213,7 @@ class Trainer:
         )
         figures = evaluation.to_json()
         row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-        writer.add("evaluations", {"step": self.step} | row)
+        self._write(writer, "evaluations", {"step": self.step} | row)
         self.listener.evaluated(self.step, evaluation)
         if self.best is None or evaluation.rank() >= self.best.rank():
             self.best, self.best_step = evaluation, self.step

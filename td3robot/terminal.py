@@ -1,0 +1,111 @@
+"""What a person sees of the command line, on standard error; and the one JSON object on standard output."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from td3robot.config import RunConfig
+from td3robot.contract import Contract
+from td3robot.training.evaluation import Evaluation
+
+people = Console(stderr=True, highlight=False)
+
+
+class ProgressListener:
+    """A progress bar on a terminal, one line for each evaluation elsewhere."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]} steps/s"), TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.fields[last]}"),
+            console=people, disable=not people.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("training", total=total, completed=done, rate="-", last="")
+
+    def __enter__(self) -> "ProgressListener":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=step, rate=f"{steps_per_second:.0f}")
+
+    def evaluated(self, step: int, evaluation: "Evaluation") -> None:
+        """Show the last evaluation."""
+        success = "" if evaluation.success_rate is None else f"success {evaluation.success_rate:.0%}, "
+        text = f"{success}return {evaluation.mean_return:.1f}"
+        self._bar.update(self._task, completed=step, last=text)
+        if not people.is_terminal:
+            people.print(f"step {step}: {text}")
+
+    def message(self, text: str) -> None:
+        """Print a line above the bar."""
+        people.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+
+
+def announce_speeds(contract: Contract) -> None:
+    """Say how fast a full action and the guard's limits are."""
+    terms = contract.terms
+    if "guard" not in terms:
+        return
+    speeds = ", ".join(f"{value:.3g} {name}" for name, value in terms["action"]["implied_speeds"].items())
+    joint_limit = terms["guard"]["joint_speed_fraction"] * max(terms["robot"]["velocity_rad_s"])
+    people.print(
+        f"a full {terms['action']['kind']} action asks for {speeds}; the guard keeps the tool below "
+        f"{terms['guard']['max_tcp_speed_m_s']:g} m/s and joints below {joint_limit:.3g} rad/s",
+        soft_wrap=True,
+    )
+
+
+def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
+    """Say what is about to be trained, from where to where."""
+    people.print(
+        f"{config.name}: seed {config.seed}, step {step} of {config.training.steps}, "
+        f"{config.training.environments} environments, learner on {device}, run in {run}",
+        soft_wrap=True,
+    )
+
+
+def show_table(figures: dict[str, Any], title: str) -> None:
+    """Print nested figures as a table of dotted names."""
+    people.print(title, markup=False, soft_wrap=True)
+    table = Table(show_header=False)
+    for name, value in _flat(figures):
+        table.add_row(name, value)
+    people.print(table)
+
+
+def show_figures(figures: dict[str, Any], title: str, as_json: bool) -> None:
+    """Print figures as one JSON object on standard output, or as a table for people."""
+    if as_json:
+        print_json(figures)
+    else:
+        show_table(figures, title)
+
+
+def print_json(figures: dict[str, Any]) -> None:
+    """Print one JSON object, alone on standard output."""
+    sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")
+
+
+def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """List nested figures as dotted names and short texts."""
+    if isinstance(values, dict) and values:
+        return [row for key, value in values.items() for row in _flat(value, f"{prefix}.{key}" if prefix else key)]
+    if isinstance(values, list | tuple) and values and not isinstance(values[0], dict):
+        return [(prefix, ", ".join(_short(value) for value in values))]
+    if isinstance(values, list | tuple):
+        return [row for index, value in enumerate(values) for row in _flat(value, f"{prefix}[{index}]")]
+    return [(prefix, _short(values))]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
