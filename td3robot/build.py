@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from td3robot.config import (
+    GraspConfig,
     GymnasiumEnvironmentConfig,
     ReachConfig,
     RobotConfig,
@@ -16,23 +18,28 @@ from td3robot.contract import Contract
 from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.robot_env import RobotEnv
+from td3robot.errors import ConfigError
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.models import ARMS, GRIPPERS
 from td3robot.robots.mujoco import MujocoRobot
+from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
+from td3robot.robots.scene import ObjectModel
+from td3robot.tasks.grasp import OBJECT, Grasp
 from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
 from td3robot.training.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
-ROBOTS: dict[str, Callable[[RobotConfig], Robot]] = {
-    "mujoco": lambda config: MujocoRobot(robot_spec(config), config.physics_rate_hz),
-    "kinematic": lambda config: KinematicRobot(robot_spec(config)),
+ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...]], Robot]] = {
+    "mujoco": lambda config, objects: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
+    "kinematic": lambda config, objects: KinematicRobot(robot_spec(config)),
 }
-TASKS: dict[str, Callable[[ReachConfig, RobotSpec], Task]] = {
+TASKS: dict[str, Callable[[Any, RobotSpec], Task]] = {
     "reach": Reach,
+    "grasp": Grasp,
 }
 
 
@@ -54,7 +61,8 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
     Raises:
         ConfigError: The goals are out of reach.
     """
-    robot = ROBOTS[config.robot.backend](config.robot)
+    models = _object_models(config.task)
+    robot = ROBOTS[config.robot.backend](config.robot, models)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec)
@@ -62,14 +70,32 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
         robot=robot,
         task=task,
         guard=Guard(spec, config.guard, kinematics),
-        action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper),
+        action_kind=make_action_kind(
+            config.action, config.guard, spec, kinematics, task.uses_gripper, task.keeps_upright
+        ),
         kinematics=kinematics,
         ik=ToolboxKinematics(spec),
+        objects=_objects(robot, models),
         episode_steps=config.episode_steps,
         render_mode=render_mode,
     )
     environment.require_reachable(np.array(config.task.goals.low), np.array(config.task.goals.high))
     return environment
+
+
+def _object_models(task: ReachConfig | GraspConfig) -> tuple[ObjectModel, ...]:
+    if isinstance(task, ReachConfig):
+        return ()
+    item = task.object
+    return (ObjectModel(OBJECT, item.shape, item.size_m, item.mass_kg, item.friction),)
+
+
+def _objects(robot: Robot, models: tuple[ObjectModel, ...]) -> Objects:
+    if not models:
+        return NoObjects()
+    if not isinstance(robot, MujocoRobot):
+        raise ConfigError("this task grasps an object, and robot.backend 'kinematic' has no contacts; use 'mujoco'")
+    return SimulatedObjects(robot)
 
 
 def make_environment(

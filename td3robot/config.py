@@ -91,12 +91,14 @@ class ActionConfig(Section):
             speed for ``joint_delta``).
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         posture_gain_hz: How fast ``tcp_delta`` pulls the arm towards home in the Jacobian's null space.
+        turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
     speed_fraction: Fraction = 0.9
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     posture_gain_hz: NonNegative = 0.5
+    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 1.0
 
 
 class GuardConfig(Section):
@@ -121,6 +123,15 @@ class GuardConfig(Section):
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
     max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
     max_state_age_s: PositiveFloat = 0.1
+
+
+# Robotiq 2F-85 data sheet: 85 mm stroke, 5 kg payload by friction. The jaw needs some play to go around an object.
+GRIPPER_STROKE_M = 0.085
+GRIP_MARGIN_M = 0.005
+GRIPPER_PAYLOAD_KG = 5.0
+# The guard keeps the fingers' ends, 18 mm beyond the tool centre point, 5 mm off the table.
+GRASP_HEIGHT_M = 0.026
+MIN_GRASP_HEIGHT_M = 0.02
 
 
 class ReachRewards(Section):
@@ -156,12 +167,104 @@ class ReachConfig(Section):
     rewards: ReachRewards = ReachRewards()
 
 
+class ObjectConfig(Section):
+    """What is to be grasped.
+
+    Attributes:
+        shape: ``box``, or ``cylinder`` standing upright.
+        size_m: Full extents along the object's own axes; a cylinder's first two are its diameter.
+        friction: Sliding friction between the gripper's pads and the object.
+    """
+
+    shape: Literal["box", "cylinder"] = "box"
+    size_m: Vector3 = (0.04, 0.04, 0.04)
+    mass_kg: PositiveFloat = 0.1
+    friction: Annotated[float, Field(gt=0.0, le=2.0)] = 0.7
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        x, y, z = self.size_m
+        if min(self.size_m) <= 0:
+            raise ValueError(f"size_m {self.size_m} has an extent that is not positive")
+        if self.shape == "cylinder" and x != y:
+            raise ValueError(f"a cylinder's first two extents are its diameter, but {x} m and {y} m differ")
+        if self.grip_width_m > GRIPPER_STROKE_M - GRIP_MARGIN_M:
+            raise ValueError(
+                f"the object is {1e3 * self.grip_width_m:g} mm wide where it is gripped, and the jaw takes at most "
+                f"{1e3 * (GRIPPER_STROKE_M - GRIP_MARGIN_M):g} mm; choose a smaller object"
+            )
+        if z < MIN_GRASP_HEIGHT_M:
+            raise ValueError(
+                f"the object is {1e3 * z:g} mm high, and the fingers grasp nothing lower than {1e3 * MIN_GRASP_HEIGHT_M:g} mm"
+            )
+        if self.mass_kg > GRIPPER_PAYLOAD_KG:
+            raise ValueError(
+                f"the object's {self.mass_kg:g} kg are above the gripper's payload of {GRIPPER_PAYLOAD_KG:g} kg"
+            )
+        return self
+
+    @property
+    def grip_width_m(self) -> float:
+        """Width between the pads: the shorter horizontal extent."""
+        return min(self.size_m[:2])
+
+    @property
+    def symmetry(self) -> int:
+        """How many turns about the vertical look alike to the gripper: 4 for a square, 2 for a box, 0 for all."""
+        if self.shape == "cylinder":
+            return 0
+        return 4 if self.size_m[0] == self.size_m[1] else 2
+
+
+class GraspRewards(Section):
+    """Weights of the grasp task's reward terms; ``tasks/grasp.py`` has the formulas."""
+
+    approach: NonNegative = 1.0
+    alignment: NonNegative = 0.5
+    grasp: NonNegative = 1.0
+    lift: NonNegative = 2.0
+    held: NonNegative = 2.0
+    smoothness: NonNegative = 0.05
+    guard: NonNegative = 0.05
+
+
+class GraspConfig(Section):
+    """Close on an object on the table, lift it, and hold it at rest.
+
+    Attributes:
+        patch_low, patch_high: Where on the table (x, y) [m] objects lie.
+        start_height_m: Range of the tool's height above the table at the start.
+        lift_height_m: How far the object must be lifted.
+        rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
+        hold_steps: How many steps at the end of an episode it must be held.
+    """
+
+    name: Literal["grasp"] = "grasp"
+    object: ObjectConfig = ObjectConfig()
+    patch_low: tuple[float, float] = (-0.2, 0.35)
+    patch_high: tuple[float, float] = (0.2, 0.65)
+    start_height_m: tuple[PositiveFloat, PositiveFloat] = (0.15, 0.3)
+    lift_height_m: PositiveFloat = 0.1
+    rest_speed_m_s: PositiveFloat = 0.02
+    hold_steps: PositiveInt = 10
+    full_progress_m: PositiveFloat = 0.0125
+    full_turn_rad: PositiveFloat = 0.05
+    near_m: PositiveFloat = 0.03
+    rewards: GraspRewards = GraspRewards()
+
+    @property
+    def goals(self) -> Box:
+        """Where the tool has to be able to go: from the table's grasp height to above the lift."""
+        low = (*self.patch_low, GRASP_HEIGHT_M)
+        return Box(low=low, high=(*self.patch_high, max(self.start_height_m[1], GRASP_HEIGHT_M + self.lift_height_m)))
+
+
 class RobotEnvironmentConfig(Section):
     """A task on a robot, behind the guard."""
 
     kind: Literal["robot"] = "robot"
     robot: RobotConfig = RobotConfig()
-    task: ReachConfig = ReachConfig()
+    task: Annotated[ReachConfig | GraspConfig, Field(discriminator="name")] = ReachConfig()
     action: ActionConfig = ActionConfig()
     guard: GuardConfig = GuardConfig()
     episode_s: PositiveFloat = 5.0

@@ -28,8 +28,9 @@ class ActionKind(ABC):
 
     layout: Layout
 
-    def __init__(self, config: ActionConfig, fields: list[Field], uses_gripper: bool) -> None:
+    def __init__(self, config: ActionConfig, fields: list[Field], spec: RobotSpec, uses_gripper: bool) -> None:
         self.config, self.uses_gripper = config, uses_gripper
+        self._gripper_reach = spec.gripper.closing_rate * spec.period_s
         gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
         self.layout = Layout([*fields, *gripper])
 
@@ -42,8 +43,11 @@ class ActionKind(ABC):
         """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for in the home posture."""
 
     def wish(self, action: NDArray[np.float32], commanded: JointCommand) -> JointCommand:
-        """Compute the wished command; the gripper's component -1 is open, +1 closed."""
-        gripper = (float(action[-1]) + 1.0) / 2.0 if self.uses_gripper else 0.0
+        """Compute the wished command; the gripper moves towards -1 open or +1 closed, as fast as it can."""
+        gripper = 0.0
+        if self.uses_gripper:
+            way = (float(action[-1]) + 1.0) / 2.0 - commanded.gripper
+            gripper = commanded.gripper + min(max(way, -self._gripper_reach), self._gripper_reach)
         return JointCommand(commanded.q + self.move(action, commanded.q), gripper)
 
     def to_json(self) -> dict[str, Any]:
@@ -60,7 +64,7 @@ class JointDelta(ActionKind):
     def __init__(
         self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
     ) -> None:
-        super().__init__(config, [Field("joint_delta", spec.arm.joint_names, "1", "arm")], uses_gripper)
+        super().__init__(config, [Field("joint_delta", spec.arm.joint_names, "1", "arm")], spec, uses_gripper)
         self._joints = len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
         self._scale = self._speed * spec.period_s
@@ -91,7 +95,7 @@ class TcpDelta(ActionKind):
     def __init__(
         self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
     ) -> None:
-        super().__init__(config, [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")], uses_gripper)
+        super().__init__(config, [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")], spec, uses_gripper)
         self._kinematics = kinematics
         self._home = spec.arm.home
         self._period = spec.period_s
@@ -119,10 +123,65 @@ class TcpDelta(ActionKind):
         return {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
 
 
+class UprightTcpDelta(ActionKind):
+    """Three components move the tool centre point, one turns it about the vertical; the tool keeps pointing down.
+
+    As :class:`TcpDelta`, over all six rows of the Jacobian; ``alignment_gain_hz`` brings a tilted tool upright.
+    """
+
+    ALIGNMENT_GAIN_HZ = 4.0
+
+    def __init__(
+        self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+    ) -> None:
+        fields = [
+            Field("tcp_delta", ("x", "y", "z"), "1", "kinematics"),
+            Field("tcp_turn", ("yaw",), "1", "kinematics"),
+        ]
+        super().__init__(config, fields, spec, uses_gripper)
+        self._kinematics = kinematics
+        self._home = spec.arm.home
+        self._period = spec.period_s
+        self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
+        self._damping = config.damping_m**2 * np.eye(6)
+
+    def move(self, action: NDArray[np.float32], q: Array) -> Array:
+        """Solve for the joints' share of a tool displacement and turn."""
+        direction = action[:3].astype(np.float64)
+        length = float(np.sqrt(direction @ direction))
+        pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
+        twist = np.empty(6)
+        twist[:3] = direction * (self._speed * self._period / max(length, 1.0))
+        # The tool's z axis towards straight down: tilt is z x (0, 0, -1).
+        z = pose.rotation[:, 2]
+        gain = self.ALIGNMENT_GAIN_HZ * self._period
+        twist[3:] = gain * -z[1], gain * z[0], float(action[3]) * self.config.turn_rad_s * self._period
+        displacement: Array = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + self._damping, twist)
+        return displacement
+
+    def implied_speeds(self) -> dict[str, float]:
+        """Give the tool's full speed and turn, and the fastest joint's in the worst direction."""
+        _, jacobian = self._kinematics.tcp_and_full_jacobian(self._home)
+        inverse = np.linalg.pinv(jacobian)
+        fastest = self._speed * np.linalg.norm(inverse[:, :3], axis=1) + self.config.turn_rad_s * np.abs(inverse[:, 5])
+        return {
+            "tcp_m_s": self._speed,
+            "turn_rad_s": self.config.turn_rad_s,
+            "joint_rad_s_at_home": float(fastest.max()),
+        }
+
+
 def make_action_kind(
-    config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+    config: ActionConfig,
+    guard: GuardConfig,
+    spec: RobotSpec,
+    kinematics: Kinematics,
+    uses_gripper: bool,
+    keeps_upright: bool,
 ) -> ActionKind:
     """Make the configured kind."""
     if config.kind == "joint_delta":
         return JointDelta(config, guard, spec, kinematics, uses_gripper)
+    if keeps_upright:
+        return UprightTcpDelta(config, guard, spec, kinematics, uses_gripper)
     return TcpDelta(config, guard, spec, kinematics, uses_gripper)

@@ -13,6 +13,7 @@ from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.layout import Layout
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
+from td3robot.robots.objects import Objects
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.state import Array, Pose, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
@@ -45,12 +46,14 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         action_kind: ActionKind,
         kinematics: Kinematics,
         ik: ToolboxKinematics,
+        objects: Objects,
         episode_steps: int,
         render_mode: str | None = None,
     ) -> None:
         self.robot, self.task, self.guard, self.action_kind = robot, task, guard, action_kind
         self.render_mode = render_mode
         self._kinematics, self._ik = kinematics, ik
+        self._objects = objects
         self._episode_steps = episode_steps
         self._renderer: Any = None
         self.observation_layout: Layout = task.layout
@@ -80,6 +83,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.robot.connect()
         self.goal, q = self._draw()
         self.robot.move_to(q)
+        self._objects.arrange(self.goal.objects)
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
@@ -182,7 +186,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _look(self, commanded_tcp: Pose) -> World:
         state = self.robot.read()
         tcp, jacobian = self._kinematics.tcp_and_jacobian(state.q)
-        return World(state, tcp, jacobian @ state.dq, self.guard.commanded, commanded_tcp)
+        return World(state, tcp, jacobian @ state.dq, self.guard.commanded, commanded_tcp, self._objects.read())
 
     def _observe(self) -> Vector:
         return self.task.layout.pack(self.task.observe(self.world, self.goal))

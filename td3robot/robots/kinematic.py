@@ -14,9 +14,6 @@ class KinematicRobot(Robot):
     The gripper's drivers go where they are sent at the device's own closing speed.
     """
 
-    # 85 mm of stroke at 150 mm/s (Robotiq 2F-85 data sheet: 20 to 150 mm/s), as a closed fraction a second.
-    GRIPPER_RATE = 150.0 / 85.0
-
     def __init__(self, spec: RobotSpec) -> None:
         super().__init__(spec)
         self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
@@ -49,7 +46,7 @@ class KinematicRobot(Robot):
         period = self.spec.period_s
         self._dq = (self._command.q - self._q) / period
         self._q = self._command.q.copy()
-        reach = self.GRIPPER_RATE * period
+        reach = self.spec.gripper.closing_rate * period
         self._gripper += min(max(self._command.gripper - self._gripper, -reach), reach)
         self._time += period
 

@@ -41,12 +41,14 @@ class GripperModel:
     Attributes:
         driver_names: Right, then left.
         driver_closed: Driver angle when closed [rad]; 0 is open.
+        closing_rate: Largest change of the closed fraction [1/s].
         tcp_offset_m: From the flange along its z axis to the point between the finger pads.
     """
 
     name: str
     driver_names: tuple[str, str]
     driver_closed: float
+    closing_rate: float
     tcp_offset_m: float
 
 
@@ -73,12 +75,13 @@ UR5E = ArmModel(
     home=np.array([-pi / 2, -pi / 2, pi / 2, -pi / 2, -pi / 2, 0.0]),
 )
 
-# Driver range: the Menagerie's 2F-85 (0 open to 0.8 rad closed). Offset: base mount 7 mm + adapter 3.8 mm + 145 mm
+# Closing: 85 mm of stroke at 150 mm/s (Robotiq data sheet: 20 to 150 mm/s). Driver range: the Menagerie's 2F-85 (0 open to 0.8 rad closed). Offset: base mount 7 mm + adapter 3.8 mm + 145 mm
 # to the middle of the pads, along the flange's z axis, from the same model.
 ROBOTIQ_2F85 = GripperModel(
     name="robotiq_2f85",
     driver_names=("right_driver_joint", "left_driver_joint"),
     driver_closed=0.8,
+    closing_rate=150.0 / 85.0,
     tcp_offset_m=0.1558,
 )
 

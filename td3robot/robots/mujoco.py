@@ -1,12 +1,14 @@
 """The simulated arm: dynamics, contact and servo lag in MuJoCo."""
 
+from collections.abc import Mapping
+
 import mujoco
 import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.scene import GRIPPER_PREFIX, simulation_spec
-from td3robot.state import Array, JointCommand, RobotState
+from td3robot.robots.scene import GRIPPER_PREFIX, ObjectModel, simulation_spec
+from td3robot.state import Array, JointCommand, Pose, RobotState
 
 # The 2F-85's actuator takes counts, 0 open to 255 closed.
 GRIPPER_COUNTS = 255.0
@@ -19,8 +21,9 @@ class MujocoRobot(Robot):
     happened before, so that an episode can be repeated exactly.
     """
 
-    def __init__(self, spec: RobotSpec, physics_rate_hz: float) -> None:
+    def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
         super().__init__(spec)
+        self._objects = objects
         self._substeps = round(physics_rate_hz / spec.control_rate_hz)
         self._physics_rate_hz = physics_rate_hz
         self.model: mujoco.MjModel | None = None
@@ -29,7 +32,7 @@ class MujocoRobot(Robot):
         """Compile the model."""
         if self.model is not None:
             return
-        self.model = simulation_spec(self.spec, self._physics_rate_hz).compile()
+        self.model = simulation_spec(self.spec, self._physics_rate_hz, self._objects).compile()
         self.data = mujoco.MjData(self.model)
         self._joints = len(self.spec.arm.home)
         self._drivers = np.array(
@@ -82,6 +85,21 @@ class MujocoRobot(Robot):
     def close(self) -> None:
         """Drop the model."""
         self.model = None
+
+    def place(self, poses: Mapping[str, Pose]) -> None:
+        """Put objects somewhere, at rest."""
+        data = self._open()
+        for name, pose in poses.items():
+            address = self.model.joint(name).qposadr[0]
+            data.qpos[address : address + 3] = pose.position
+            mujoco.mju_mat2Quat(data.qpos[address + 3 : address + 7], pose.rotation.flatten())
+        mujoco.mj_forward(self.model, data)
+
+    def object_poses(self) -> dict[str, Pose]:
+        """Give where every object is."""
+        data = self._open()
+        bodies = {item.name: data.body(item.name) for item in self._objects}
+        return {name: Pose(body.xpos.copy(), body.xmat.reshape(3, 3).copy()) for name, body in bodies.items()}
 
     def _open(self) -> mujoco.MjData:
         if self.model is None:

@@ -33,7 +33,18 @@ class GripperEnvelope:
     half_size: Array
 
 
-def simulation_spec(robot: RobotSpec, physics_rate_hz: float) -> mujoco.MjSpec:
+@dataclass(frozen=True, slots=True)
+class ObjectModel:
+    """A free object: ``box`` or upright ``cylinder``, full extents [m], mass [kg], sliding friction."""
+
+    name: str
+    shape: str
+    size_m: tuple[float, float, float]
+    mass_kg: float
+    friction: float
+
+
+def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> mujoco.MjSpec:
     """Build the cell: arm, gripper, table and floor, with servos that track as a UR does.
 
     The arm's actuators integrate a commanded velocity into the servo's target, so that holding a control over one
@@ -50,6 +61,8 @@ def simulation_spec(robot: RobotSpec, physics_rate_hz: float) -> mujoco.MjSpec:
         if not actuator.name.startswith(GRIPPER_PREFIX):
             _make_servo(actuator)
     _add_surroundings(spec, robot.table_height_m)
+    for item in objects:
+        _add_object(spec, item)
     return spec
 
 
@@ -188,3 +201,25 @@ def _add_surroundings(spec: mujoco.MjSpec, table_height_m: float) -> None:
         name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], pos=[0, 0, table_height_m - depth],
         material="floor",
     )  # fmt: skip
+
+
+def _add_object(spec: mujoco.MjSpec, item: ObjectModel) -> None:
+    """Add a free body. The pads' own friction has priority over an object's, so it is set there."""
+    x, y, z = item.size_m
+    body = spec.worldbody.add_body(name=item.name, pos=[0.0, 0.5, z / 2])
+    body.add_freejoint(name=item.name)
+    box = item.shape == "box"
+    body.add_geom(
+        name=item.name,
+        type=mujoco.mjtGeom.mjGEOM_BOX if box else mujoco.mjtGeom.mjGEOM_CYLINDER,
+        size=[x / 2, y / 2, z / 2] if box else [x / 2, z / 2, 0],
+        mass=item.mass_kg,
+        rgba=[0.85, 0.25, 0.20, 1],
+        condim=4,
+        friction=[0.7, 0.01, 0.0001],
+        solimp=[0.95, 0.99, 0.001, 0.5, 2],
+        solref=[0.004, 1],
+    )
+    for geom in spec.geoms:
+        if geom.name.startswith(GRIPPER_PREFIX) and "_pad" in geom.name:
+            geom.friction[0] = item.friction

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.state import Array, World
+from td3robot.state import Array, Pose, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,12 @@ class Goal:
     Attributes:
         position: (3,) where the tool centre point, or the object, shall end up [m].
         start: (3,) where the tool centre point begins [m].
+        objects: Where objects lie at the beginning, by name.
     """
 
     position: Array
     start: Array
+    objects: Mapping[str, Pose] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,14 @@ class Task(ABC):
     Attributes:
         name: As in configurations.
         uses_gripper: Whether the gripper is part of the action.
+        keeps_upright: Whether ``tcp_delta`` keeps the tool pointing down, and turns it about the vertical.
         hold_steps: How many moments at the end of an episode must be achieved for success.
         layout: Fields of the observation; joint angles and gripper driver joints come first.
     """
 
     name: str
     uses_gripper: bool
+    keeps_upright: bool
     hold_steps: int
     layout: Layout
 

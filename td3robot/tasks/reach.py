@@ -31,6 +31,7 @@ class Reach(Task):
 
     name = "reach"
     uses_gripper = False
+    keeps_upright = False
 
     def __init__(self, config: ReachConfig, spec: RobotSpec) -> None:
         self.config = config

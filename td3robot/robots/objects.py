@@ -1,0 +1,45 @@
+"""Where the objects of a task are, and how they get there."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from td3robot.robots.mujoco import MujocoRobot
+from td3robot.state import Pose
+
+
+class Objects(ABC):
+    """The objects in a cell."""
+
+    @abstractmethod
+    def arrange(self, poses: Mapping[str, Pose]) -> None:
+        """Have objects lie where an episode begins."""
+
+    @abstractmethod
+    def read(self) -> Mapping[str, Pose]:
+        """Give the latest pose of every object, in the base frame."""
+
+
+class NoObjects(Objects):
+    """A cell without objects."""
+
+    def arrange(self, poses: Mapping[str, Pose]) -> None:
+        """Do nothing."""
+
+    def read(self) -> Mapping[str, Pose]:
+        """Give nothing."""
+        return {}
+
+
+class SimulatedObjects(Objects):
+    """The objects of a simulated cell, seen as a perfect tracker would."""
+
+    def __init__(self, robot: MujocoRobot) -> None:
+        self._robot = robot
+
+    def arrange(self, poses: Mapping[str, Pose]) -> None:
+        """Place the objects at once."""
+        self._robot.place(poses)
+
+    def read(self) -> Mapping[str, Pose]:
+        """Ask the simulation."""
+        return self._robot.object_poses()

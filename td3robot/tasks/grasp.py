@@ -1,0 +1,164 @@
+"""Grasp: close on an object on the table, lift it, and hold it at rest."""
+
+from math import atan2, cos, pi, sin
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from td3robot.config import GRASP_HEIGHT_M, GRIPPER_STROKE_M, GraspConfig
+from td3robot.layout import Field, Layout
+from td3robot.robots.interface import RobotSpec
+from td3robot.state import Array, Pose, World
+from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
+from td3robot.tasks.shaping import nearness, progress, roughness
+
+OBJECT = "object"
+
+# The way to the object leads over a funnel, so that open fingers come down around it: beside it, the tool is
+# wanted this much higher, reached this far out [m].
+FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
+# Within this distance of the grasp point the tool is where closing makes sense [m].
+AT_OBJECT = 0.02
+# The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
+SHORT_OF_COMMAND = 0.08
+# Drivers that end up this much further closed than the object's width allows have nothing between the pads.
+EMPTY_MARGIN = 0.12
+
+
+class Grasp(Task):
+    """Close on an object, lift it and hold it.
+
+    Reward terms, each times its weight. The *grasp point* is the object's centre, raised where the fingers would
+    be too near the table; g is nearness of the measured tool point to it, ``exp(-(distance / 20 mm)^2)``.
+
+    * ``approach``: progress of the commanded tool point down a funnel over the grasp point
+    * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
+    * ``grasp``: g times half the closed fraction at which the pads meet the object, plus half where the drivers
+      stop short of what is commanded; 0 where they closed on nothing
+    * ``lift``: g times the object's height over where it lay, up to ``lift_height``
+    * ``held``: 1 where it is lifted that far and at rest, in the hand
+    * ``smoothness``: minus the mean squared change of the action over 4
+    * ``guard``: -1 where the guard changed the wish
+    """
+
+    name = "grasp"
+    uses_gripper = True
+    keeps_upright = True
+
+    def __init__(self, config: GraspConfig, spec: RobotSpec) -> None:
+        self.config = config
+        self.hold_steps = config.hold_steps
+        self._period = spec.period_s
+        self._driver_closed = spec.gripper.driver_closed
+        self._table = spec.table_height_m
+        height = config.object.size_m[2]
+        self._raise = np.array([0.0, 0.0, max(0.0, GRASP_HEIGHT_M - height / 2)])
+        self._closed_on_object = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
+        xyz = ("x", "y", "z")
+        self.layout = Layout(
+            [
+                *robot_fields(spec),
+                Field("tcp_position", xyz, "m", "kinematics"),
+                Field("tcp_yaw", ("cos", "sin"), "1", "kinematics"),
+                Field("object_from_tcp", xyz, "m", "tracker"),
+                Field("object_near", xyz, "1", "tracker"),
+                Field("object_turn", ("yaw",), "rad", "tracker"),
+                Field("commanded_from_tcp", xyz, "m", "guard"),
+                Field("commanded_gripper", ("closed",), "1", "guard"),
+            ]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the name, the object's form, and the scale of ``object_near``."""
+        item = self.config.object
+        return {"name": self.name, "near_m": self.config.near_m, "object": item.model_dump(mode="json")}
+
+    def sample(self, rng: np.random.Generator) -> Goal:
+        """Draw where the object lies, how it is turned, and where the tool starts above the patch."""
+        config = self.config
+        x, y = rng.uniform(config.patch_low, config.patch_high)
+        yaw = rng.uniform(-pi, pi)
+        lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
+        start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
+        start[2] += self._table
+        return Goal(lying + [0.0, 0.0, config.lift_height_m], start, {OBJECT: Pose(lying, _about_vertical(yaw))})
+
+    def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
+        """Add the tool's pose, the object seen from it, and what was last commanded."""
+        tcp, item = world.tcp, world.objects[OBJECT]
+        yaw = _yaw(tcp.rotation)
+        point = item.position + self._raise
+        return {
+            **observe_robot(world),
+            "tcp_position": tcp.position,
+            "tcp_yaw": (cos(yaw), sin(yaw)),
+            "object_from_tcp": point - tcp.position,
+            "object_near": np.tanh((point - world.commanded_tcp.position) / self.config.near_m),
+            "object_turn": self._turn(world.commanded_tcp, item),
+            "commanded_from_tcp": world.commanded_tcp.position - tcp.position,
+            "commanded_gripper": world.commanded.gripper,
+        }
+
+    def score(self, moment: Moment, goal: Goal) -> Score:
+        """Judge one control period."""
+        config, weights, before, world = self.config, self.config.rewards, moment.before, moment.world
+        item = world.objects[OBJECT]
+        near = nearness(float(np.linalg.norm(item.position + self._raise - world.tcp.position)), AT_OBJECT)
+        height = float(item.position[2] - goal.objects[OBJECT].position[2])
+        lifted = min(max(height / config.lift_height_m, 0.0), 1.0)
+        speed = float(np.linalg.norm(item.position - before.objects[OBJECT].position)) / self._period
+        achieved = height >= config.lift_height_m and near > 0.5 and speed <= config.rest_speed_m_s
+        terms = {
+            "approach": weights.approach * progress(self._funnel(before), self._funnel(world), config.full_progress_m),
+            "alignment": weights.alignment
+            * progress(
+                abs(self._turn(before.commanded_tcp, before.objects[OBJECT])),
+                abs(self._turn(world.commanded_tcp, item)),
+                config.full_turn_rad,
+            ),
+            "grasp": weights.grasp * near * self._grip(world),
+            "lift": weights.lift * near * lifted,
+            "held": weights.held * float(achieved),
+            "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
+            "guard": -weights.guard * float(bool(moment.interventions)),
+        }
+        return Score(terms, achieved, max(0.0, config.lift_height_m - height))
+
+    def _funnel(self, world: World) -> float:
+        """Measure how far the commanded tool point is from the grasp point, by way of the funnel [m]."""
+        way = world.commanded_tcp.position - world.objects[OBJECT].position - self._raise
+        beside = float(np.hypot(way[0], way[1]))
+        wanted = FUNNEL_HEIGHT * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
+        return beside + abs(float(way[2]) - wanted)
+
+    def _grip(self, world: World) -> float:
+        """Judge the drivers: in [0, 1], 1 where they stop on something as wide as the object."""
+        closed = float(world.robot.driver_q.mean()) / self._driver_closed
+        if closed > self._closed_on_object + EMPTY_MARGIN:
+            return 0.0
+        stopped = world.commanded.gripper - closed > SHORT_OF_COMMAND
+        return 0.5 * min(closed / self._closed_on_object, 1.0) + 0.5 * float(
+            stopped and closed > 0.8 * self._closed_on_object
+        )
+
+    def _turn(self, tcp: Pose, item: Pose) -> float:
+        """Compute the smallest turn about the vertical that lines the pads up with the object [rad]."""
+        symmetry = self.config.object.symmetry
+        if symmetry == 0:
+            return 0.0
+        # The pads close along the tool's y axis; a box is gripped across its shorter side.
+        across = 0.0 if self.config.object.size_m[1] <= self.config.object.size_m[0] else pi / 2
+        angle = _yaw(item.rotation) + across - _yaw(tcp.rotation)
+        step = 2 * pi / symmetry
+        return (angle + step / 2) % step - step / 2
+
+
+def _yaw(rotation: Array) -> float:
+    """Compute the direction of a frame's x axis about the vertical [rad]."""
+    return atan2(rotation[1, 0], rotation[0, 0])
+
+
+def _about_vertical(yaw: float) -> Array:
+    c, s = cos(yaw), sin(yaw)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
