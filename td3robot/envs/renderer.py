@@ -27,17 +27,17 @@ class Renderer:
     def __init__(self, spec: RobotSpec, width: int = 640, height: int = 480) -> None:
         scene = simulation_spec(spec, physics_rate_hz=500)
         scene.visual.global_.offwidth, scene.visual.global_.offheight = width, height
-        scene.worldbody.add_geom(
-            name="goal", type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[GOAL_RADIUS_M, 0, 0],
+        goal = scene.worldbody.add_body(name="goal", mocap=True)
+        goal.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[GOAL_RADIUS_M, 0, 0],
             contype=0, conaffinity=0, rgba=[0.10, 0.65, 0.35, 0.9],
         )  # fmt: skip
         self._model = scene.compile()
         self._data = mujoco.MjData(self._model)
-        self._goal = self._model.geom("goal").id
         self._options = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
-        self._camera.lookat[:] = [0.0, 0.35, 0.25]
-        self._camera.distance, self._camera.azimuth, self._camera.elevation = 1.9, -125.0, -22.0
+        self._camera.lookat[:] = [0.0, 0.38, 0.24]
+        self._camera.distance, self._camera.azimuth, self._camera.elevation = 1.65, 158.0, -18.0
         self._viewport = mujoco.MjrRect(0, 0, width, height)
         try:
             self._gl = _gl_context(width, height)
@@ -57,7 +57,7 @@ class Renderer:
         """Draw one moment (height, width, 3)."""
         self._data.qpos[: len(state.q)] = state.q
         set_gripper(self._model, self._data, state.driver_q)
-        self._model.geom_pos[self._goal] = goal_position
+        self._data.mocap_pos[0] = goal_position
         mujoco.mj_forward(self._model, self._data)
         self._gl.make_current()
         mujoco.mjv_updateScene(

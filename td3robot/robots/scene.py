@@ -194,8 +194,8 @@ def _add_surroundings(spec: mujoco.MjSpec, table_height_m: float) -> None:
     spec.worldbody.add_light(pos=[1.0, 1.5, 2.5], dir=[-0.4, -0.4, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)
     thickness, depth = 0.02, 0.75
     spec.worldbody.add_geom(
-        name=TABLE_GEOM, type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.6, 0.65, thickness],
-        pos=[0, 0.45, table_height_m - thickness], rgba=[0.72, 0.60, 0.47, 1],
+        name=TABLE_GEOM, type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.5, 0.55, thickness],
+        pos=[0, 0.4, table_height_m - thickness], rgba=[0.72, 0.60, 0.47, 1],
     )  # fmt: skip
     spec.worldbody.add_geom(
         name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], pos=[0, 0, table_height_m - depth],

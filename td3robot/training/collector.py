@@ -1,7 +1,7 @@
 """Collecting experience from several environments into one replay memory."""
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,11 +172,11 @@ class Collector:
 
 
 class Window:
-    """Sums over the steps since the last log row."""
+    """Sums over the steps since the last log row; ``names`` are reported even if nothing adds to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] = ()) -> None:
         self.steps = 0
-        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._sums: defaultdict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
 
     def add(self, action: Vector, step: Step) -> None:
         """Count one step."""

@@ -18,7 +18,7 @@ from td3robot.config import RunConfig, to_yaml
 from td3robot.contract import Contract
 from td3robot.errors import CheckpointError, EnvironmentFaultError, TrainingDivergedError
 from td3robot.training import checkpoint, seeding
-from td3robot.training.collector import Collector, FinishedEpisode
+from td3robot.training.collector import Collector, FinishedEpisode, Window
 from td3robot.training.evaluation import Evaluation, evaluate
 from td3robot.training.metrics import MetricsWriter
 
@@ -223,14 +223,15 @@ class Trainer:
                 self.listener.message(f"{error}; the previous best policy is untouched")
 
     def _row(self) -> dict[str, float]:
-        window, self.collector.window = self.collector.window, type(self.collector.window)()
+        means, steps = self.collector.window.means(), self.collector.window.steps
+        self.collector.window = Window(means)
         losses, self._losses = self._losses, []
         finished, self._finished = self._finished, []
         seconds = self._clock.read()
         row: dict[str, float] = {
             "step": self.step,
             "updates": self.agent.updates,
-            "steps_per_second": window.steps / seconds["all"],
+            "steps_per_second": steps / seconds["all"],
         }
         row |= {f"time/{name}": seconds[name] / seconds["all"] for name in seconds if name != "all"}
         if finished:
@@ -240,7 +241,7 @@ class Trainer:
                 row["episode/success"] = float(np.mean([bool(episode.success) for episode in finished]))
         for name in losses[0] if losses else ():
             row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in losses]).mean())
-        return row | window.means()
+        return row | means
 
     def _play_contents(self, evaluation: Evaluation) -> checkpoint.Contents:
         return checkpoint.Contents(
