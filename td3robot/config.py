@@ -98,7 +98,7 @@ class ActionConfig(Section):
     speed_fraction: Fraction = 0.9
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     posture_gain_hz: NonNegative = 0.5
-    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 1.0
+    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
 
 
 class GuardConfig(Section):
@@ -219,7 +219,7 @@ class ObjectConfig(Section):
 class GraspRewards(Section):
     """Weights of the grasp task's reward terms; ``tasks/grasp.py`` has the formulas."""
 
-    approach: NonNegative = 1.0
+    approach: NonNegative = 3.0
     alignment: NonNegative = 0.5
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0
@@ -247,8 +247,8 @@ class GraspConfig(Section):
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
-    full_progress_m: PositiveFloat = 0.0125
-    full_turn_rad: PositiveFloat = 0.05
+    full_progress_m: PositiveFloat = 0.035
+    full_turn_rad: PositiveFloat = 0.025
     near_m: PositiveFloat = 0.03
     rewards: GraspRewards = GraspRewards()
 
