@@ -15,6 +15,8 @@ from td3robot.state import Array, JointCommand
 
 # The posture pull sees no joint further than this from home, so that it stays gentle [rad].
 POSTURE_REACH = 0.5
+# The tool's distance from the walls of the workspace, enough to brake within [m].
+WALL_MARGIN = 0.005
 # Damping of the null space projection: small, so that the pull does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
 
@@ -88,7 +90,8 @@ class TcpDelta(ActionKind):
     """Three components move the tool centre point along the base frame's axes.
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
-    that length, not its components. Joints follow by damped least squares (Nakamura and Hanafusa 1986),
+    that length, not its components. At the workspace's walls the tool slides along: the wished position is clipped to
+    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm. Joints follow by damped least squares (Nakamura and Hanafusa 1986),
     ``dq = J' (J J' + damping^2)^-1 dx``, and what freedom is left pulls them gently towards home.
     """
 
@@ -100,6 +103,8 @@ class TcpDelta(ActionKind):
         self._home = spec.arm.home
         self._period = spec.period_s
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
+        self._low = np.array(guard.workspace.low) + WALL_MARGIN
+        self._high = np.array(guard.workspace.high) - WALL_MARGIN
         self._damping = config.damping_m**2 * np.eye(3)
         self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
 
@@ -108,7 +113,8 @@ class TcpDelta(ActionKind):
         direction = action[:3].astype(np.float64)
         length = float(np.sqrt(direction @ direction))
         dx = direction * (self._speed * self._period / max(length, 1.0))
-        _, jacobian = self._kinematics.tcp_and_jacobian(q)
+        pose, jacobian = self._kinematics.tcp_and_jacobian(q)
+        dx = np.clip(pose.position + dx, self._low, self._high) - pose.position
         gram = jacobian @ jacobian.T
         pull = np.clip(self._home - q, -POSTURE_REACH, POSTURE_REACH) * (self.config.posture_gain_hz * self._period)
         tool = np.linalg.solve(gram + self._damping, dx)
