@@ -149,6 +149,8 @@ class UprightTcpDelta(ActionKind):
         self._home = spec.arm.home
         self._period = spec.period_s
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
+        self._low = np.array(guard.workspace.low) + WALL_MARGIN
+        self._high = np.array(guard.workspace.high) - WALL_MARGIN
         self._damping = config.damping_m**2 * np.eye(6)
 
     def move(self, action: NDArray[np.float32], q: Array) -> Array:
@@ -157,7 +159,8 @@ class UprightTcpDelta(ActionKind):
         length = float(np.sqrt(direction @ direction))
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         twist = np.empty(6)
-        twist[:3] = direction * (self._speed * self._period / max(length, 1.0))
+        wished = pose.position + direction * (self._speed * self._period / max(length, 1.0))
+        twist[:3] = np.clip(wished, self._low, self._high) - pose.position
         # The tool's z axis towards straight down: tilt is z x (0, 0, -1).
         z = pose.rotation[:, 2]
         gain = self.ALIGNMENT_GAIN_HZ * self._period
