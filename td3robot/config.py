@@ -90,13 +90,13 @@ class ActionConfig(Section):
         speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``, joint
             speed for ``joint_delta``).
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
-        posture_gain_hz: How fast ``tcp_delta`` pulls the arm towards home in the Jacobian's null space.
+        orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
     speed_fraction: Fraction = 0.9
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
-    posture_gain_hz: NonNegative = 0.5
+    orientation_gain_hz: NonNegative = 4.0
 
 
 class GuardConfig(Section):
@@ -338,7 +338,9 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 def _explain(error: ValidationError) -> str:
     """Say the first thing that is wrong, in one sentence."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    # A misspelt key that is required is both missing and unknown; the second is the one to tell.
+    first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
     location, section = _locate([str(part) for part in first["loc"]])
     name = ".".join(location)
     kind, value, context = first["type"], first.get("input"), first.get("ctx", {})

@@ -13,11 +13,13 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import Array, JointCommand
 
-# The posture pull sees no joint further than this from home, so that it stays gentle [rad].
-POSTURE_REACH = 0.5
+# Turning back never sees more than this to make up for, so that it stays gentle [rad].
+MAX_TURN = 0.1
+# Damping of the orientation task, where position leaves it little freedom [1].
+ORIENTATION_DAMPING = 0.2
 # The tool's distance from the walls of the workspace, enough to brake within [m].
 WALL_MARGIN = 0.005
-# Damping of the null space projection: small, so that the pull does not move the tool [m].
+# Damping of the null space projection: small, so that turning does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
 
 
@@ -87,8 +89,11 @@ class TcpDelta(ActionKind):
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
     that length, not its components. At the workspace's walls the tool slides along: the wished position is clipped to
-    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm. Joints follow by damped least squares (Nakamura and Hanafusa 1986),
-    ``dq = J' (J J' + damping^2)^-1 dx``, and what freedom is left pulls them gently towards home.
+    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm.
+
+    Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
+    turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
+    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``.
     """
 
     def __init__(
@@ -97,32 +102,45 @@ class TcpDelta(ActionKind):
         super().__init__(config, [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")], uses_gripper)
         self._kinematics = kinematics
         self._home = spec.arm.home
+        self._home_rotation = kinematics.tcp(spec.arm.home).rotation
         self._period = spec.period_s
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
         self._low = np.array(guard.workspace.low) + WALL_MARGIN
         self._high = np.array(guard.workspace.high) - WALL_MARGIN
-        self._damping = config.damping_m**2 * np.eye(3)
+        self._position_damping = config.damping_m**2 * np.eye(3)
+        self._orientation_damping = ORIENTATION_DAMPING**2 * np.eye(3)
         self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
 
     def move(self, action: NDArray[np.float32], q: Array) -> Array:
         """Solve for the joints' share of a tool displacement."""
         direction = action[:3].astype(np.float64)
         length = float(np.sqrt(direction @ direction))
+        pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         dx = direction * (self._speed * self._period / max(length, 1.0))
-        pose, jacobian = self._kinematics.tcp_and_jacobian(q)
         dx = np.clip(pose.position + dx, self._low, self._high) - pose.position
-        gram = jacobian @ jacobian.T
-        pull = np.clip(self._home - q, -POSTURE_REACH, POSTURE_REACH) * (self.config.posture_gain_hz * self._period)
-        tool = np.linalg.solve(gram + self._damping, dx)
-        null = np.linalg.solve(gram + self._null_space_damping, jacobian @ pull)
-        displacement: Array = jacobian.T @ (tool - null) + pull
-        return displacement
+        turn = self._turn(pose.rotation) * (self.config.orientation_gain_hz * self._period)
+
+        position, orientation = jacobian[:3], jacobian[3:]
+        gram = position @ position.T
+        dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)
+        crossed = np.linalg.solve(gram + self._null_space_damping, position @ orientation.T)
+        free = orientation - crossed.T @ position  # Jo N
+        return dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the tool's full speed, and the fastest joint's in the worst direction."""
-        _, jacobian = self._kinematics.tcp_and_jacobian(self._home)
-        per_direction = np.linalg.norm(np.linalg.pinv(jacobian), axis=1)
+        _, jacobian = self._kinematics.tcp_and_full_jacobian(self._home)
+        per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
         return {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
+
+    def _turn(self, rotation: Array) -> Array:
+        """Compute the rotation vector back to the home orientation, cut to ``MAX_TURN``.
+
+        The skew part of ``R_home R'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980).
+        """
+        m = self._home_rotation @ rotation.T
+        error = 0.5 * np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
+        return error * min(1.0, MAX_TURN / max(float(np.sqrt(error @ error)), 1e-9))
 
 
 def make_action_kind(

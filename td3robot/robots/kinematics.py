@@ -36,12 +36,12 @@ class Kinematics:
         mujoco.mj_jacSite(self._model, self._data, self._jacobian, None, self._site)
         return pose, self._jacobian.copy()
 
-    def full_jacobian(self, q: Array) -> Array:
-        """Compute the tool's Jacobian (6, n), linear [m/rad] above angular [1]."""
-        self.tcp(q)
+    def tcp_and_full_jacobian(self, q: Array) -> tuple[Pose, Array]:
+        """Compute the tool's pose, and its Jacobian (6, n), linear [m/rad] above angular [1]."""
+        pose = self.tcp(q)
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_jacSite(self._model, self._data, self._jacobian, self._jacobian_rotation, self._site)
-        return np.vstack([self._jacobian, self._jacobian_rotation])
+        return pose, np.vstack([self._jacobian, self._jacobian_rotation])
 
     def too_close(self) -> bool:
         """Whether links, gripper or table are nearer than ``clearance_m`` in the posture asked about last."""
