@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from td3robot.robots.models import ARMS, GRIPPERS
 from td3robot.robots.mujoco import MujocoRobot
 from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
-from td3robot.training.trainer import Listener, Trainer
+
+if TYPE_CHECKING:
+    from td3robot.training.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
 ROBOTS: dict[str, Callable[[RobotConfig], Robot]] = {
@@ -94,12 +97,14 @@ def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
     return make_robot_env(RobotEnvironmentConfig(), render_mode)
 
 
-def make_trainer(config: RunConfig, run: Path, listener: Listener) -> Trainer:
+def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer":
     """Build everything a run needs.
 
     Raises:
         ConfigError: The configuration cannot be run.
     """
+    from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
+
     environments = [make_environment(config.environment) for _ in range(config.training.environments)]
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)

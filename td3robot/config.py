@@ -119,7 +119,7 @@ class GuardConfig(Section):
     position_margin_rad: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
     workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
-    max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     max_state_age_s: PositiveFloat = 0.1
 
 

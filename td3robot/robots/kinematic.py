@@ -37,6 +37,7 @@ class KinematicRobot(Robot):
 
     def now(self) -> float:
         """Give the integrated time [s]."""
+        self._require_open()
         return self._time
 
     def _send(self, command: JointCommand) -> None:
