@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,9 @@ from td3robot.robots.scene import ObjectModel
 from td3robot.tasks.grasp import OBJECT, Grasp
 from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
-from td3robot.training.trainer import Listener, Trainer
+
+if TYPE_CHECKING:
+    from td3robot.training.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...]], Robot]] = {
@@ -70,9 +72,7 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
         robot=robot,
         task=task,
         guard=Guard(spec, config.guard, kinematics),
-        action_kind=make_action_kind(
-            config.action, config.guard, spec, kinematics, task.uses_gripper, task.keeps_upright
-        ),
+        action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
         kinematics=kinematics,
         ik=ToolboxKinematics(spec),
         objects=_objects(robot, models),
@@ -120,12 +120,14 @@ def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
     return make_robot_env(RobotEnvironmentConfig(), render_mode)
 
 
-def make_trainer(config: RunConfig, run: Path, listener: Listener) -> Trainer:
+def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer":
     """Build everything a run needs.
 
     Raises:
         ConfigError: The configuration cannot be run.
     """
+    from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
+
     environments = [make_environment(config.environment) for _ in range(config.training.environments)]
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)

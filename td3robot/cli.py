@@ -78,13 +78,14 @@ def train(
         assert config is not None
         trainer = _started(config, out, seed, steps, overrides or [])
 
+    _announce(trainer)
     start, first = perf_counter(), trainer.step
     previous = {number: signal.signal(number, _request_stop(trainer)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with trainer.listener:  # type: ignore[attr-defined]
             trainer.train()
     except Td3RobotError as error:
-        raise type(error)(f"{error}; what was learned is in {trainer.run_directory}") from None
+        raise Td3RobotError(f"{error}; what was saved is in {trainer.run_directory}") from None
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -179,8 +180,7 @@ def import_command(
 
     trainer = _started(config, out, None, None, overrides or [])
     import_legacy(trainer.agent, prefix)
-    trainer.run_directory.mkdir(parents=True, exist_ok=True)
-    trainer.save()
+    trainer.save(strict=True)
     people.print(
         f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), "
         "no normaliser, no replay memory and no random states: a resumed run fills its replay anew and is not the run "
@@ -254,7 +254,6 @@ def _started(path: Path, out: Path | None, seed: int | None, steps: int | None, 
         raise ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
     run.mkdir(parents=True, exist_ok=True)
-    _announce(trainer)
     return trainer
 
 
@@ -286,7 +285,6 @@ def _resumed(path: Path, steps: int | None) -> "Trainer":
         raise CheckpointError(
             f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training"
         ) from None
-    _announce(trainer)
     return trainer
 
 

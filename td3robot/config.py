@@ -90,14 +90,14 @@ class ActionConfig(Section):
         speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``, joint
             speed for ``joint_delta``).
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
-        posture_gain_hz: How fast ``tcp_delta`` pulls the arm towards home in the Jacobian's null space.
+        orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
     speed_fraction: Fraction = 0.9
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
-    posture_gain_hz: NonNegative = 0.5
+    orientation_gain_hz: NonNegative = 4.0
     turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
 
 
@@ -121,7 +121,7 @@ class GuardConfig(Section):
     position_margin_rad: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
     workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
-    max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
+    max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     max_state_age_s: PositiveFloat = 0.1
 
 
@@ -441,7 +441,9 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 def _explain(error: ValidationError) -> str:
     """Say the first thing that is wrong, in one sentence."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    # A misspelt key that is required is both missing and unknown; the second is the one to tell.
+    first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
     location, section = _locate([str(part) for part in first["loc"]])
     name = ".".join(location)
     kind, value, context = first["type"], first.get("input"), first.get("ctx", {})

@@ -66,7 +66,10 @@ class Layout:
         """
         vector = np.empty(self.size, dtype=np.float32)
         for name, where in self.slices.items():
-            vector[where] = values[name]
+            value = np.asarray(values[name])
+            if value.shape != (where.stop - where.start,):
+                raise ValueError(f"field {name!r} has {where.stop - where.start} numbers, not shape {value.shape}")
+            vector[where] = value
         return vector
 
     def unpack(self, vector: NDArray[Any]) -> dict[str, NDArray[Any]]:

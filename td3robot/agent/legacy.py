@@ -5,6 +5,7 @@ networks, no normaliser, no replay and no random states. Tensors are matched by 
 matter what the older program called its layers.
 """
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,27 @@ def import_legacy(agent: TD3, prefix: str) -> None:
             "the six files carry no observation scaling, so their networks take raw observations; "
             "add --set agent.normalize_observations=false"
         )
+    # Into copies first, so that a file that is refused leaves the agent as it was.
+    read = {}
     for name in LIVE:
-        network: nn.Module = getattr(agent, name)
+        network: nn.Module = deepcopy(getattr(agent, name))
         _load_network(network, name, _load(Path(f"{prefix}{name}")))
-        getattr(agent, f"{name}_target").load_state_dict(network.state_dict())
         path = Path(f"{prefix}{name}_optimizer")
         state = _load(path)
         try:
             _require_moments(network, state, path)
-            getattr(agent, f"{name}_optimizer").load_state_dict(state)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            torch.optim.Adam(network.parameters()).load_state_dict(state)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{path} is not the state of an Adam optimizer for this network: {error}") from None
+        read[name] = network.state_dict(), state
+    for name, (weights, state) in read.items():
+        getattr(agent, name).load_state_dict(weights)
+        getattr(agent, f"{name}_target").load_state_dict(weights)
+        optimizer: torch.optim.Adam = getattr(agent, f"{name}_optimizer")
+        rates = [group["lr"] for group in optimizer.param_groups]
+        optimizer.load_state_dict(state)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate  # the configuration's, not the older program's
 
 
 def _folded(agent: TD3) -> TD3:
@@ -112,7 +123,8 @@ def _load_network(network: nn.Module, name: str, given: dict[str, Any]) -> None:
 def _require_moments(network: nn.Module, state: dict[str, Any], path: Path) -> None:
     shapes = [tuple(parameter.shape) for parameter in network.parameters()]
     for index, moments in state["state"].items():
-        if tuple(moments["exp_avg"].shape) != shapes[index]:
-            raise CheckpointError(
-                f"{path}: moment {index} has shape {tuple(moments['exp_avg'].shape)}, not {shapes[index]}"
-            )
+        for key in ("exp_avg", "exp_avg_sq"):
+            if tuple(moments[key].shape) != shapes[index]:
+                raise CheckpointError(
+                    f"{path}: {key} {index} has shape {tuple(moments[key].shape)}, not {shapes[index]}"
+                )

@@ -150,9 +150,13 @@ class TD3:
         """
         for name, network in self.networks().items():
             _require_match(name, groups[name], dict(network.state_dict()))
+        moments = {name: self._moments(name, groups[name]) for name in OPTIMIZERS}
+        for name, network in self.networks().items():
             network.load_state_dict(groups[name])
         for name in OPTIMIZERS:
-            self._load_optimizer(name, groups[name])
+            optimizer: torch.optim.Adam = getattr(self, name)
+            optimizer.state.clear()
+            optimizer.state.update(moments[name])
 
     def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
         optimizer: torch.optim.Adam = getattr(self, name)
@@ -162,19 +166,16 @@ class TD3:
                 flat[f"{parameter_name}.{key}"] = value
         return flat
 
-    def _load_optimizer(self, name: str, flat: dict[str, Tensor]) -> None:
-        optimizer: torch.optim.Adam = getattr(self, name)
-        optimizer.state.clear()
-        if not flat:
-            return
-        for parameter_name, parameter in getattr(self, TrainedBy[name]).named_parameters():
-            moments = {}
+    def _moments(self, name: str, flat: dict[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
+        state: dict[Tensor, dict[str, Tensor]] = {}
+        for parameter_name, parameter in getattr(self, TrainedBy[name]).named_parameters() if flat else ():
+            state[parameter] = {}
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 value = flat.get(f"{parameter_name}.{key}")
                 if value is None or (key != "step" and value.shape != parameter.shape):
                     raise CheckpointError(f"{name} does not fit: {parameter_name}.{key} is missing or misshapen")
-                moments[key] = value.to(self.device, copy=True)
-            optimizer.state[parameter] = moments
+                state[parameter][key] = value.to(self.device, copy=True)
+        return state
 
 
 def _require_match(name: str, given: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:

@@ -13,11 +13,13 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import Array, JointCommand
 
-# The posture pull sees no joint further than this from home, so that it stays gentle [rad].
-POSTURE_REACH = 0.5
+# Turning back never sees more than this to make up for, so that it stays gentle [rad].
+MAX_TURN = 0.1
+# Damping of the orientation task, where position leaves it little freedom [1].
+ORIENTATION_DAMPING = 0.2
 # The tool's distance from the walls of the workspace, enough to brake within [m].
 WALL_MARGIN = 0.005
-# Damping of the null space projection: small, so that the pull does not move the tool [m].
+# Damping of the null space projection: small, so that turning does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
 
 
@@ -87,97 +89,89 @@ class JointDelta(ActionKind):
 
 
 class TcpDelta(ActionKind):
-    """Three components move the tool centre point along the base frame's axes.
+    """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
     that length, not its components. At the workspace's walls the tool slides along: the wished position is clipped to
-    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm. Joints follow by damped least squares (Nakamura and Hanafusa 1986),
-    ``dq = J' (J J' + damping^2)^-1 dx``, and what freedom is left pulls them gently towards home.
+    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm.
+
+    Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
+    turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
+    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns the
+    tool, the turn about the vertical is the action's, and only tilt is taken back.
     """
 
     def __init__(
-        self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+        self,
+        config: ActionConfig,
+        guard: GuardConfig,
+        spec: RobotSpec,
+        kinematics: Kinematics,
+        uses_gripper: bool,
+        turns_tool: bool,
     ) -> None:
-        super().__init__(config, [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")], spec, uses_gripper)
+        fields = [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")]
+        if turns_tool:
+            fields.append(Field("tcp_turn", ("yaw",), "1", "kinematics"))
+        super().__init__(config, fields, spec, uses_gripper)
+        self._turns_tool = turns_tool
         self._kinematics = kinematics
         self._home = spec.arm.home
+        self._home_rotation = kinematics.tcp(spec.arm.home).rotation
         self._period = spec.period_s
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
         self._low = np.array(guard.workspace.low) + WALL_MARGIN
         self._high = np.array(guard.workspace.high) - WALL_MARGIN
-        self._damping = config.damping_m**2 * np.eye(3)
+        self._position_damping = config.damping_m**2 * np.eye(3)
+        self._orientation_damping = ORIENTATION_DAMPING**2 * np.eye(3)
         self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
 
     def move(self, action: NDArray[np.float32], q: Array) -> Array:
         """Solve for the joints' share of a tool displacement."""
         direction = action[:3].astype(np.float64)
         length = float(np.sqrt(direction @ direction))
+        pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         dx = direction * (self._speed * self._period / max(length, 1.0))
-        pose, jacobian = self._kinematics.tcp_and_jacobian(q)
         dx = np.clip(pose.position + dx, self._low, self._high) - pose.position
-        gram = jacobian @ jacobian.T
-        pull = np.clip(self._home - q, -POSTURE_REACH, POSTURE_REACH) * (self.config.posture_gain_hz * self._period)
-        tool = np.linalg.solve(gram + self._damping, dx)
-        null = np.linalg.solve(gram + self._null_space_damping, jacobian @ pull)
-        displacement: Array = jacobian.T @ (tool - null) + pull
-        return displacement
+        upright = _about_vertical(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
+        turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
+        if self._turns_tool:
+            turn[2] = float(action[3]) * self.config.turn_rad_s * self._period
+
+        position, orientation = jacobian[:3], jacobian[3:]
+        gram = position @ position.T
+        dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)
+        crossed = np.linalg.solve(gram + self._null_space_damping, position @ orientation.T)
+        free = orientation - crossed.T @ position  # Jo N
+        return dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the tool's full speed, and the fastest joint's in the worst direction."""
-        _, jacobian = self._kinematics.tcp_and_jacobian(self._home)
-        per_direction = np.linalg.norm(np.linalg.pinv(jacobian), axis=1)
-        return {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
-
-
-class UprightTcpDelta(ActionKind):
-    """Three components move the tool centre point, one turns it about the vertical; the tool keeps pointing down.
-
-    As :class:`TcpDelta`, over all six rows of the Jacobian; ``alignment_gain_hz`` brings a tilted tool upright.
-    """
-
-    ALIGNMENT_GAIN_HZ = 4.0
-
-    def __init__(
-        self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
-    ) -> None:
-        fields = [
-            Field("tcp_delta", ("x", "y", "z"), "1", "kinematics"),
-            Field("tcp_turn", ("yaw",), "1", "kinematics"),
-        ]
-        super().__init__(config, fields, spec, uses_gripper)
-        self._kinematics = kinematics
-        self._home = spec.arm.home
-        self._period = spec.period_s
-        self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
-        self._low = np.array(guard.workspace.low) + WALL_MARGIN
-        self._high = np.array(guard.workspace.high) - WALL_MARGIN
-        self._damping = config.damping_m**2 * np.eye(6)
-
-    def move(self, action: NDArray[np.float32], q: Array) -> Array:
-        """Solve for the joints' share of a tool displacement and turn."""
-        direction = action[:3].astype(np.float64)
-        length = float(np.sqrt(direction @ direction))
-        pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
-        twist = np.empty(6)
-        wished = pose.position + direction * (self._speed * self._period / max(length, 1.0))
-        twist[:3] = np.clip(wished, self._low, self._high) - pose.position
-        # The tool's z axis towards straight down: tilt is z x (0, 0, -1).
-        z = pose.rotation[:, 2]
-        gain = self.ALIGNMENT_GAIN_HZ * self._period
-        twist[3:] = gain * -z[1], gain * z[0], float(action[3]) * self.config.turn_rad_s * self._period
-        displacement: Array = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + self._damping, twist)
-        return displacement
-
-    def implied_speeds(self) -> dict[str, float]:
-        """Give the tool's full speed and turn, and the fastest joint's in the worst direction."""
         _, jacobian = self._kinematics.tcp_and_full_jacobian(self._home)
-        inverse = np.linalg.pinv(jacobian)
-        fastest = self._speed * np.linalg.norm(inverse[:, :3], axis=1) + self.config.turn_rad_s * np.abs(inverse[:, 5])
-        return {
-            "tcp_m_s": self._speed,
-            "turn_rad_s": self.config.turn_rad_s,
-            "joint_rad_s_at_home": float(fastest.max()),
-        }
+        per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
+        speeds = {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
+        return speeds | ({"turn_rad_s": self.config.turn_rad_s} if self._turns_tool else {})
+
+
+def _turn(rotation: Array, wanted: Array) -> Array:
+    """Compute the rotation vector from one orientation to another, cut to ``MAX_TURN``.
+
+    The skew part of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980).
+    """
+    m = wanted @ rotation.T
+    error = 0.5 * np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
+    cut: Array = error * min(1.0, MAX_TURN / max(float(np.sqrt(error @ error)), 1e-9))
+    return cut
+
+
+def _about_vertical(rotation: Array, heading: Array) -> Array:
+    """Turn an orientation about the vertical until its x axis heads where another's does."""
+    x, y = rotation[:2, 0], heading[:2, 0]
+    c, s = float(x @ y), float(x[0] * y[1] - x[1] * y[0])
+    length = max(float(np.hypot(c, s)), 1e-9)
+    about = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, length]]) / length
+    turned: Array = about @ rotation
+    return turned
 
 
 def make_action_kind(
@@ -186,11 +180,9 @@ def make_action_kind(
     spec: RobotSpec,
     kinematics: Kinematics,
     uses_gripper: bool,
-    keeps_upright: bool,
+    turns_tool: bool,
 ) -> ActionKind:
     """Make the configured kind."""
     if config.kind == "joint_delta":
         return JointDelta(config, guard, spec, kinematics, uses_gripper)
-    if keeps_upright:
-        return UprightTcpDelta(config, guard, spec, kinematics, uses_gripper)
-    return TcpDelta(config, guard, spec, kinematics, uses_gripper)
+    return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool)

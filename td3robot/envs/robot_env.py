@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from td3robot.contract import Contract
 from td3robot.envs.action import ActionKind
-from td3robot.errors import ConfigError, EnvironmentFaultError
+from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError
 from td3robot.layout import Layout
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
-from td3robot.robots.objects import Objects
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.objects import Objects
 from td3robot.state import Array, Pose, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
 
@@ -95,8 +95,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
         Raises:
             EnvironmentFaultError: The action is not finite, or has the wrong shape; nothing was sent.
-            CommandRefusedError: The guard refused to send anything.
-            RobotError: The robot stopped.
+            CommandRefusedError: The guard refused to send anything; the arm was told to stop.
+            RobotError: The robot failed; it was told to stop.
         """
         action = np.asarray(action, np.float32)
         if action.shape != self.action_space.shape or not np.isfinite(action).all():
@@ -105,9 +105,13 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             )
         action = np.clip(action, -1.0, 1.0)
         wish = self.action_kind.wish(action, self.guard.commanded)
-        ruling = self.guard.filter(wish, self.world.robot, self.robot.now())
-        self.robot.send(ruling.command)
-        self.robot.advance()
+        try:
+            ruling = self.guard.filter(wish, self.world.robot, self.robot.now())
+            self.robot.send(ruling.command)
+            self.robot.advance()
+        except RobotError:
+            self.robot.stop()
+            raise
         before, self.world = self.world, self._look(self._kinematics.tcp(ruling.command.q))
 
         moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)

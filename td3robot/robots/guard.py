@@ -8,16 +8,17 @@ the arm keeps its direction:
 
 1. Down to the joint speed and tool speed limits.
 2. Towards the last commanded velocity, until the change is within the acceleration limit.
-3. Towards braking, until the posture after this period *and the posture where braking from there would end* are
-   both inside joint limits and workspace, clear of table and links, and not too far ahead of the measured arm.
+3. Towards braking, until the posture after this period *and every posture that braking from there would command*
+   are inside joint limits and workspace, clear of table and links, and reached within the tool speed limit.
+   The first of them is not too far ahead of the measured arm, unless it is nearer to it than the last command.
 
-Braking reduces all joints in proportion, so its path is a straight line in joint space that step 3 of an
-earlier period has already admitted: there is always a command to send.
+Braking reduces all joints in proportion, along a straight line in joint space. Step 3 of an earlier period has
+already admitted every one of its commands: there is always a command to send. Postures between two commands are
+not asked about: at 250 mm/s and 20 Hz they come nearer to the table or the arm by under 0.1 mm.
 """
 
 from collections import Counter
 from dataclasses import dataclass
-from math import floor
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ BISECTIONS = 5
 # Tool speed is linear in joint velocity only at one posture. A step is scaled for its start, may be this much faster at
 # its end, and the rest up to the limit is for what lies between (tests/robots/test_guard.py measures it).
 TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
-# Steps shorter than this are no motion: rounding, not an intervention [rad].
-NEGLIGIBLE = 1e-9
+# A wish further away than this is only a direction: the numbers in between must not overflow [rad].
+FAR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,10 @@ class Guard:
 
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""
-        return self._objection(q, np.zeros_like(q), q)
+        jacobian = self._jacobian
+        objection = self._objection(q, np.zeros_like(q))
+        self._jacobian = jacobian
+        return objection
 
     def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
         """Turn a wish into what may be sent for the coming control period.
@@ -103,17 +107,20 @@ class Guard:
         """
         self._require_sane(wish, state, now)
         reasons: list[str] = []
-        desired = (wish.q - self.commanded.q) / self._period
+        way = wish.q - self.commanded.q
+        desired = way / max(1.0, float(np.abs(way).max()) / FAR) / self._period
         velocity = self._limit_speed(desired, reasons)
         velocity = self._limit_acceleration(velocity, reasons)
         q, velocity = self._limit_reach(velocity, state.q, reasons)
 
+        q.setflags(write=False)
         gripper = min(max(wish.gripper, 0.0), 1.0)
         self.commanded = JointCommand(q, gripper)
         self._velocity = velocity
         self.commands += 1
-        self.interventions.update(reasons)
-        return Ruling(self.commanded, tuple(reasons))
+        distinct = tuple(dict.fromkeys(reasons))
+        self.interventions.update(distinct)
+        return Ruling(self.commanded, distinct)
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
@@ -131,6 +138,10 @@ class Guard:
         if not (state.q.shape == self._shape and np.isfinite(state.q).all()):
             raise CommandRefusedError(f"the measured joint angles {state.q} are not usable; nothing was sent")
         age = now - state.stamp
+        if age < -self._period:
+            raise CommandRefusedError(
+                f"the measured state is stamped {-age:.3f} s in the future; set the clocks right; nothing was sent"
+            )
         if not age <= self.config.max_state_age_s:
             raise CommandRefusedError(
                 f"the measured state is {age:.3f} s old, more than guard.max_state_age_s "
@@ -164,7 +175,7 @@ class Guard:
         if objection is None:
             return self._reached, velocity
         reasons.append(objection)
-        brake = self._braked()
+        brake = self._braked(self._velocity)
         best_velocity, best_q, best_jacobian = brake, self.commanded.q + brake * self._period, None
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS):
@@ -183,43 +194,39 @@ class Guard:
     def _try(self, velocity: Array, measured: Array) -> str | None:
         """Name the first limit that a period at ``velocity`` and braking after it would break."""
         q = self._reached = self.commanded.q + velocity * self._period
-        if np.abs(q - measured).max() > self.config.max_lead_rad:
+        lead = np.abs(q - measured).max()
+        if lead > self.config.max_lead_rad and lead > np.abs(self.commanded.q - measured).max():
             return "lead"
-        return self._objection(q, velocity, q + velocity * self._braking_time(velocity))
+        return self._objection(q, velocity)
 
-    def _objection(self, q: Array, velocity: Array, q_stop: Array) -> str | None:
-        if (q_stop < self._lower).any() or (q_stop > self._upper).any():
+    def _objection(self, q: Array, velocity: Array) -> str | None:
+        """Name the first limit broken at q, reached at ``velocity``, or at any command of braking from there."""
+        objection = self._objection_at(q, velocity)
+        jacobian = self._jacobian
+        while objection is None:
+            velocity = self._braked(velocity)
+            if not np.abs(velocity).max() > 0.0:
+                self._jacobian = jacobian
+                return None
+            q = q + velocity * self._period
+            objection = self._objection_at(q, velocity)
+        return objection
+
+    def _objection_at(self, q: Array, velocity: Array) -> str | None:
+        if (q < self._lower).any() or (q > self._upper).any():
             return "position"
-        pose, jacobian = self.kinematics.tcp_and_jacobian(q)
-        tool = jacobian @ velocity
+        pose, self._jacobian = self.kinematics.tcp_and_jacobian(q)
+        tool = self._jacobian @ velocity
         if tool @ tool > self._max_tcp_speed_squared:
             return "tcp_speed"
-        self._jacobian = jacobian
         if self._outside(pose.position):
             return "workspace"
-        if self.kinematics.too_close():
-            return "clearance"
-        if np.abs(q_stop - q).max() > NEGLIGIBLE:
-            if self._outside(self.kinematics.tcp(q_stop).position):
-                return "workspace"
-            if self.kinematics.too_close():
-                return "clearance"
-        return None
+        return "clearance" if self.kinematics.too_close() else None
 
     def _outside(self, position: Array) -> bool:
         return bool((position < self._box_low).any() or (position > self._box_high).any())
 
-    def _braked(self) -> Array:
-        """Give the velocity after one period of braking as hard as allowed."""
-        peak = float(np.abs(self._velocity).max())
-        return self._velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else self._velocity
-
-    def _braking_time(self, velocity: Array) -> float:
-        """Give the time at full ``velocity`` that covers the distance of braking from it [s].
-
-        Braking takes r = peak / max_change periods: velocity falls by 1/r of itself each period, so the distance
-        is velocity * period * sum over k = 1..m of (1 - k/r), with m = floor(r).
-        """
-        periods = float(np.abs(velocity).max()) / self._max_change
-        whole = floor(periods)
-        return self._period * (whole - whole * (whole + 1) / (2 * periods)) if whole else 0.0
+    def _braked(self, velocity: Array) -> Array:
+        """Give the velocity one period later when braking as hard as allowed."""
+        peak = float(np.abs(velocity).max())
+        return velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else velocity

@@ -124,7 +124,9 @@ class Robot(ABC):
                 f"command q={command.q}, gripper={command.gripper} is not {len(arm.home)} finite joint angles and a "
                 "closed fraction; nothing was sent"
             )
-        sent = JointCommand(np.clip(command.q, arm.lower, arm.upper), float(min(max(command.gripper, 0.0), 1.0)))
+        q = np.clip(command.q, arm.lower, arm.upper)
+        q.setflags(write=False)
+        sent = JointCommand(q, float(min(max(command.gripper, 0.0), 1.0)))
         self._send(sent)
         return sent
 

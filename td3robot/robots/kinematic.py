@@ -34,6 +34,7 @@ class KinematicRobot(Robot):
 
     def now(self) -> float:
         """Give the integrated time [s]."""
+        self._require_open()
         return self._time
 
     def _send(self, command: JointCommand) -> None:

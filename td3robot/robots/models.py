@@ -75,8 +75,9 @@ UR5E = ArmModel(
     home=np.array([-pi / 2, -pi / 2, pi / 2, -pi / 2, -pi / 2, 0.0]),
 )
 
-# Closing: 85 mm of stroke at 150 mm/s (Robotiq data sheet: 20 to 150 mm/s). Driver range: the Menagerie's 2F-85 (0 open to 0.8 rad closed). Offset: base mount 7 mm + adapter 3.8 mm + 145 mm
-# to the middle of the pads, along the flange's z axis, from the same model.
+# Closing: 85 mm of stroke at 150 mm/s (Robotiq data sheet: 20 to 150 mm/s).
+# Driver range: the Menagerie's 2F-85 (0 open to 0.8 rad closed). Offset: base mount 7 mm + adapter 3.8 mm + 145 mm
+# to its `pinch` site, between the pads when closed (open, they are 14 mm further back), along the flange's z axis.
 ROBOTIQ_2F85 = GripperModel(
     name="robotiq_2f85",
     driver_names=("right_driver_joint", "left_driver_joint"),

@@ -68,7 +68,7 @@ class MujocoRobot(Robot):
         data.ctrl[: self._joints] = 0.0
 
     def move_to(self, q: Array) -> None:
-        """Place the arm at q, at rest, with the gripper open and settled."""
+        """Place the arm at q, at rest, with the gripper open."""
         data = self._open()
         mujoco.mj_resetData(self.model, data)
         data.qpos[: self._joints] = q

@@ -44,7 +44,7 @@ class Grasp(Task):
 
     name = "grasp"
     uses_gripper = True
-    keeps_upright = True
+    turns_tool = True
 
     def __init__(self, config: GraspConfig, spec: RobotSpec) -> None:
         self.config = config
@@ -82,7 +82,8 @@ class Grasp(Task):
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         start[2] += self._table
-        return Goal(lying + [0.0, 0.0, config.lift_height_m], start, {OBJECT: Pose(lying, _about_vertical(yaw))})
+        target = lying + np.array([0.0, 0.0, config.lift_height_m])
+        return Goal(target, start, {OBJECT: Pose(lying, _about_vertical(yaw))})
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Add the tool's pose, the object seen from it, and what was last commanded."""
@@ -95,9 +96,9 @@ class Grasp(Task):
             "tcp_yaw": (cos(yaw), sin(yaw)),
             "object_from_tcp": point - tcp.position,
             "object_near": np.tanh((point - world.commanded_tcp.position) / self.config.near_m),
-            "object_turn": self._turn(world.commanded_tcp, item),
+            "object_turn": (self._turn(world.commanded_tcp, item),),
             "commanded_from_tcp": world.commanded_tcp.position - tcp.position,
-            "commanded_gripper": world.commanded.gripper,
+            "commanded_gripper": (world.commanded.gripper,),
         }
 
     def score(self, moment: Moment, goal: Goal) -> Score:

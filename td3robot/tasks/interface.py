@@ -71,14 +71,14 @@ class Task(ABC):
     Attributes:
         name: As in configurations.
         uses_gripper: Whether the gripper is part of the action.
-        keeps_upright: Whether ``tcp_delta`` keeps the tool pointing down, and turns it about the vertical.
+        turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
         hold_steps: How many moments at the end of an episode must be achieved for success.
         layout: Fields of the observation; joint angles and gripper driver joints come first.
     """
 
     name: str
     uses_gripper: bool
-    keeps_upright: bool
+    turns_tool: bool
     hold_steps: int
     layout: Layout
 

@@ -12,9 +12,6 @@ from td3robot.state import World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
 
-# Where the precision term has fallen to a third, in tolerances.
-PRECISION_SCALE = 2.0
-
 
 class Reach(Task):
     """Bring the tool to a goal and rest there.
@@ -23,7 +20,7 @@ class Reach(Task):
 
     * ``progress``: ``clip((c_before - c) / full_progress, -1, 1)`` with c the distance of the *commanded* tool point
       to the goal, so that an action is paid in its own period and not when the servo has followed
-    * ``precision``: ``exp(-(d / (2 tolerance))^2)``
+    * ``precision``: ``exp(-(d / tolerance)^2)``
     * ``settled``: 1 where d is within tolerance and the tool is at rest, else 0
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
@@ -31,7 +28,7 @@ class Reach(Task):
 
     name = "reach"
     uses_gripper = False
-    keeps_upright = False
+    turns_tool = False
 
     def __init__(self, config: ReachConfig, spec: RobotSpec) -> None:
         self.config = config
@@ -81,7 +78,7 @@ class Reach(Task):
         achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
         terms = {
             "progress": weights.progress * progress(before, after, config.full_progress_m),
-            "precision": weights.precision * nearness(distance, PRECISION_SCALE * config.tolerance_m),
+            "precision": weights.precision * nearness(distance, config.tolerance_m),
             "settled": weights.settled * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),

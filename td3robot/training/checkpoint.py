@@ -106,7 +106,17 @@ class Checkpoint:
                 f"{self.path}: the normaliser is for {len(scaling.shift)} numbers and the contract's observation has "
                 f"{contract.observation.size}; the checkpoint's parts do not belong together"
             )
-        return Policy(self.arrays("actor"), scaling, contract)
+        try:
+            policy = Policy(self.arrays("actor"), scaling, contract)
+            shape = policy.act(np.zeros(contract.observation.size, np.float32)).shape
+        except (KeyError, IndexError, ValueError) as error:
+            raise CheckpointError(f"{self.path}: actor.safetensors is no actor for this contract ({error!r})") from None
+        if shape != (contract.action.size,):
+            raise CheckpointError(
+                f"{self.path}: the actor gives {shape[0]} numbers and the contract wants {contract.action.size}; "
+                "the checkpoint's parts do not belong together"
+            )
+        return policy
 
     def _file(self, name: str) -> Path:
         if name not in self.manifest["files"]:
@@ -132,9 +142,10 @@ def write(path: Path, contents: Contents) -> None:
             _write_arrays(temporary / f"{name}.safetensors", arrays)
         _write_text(temporary / MANIFEST, json.dumps(_manifest_of(temporary), indent=1, sort_keys=True))
         _flush(temporary)
+        shutil.rmtree(path, ignore_errors=True)
         temporary.rename(path)
         _flush(path.parent)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ValueError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(f"checkpoint {path} could not be saved: {reason}") from None
@@ -147,12 +158,11 @@ def publish(run: Path, kind: str, step: int, contents: Contents) -> Path:
         CheckpointError: It could not be written; the older ones are still there.
     """
     path = run / f"{kind}-{step:09d}"
-    if path.exists():
-        return path
-    write(path, contents)
+    if not (path / MANIFEST).is_file():
+        write(path, contents)
     for older in _of_kind(run, kind):
         if older != path:
-            shutil.rmtree(older, ignore_errors=True)
+            _delete(older)
     return path
 
 
@@ -160,6 +170,16 @@ def clean(run: Path) -> None:
     """Delete what an interrupted save left behind."""
     for leftover in run.glob(".*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _delete(path: Path) -> None:
+    """Delete a checkpoint; should that be cut off, its name is gone already, and :func:`clean` sees to the rest."""
+    doomed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.rename(doomed)
+    except OSError:
+        return
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def find(path: Path, kinds: tuple[str, ...] = ("best", "last")) -> Path:

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.errors import EnvironmentFaultError
 from td3robot.training import seeding
 
 Vector = NDArray[np.float32]
@@ -83,6 +84,11 @@ def evaluate(
             if on_frame is not None:
                 on_frame(environment)
             observation, reward, terminated, truncated, info = environment.step(act(observation))
+            if not np.isfinite(float(reward)) or not np.isfinite(observation).all():
+                raise EnvironmentFaultError(
+                    f"the reward is {reward} and the observation {observation} in step {steps} of evaluation episode "
+                    f"{episode}; they must be finite"
+                )
             total += float(reward)
             steps += 1
             tcp_speed = max(tcp_speed, info.get("tcp_speed_m_s", 0.0))
@@ -90,6 +96,8 @@ def evaluate(
             interventions.update(info.get("interventions", ()))
             interventions["any"] += bool(info.get("interventions"))
             ended = terminated or truncated
+        if on_frame is not None:
+            on_frame(environment)
         returns.append(total)
         lengths.append(steps)
         successes.append(bool(info.get("success", False)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from td3robot.errors import CheckpointError
+from td3robot.errors import CheckpointError, ConfigError
 
 Columns = dict[str, list[tuple[float, float]]]
 
@@ -18,7 +18,8 @@ def plot_run(run: Path, out: Path) -> None:
     Raises:
         CheckpointError: The directory holds no metrics.
     """
-    metrics, evaluations = _read(run / "metrics.csv"), _read(run / "evaluations.csv")
+    metrics = _read(run / "metrics.csv")
+    evaluations = _read(run / "evaluations.csv") if (run / "evaluations.csv").is_file() else {}
     figure = Figure(figsize=(11, 7), layout="constrained")
     figure.suptitle(run.name)
     (success, returns), (losses, guard) = figure.subplots(2, 2)
@@ -33,7 +34,10 @@ def plot_run(run: Path, out: Path) -> None:
     _lines(guard, shares)
     guard.set(title="share of steps changed by the guard", ylim=(0.0, None))
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=110)
+    try:
+        figure.savefig(out, dpi=110)
+    except ValueError as error:
+        raise ConfigError(f"{out} cannot be drawn: {error}") from None
 
 
 def _lines(axes: Axes, series: Mapping[str, list[tuple[float, float]] | None]) -> None:

@@ -16,7 +16,7 @@ from td3robot.agent.replay import ReplayBuffer
 from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3
 from td3robot.config import RunConfig, to_yaml
 from td3robot.contract import Contract
-from td3robot.errors import CheckpointError, EnvironmentFaultError, TrainingDivergedError
+from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
 from td3robot.training import checkpoint, seeding
 from td3robot.training.collector import Collector, FinishedEpisode, Window
 from td3robot.training.evaluation import Evaluation, evaluate
@@ -85,7 +85,7 @@ class Trainer:
         """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
 
         Raises:
-            EnvironmentFaultError: An environment returned nonsense; what was learned so far is saved first.
+            Td3RobotError: An environment or robot failed; what was learned so far is saved first.
             TrainingDivergedError: A loss is no longer finite; the last checkpoint is left as it is.
             CheckpointError: The last save failed.
         """
@@ -96,21 +96,38 @@ class Trainer:
                 while self.step < self.config.training.steps and not self.stop_requested:
                     self._iterate(pool)
                     self._report(writer)
-            except EnvironmentFaultError:
+            except TrainingDivergedError:
+                raise
+            except Td3RobotError:
                 self.save()
                 raise
             self.save()
             if self._unsaved:
                 raise CheckpointError(self._unsaved)
 
-    def save(self) -> None:
-        """Save the whole run as it stands; a failure is reported, and the previous checkpoint stays."""
+    def save(self, strict: bool = False) -> None:
+        """Save the whole run as it stands; a failure is reported, and the previous checkpoint stays.
+
+        Raises:
+            CheckpointError: It could not be saved, and ``strict`` says that this is an error.
+        """
+        self._require_finite_networks()
         try:
             checkpoint.publish(self.run_directory, "last", self.step, self._contents())
             self._unsaved = None
         except CheckpointError as error:
             self._unsaved = f"{error}; the previous checkpoint is untouched"
+            if strict:
+                raise CheckpointError(self._unsaved) from None
             self.listener.message(self._unsaved)
+
+    def _require_finite_networks(self) -> None:
+        for name, network in self.agent.networks().items():
+            if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+                raise TrainingDivergedError(
+                    f"{name} is no longer finite at step {self.step}: the learner diverged, and nothing of it was "
+                    "saved; go back with --resume, or lower the learning rates"
+                )
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Take over a saved run, so that what follows is what would have followed there.

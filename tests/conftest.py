@@ -1,0 +1,93 @@
+"""What several tests need: a robot's geometry, and small runs of a quick environment."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from td3robot.build import make_trainer, robot_spec
+from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.kinematics import Kinematics
+from td3robot.training.evaluation import Evaluation
+from td3robot.training.trainer import Trainer
+
+torch.set_num_threads(1)
+
+PENDULUM = Path(__file__).parents[1] / "configs" / "gym_pendulum.yaml"
+SMALL = (
+    "agent.actor_hidden=[8,8]",
+    "agent.critic_hidden=[8,8]",
+    "agent.batch_size=16",
+    "agent.replay_capacity=500",
+    "training.steps=60",
+    "training.random_steps=20",
+    "training.torch_threads=1",
+    "training.evaluate_every=40",
+    "training.evaluation_episodes=1",
+    "training.checkpoint_every=20",
+    "training.log_every=20",
+)
+
+
+class Quiet:
+    """A listener that keeps the messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Ignore."""
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """Ignore."""
+
+    def message(self, text: str) -> None:
+        """Keep."""
+        self.messages.append(text)
+
+
+@pytest.fixture(scope="session")
+def spec() -> RobotSpec:
+    return robot_spec(RobotConfig())
+
+
+@pytest.fixture(scope="session")
+def kinematics(spec: RobotSpec) -> Kinematics:
+    return Kinematics(spec, GuardConfig().clearance_m)
+
+
+@pytest.fixture
+def small() -> tuple[str, ...]:
+    """Overrides that make a run of configs/gym_pendulum.yaml last a moment."""
+    return SMALL
+
+
+@pytest.fixture
+def pendulum_trainer(tmp_path: Path) -> Callable[..., Trainer]:
+    """Make the trainer of a small pendulum run in ``tmp_path / "run"``; its listener is a :class:`Quiet`."""
+
+    def make(overrides: Iterable[str] = ()) -> Trainer:
+        config: RunConfig = load_config(PENDULUM, [*SMALL, *overrides])
+        return make_trainer(config, tmp_path / "run", Quiet())
+
+    return make
+
+
+@pytest.fixture
+def untrained(pendulum_trainer: Callable[..., Trainer]) -> Path:
+    """Save a resumable checkpoint of random networks, whose normaliser has seen something."""
+    trainer = pendulum_trainer(["agent.normalize_observations=true"])
+    trainer.agent.normalizer.update(np.random.default_rng(1).normal(3.0, 2.0, (50, 3)))
+    trainer.save()
+    return trainer.run_directory / "last-000000000"
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the directory of a finished small pendulum run; tests leave it as it is."""
+    run = tmp_path_factory.mktemp("runs") / "made"
+    make_trainer(load_config(PENDULUM, SMALL), run, Quiet()).train()
+    return run

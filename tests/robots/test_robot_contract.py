@@ -1,0 +1,236 @@
+import numpy as np
+import pytest
+
+from td3robot.build import ROBOTS
+from td3robot.config import RobotConfig
+from td3robot.errors import CommandRefusedError, RobotError
+from td3robot.state import JointCommand
+
+
+@pytest.fixture(params=sorted(ROBOTS))
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def fresh(name):
+    robot = ROBOTS[name](RobotConfig(backend=name))
+    yield robot
+    robot.close()
+
+
+@pytest.fixture(scope="module")
+def connected():
+    robots = {name: build(RobotConfig(backend=name)) for name, build in ROBOTS.items()}
+    for robot in robots.values():
+        robot.connect()
+    yield robots
+    for robot in robots.values():
+        robot.close()
+
+
+@pytest.fixture
+def robot(name, connected):
+    connected[name].move_home()
+    return connected[name]
+
+
+def drive(robot, commands):
+    states = [robot.read()]
+    for command in commands:
+        robot.send(command)
+        robot.advance()
+        states.append(robot.read())
+    return states
+
+
+def rest(robot, seconds):
+    for _ in range(round(seconds * robot.spec.control_rate_hz)):
+        robot.advance()
+    return robot.read()
+
+
+def ramp(robot, joint, speed, seconds):
+    steps = round(seconds * robot.spec.control_rate_hz)
+    move = np.eye(len(robot.spec.arm.home))[joint] * speed * robot.spec.period_s
+    return [JointCommand(robot.spec.arm.home + step * move, 0.0) for step in range(1, steps + 1)]
+
+
+def assert_same(a, b):
+    assert a.stamp == b.stamp
+    for name in ("q", "dq", "driver_q"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def test_spec_is_readable_before_connect(fresh):
+    assert len(fresh.spec.arm.joint_names) == len(fresh.spec.arm.home)
+    assert fresh.spec.period_s * fresh.spec.control_rate_hz == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda robot: robot.read(),
+        lambda robot: robot.now(),
+        lambda robot: robot.send(JointCommand(robot.spec.arm.home, 0.0)),
+        lambda robot: robot.advance(),
+        lambda robot: robot.move_home(),
+    ],
+    ids=["read", "now", "send", "advance", "move_home"],
+)
+def test_calls_before_connect_say_so(fresh, call):
+    with pytest.raises(RobotError, match="not connected"):
+        call(fresh)
+
+
+def test_stop_and_close_are_legal_before_connect_and_twice(fresh):
+    fresh.stop()
+    fresh.close()
+    fresh.connect()
+    fresh.stop()
+    fresh.stop()
+    fresh.close()
+    fresh.close()
+    with pytest.raises(RobotError, match="not connected"):
+        fresh.read()
+
+
+def test_connect_again_changes_nothing(robot):
+    drive(robot, ramp(robot, 0, 0.3, 0.5))
+    before = robot.read()
+    robot.connect()
+    assert_same(robot.read(), before)
+
+
+def test_a_state_is_whole_and_finite(robot):
+    joints = len(robot.spec.arm.home)
+    state = drive(robot, ramp(robot, 0, 0.3, 0.2))[-1]
+    assert (state.q.shape, state.dq.shape, state.driver_q.shape) == ((joints,), (joints,), (2,))
+    assert all(np.isfinite(x).all() for x in (state.q, state.dq, state.driver_q, state.stamp))
+    assert robot.now() >= state.stamp
+
+
+def test_move_home_arrives_at_rest_with_the_gripper_open(robot):
+    drive(robot, [JointCommand(command.q, 1.0) for command in ramp(robot, 0, 0.5, 1.0)])
+    robot.move_home()
+    state = robot.read()
+    np.testing.assert_allclose(state.q, robot.spec.arm.home, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(state.dq, 0.0, atol=1e-6)
+    np.testing.assert_allclose(state.driver_q, 0.0, atol=0.01)
+    np.testing.assert_allclose(rest(robot, 1.0).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("joint", [None, 0, 5])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_commands_that_are_not_finite_are_refused_and_move_nothing(robot, joint, value):
+    q, gripper = robot.spec.arm.home.copy(), value
+    if joint is not None:
+        q[joint], gripper = value, 0.0
+    with pytest.raises(CommandRefusedError, match=r"finite.*nothing was sent"):
+        robot.send(JointCommand(q, gripper))
+    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (7,), (1, 6), (0,), ()])
+def test_commands_of_another_shape_are_refused_and_move_nothing(robot, shape):
+    with pytest.raises(CommandRefusedError, match=r"6 finite joint angles.*nothing was sent"):
+        robot.send(JointCommand(np.zeros(shape), 0.0))
+    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+
+
+def test_send_clips_to_the_arm_and_returns_what_it_sent(robot):
+    arm = robot.spec.arm
+    high = robot.send(JointCommand(arm.upper + 1.0, 1.7))
+    np.testing.assert_array_equal(high.q, arm.upper)
+    assert high.gripper == 1.0
+    low = robot.send(JointCommand(np.full(6, -1e6), -1.0))
+    np.testing.assert_array_equal(low.q, arm.lower)
+    assert low.gripper == 0.0
+    inside = robot.send(JointCommand(arm.home + 0.01, 0.3))
+    np.testing.assert_array_equal(inside.q, arm.home + 0.01)
+    assert inside.gripper == 0.3
+
+
+def test_changing_a_command_after_sending_it_changes_nothing(robot):
+    q = robot.spec.arm.home.copy()
+    robot.send(JointCommand(q, 0.0))
+    q += 0.5
+    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+
+
+def test_advance_takes_exactly_one_period(robot):
+    start = robot.read().stamp
+    for step, state in enumerate(drive(robot, ramp(robot, 0, 0.2, 2.0))):
+        assert state.stamp - start == pytest.approx(step * robot.spec.period_s, abs=1e-9)
+
+
+@pytest.mark.parametrize("joint", range(6))
+def test_following_a_slow_ramp_arrives(robot, joint):
+    commands = ramp(robot, joint, -0.1, 2.0)
+    drive(robot, commands)
+    state = rest(robot, 1.0)
+    np.testing.assert_allclose(state.q, commands[-1].q, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(state.dq, 0.0, atol=1e-3)
+
+
+def test_the_reported_velocity_is_that_of_the_angles(robot):
+    states = drive(robot, ramp(robot, 0, 0.3, 2.0))
+    change = (states[-1].q - states[-2].q) / robot.spec.period_s
+    np.testing.assert_allclose(states[-1].dq, change, rtol=0, atol=1e-3)
+
+
+def test_the_gripper_closes_and_opens_again(robot):
+    home = robot.spec.arm.home
+    closed = drive(robot, [JointCommand(home, 1.0)] * 40)[-1].driver_q
+    opened = drive(robot, [JointCommand(home, 0.0)] * 40)[-1].driver_q
+    np.testing.assert_allclose(closed, robot.spec.gripper.driver_closed, rtol=0, atol=0.03)
+    np.testing.assert_allclose(opened, 0.0, atol=0.01)
+
+
+def test_stop_brings_the_arm_to_rest_near_where_it_was(robot):
+    speed = 0.5
+    moving = drive(robot, ramp(robot, 0, speed, 1.0))[-1]
+    robot.stop()
+    robot.stop()
+    state = rest(robot, 1.0)
+    np.testing.assert_allclose(state.dq, 0.0, atol=1e-3)
+    np.testing.assert_allclose(state.q, moving.q, rtol=0, atol=speed * 0.15)
+    np.testing.assert_allclose(rest(robot, 0.5).q, state.q, rtol=0, atol=1e-4)
+
+
+def test_states_are_copies(robot):
+    state = drive(robot, ramp(robot, 0, 0.3, 0.3))[-1]
+    before = robot.read()
+    for array in (state.q, state.dq, state.driver_q):
+        array[:] = 9.0
+    assert_same(robot.read(), before)
+    robot.advance()
+    later = robot.read()
+    assert later.stamp > before.stamp
+    assert before.stamp == pytest.approx(later.stamp - robot.spec.period_s)
+
+
+def test_the_same_commands_give_bit_identical_states(robot):
+    rng = np.random.default_rng(0)
+    start = robot.spec.arm.home + 0.1
+    steps = np.cumsum(rng.uniform(-0.02, 0.02, (40, 6)), axis=0)
+    commands = [JointCommand(start + step, gripper) for step, gripper in zip(steps, rng.random(40), strict=True)]
+
+    robot.move_to(start)
+    first = drive(robot, commands)
+    drive(robot, [JointCommand(robot.spec.arm.home + 0.3, 1.0)] * 15)
+    robot.stop()
+    robot.move_to(start)
+    second = drive(robot, commands)
+
+    for a, b in zip(first, second, strict=True):
+        assert_same(a, b)
+
+
+def test_a_robot_opened_again_starts_like_new(fresh):
+    fresh.connect()
+    first = drive(fresh, ramp(fresh, 1, -0.2, 0.5))
+    fresh.close()
+    fresh.connect()
+    for a, b in zip(first, drive(fresh, ramp(fresh, 1, -0.2, 0.5)), strict=True):
+        assert_same(a, b)

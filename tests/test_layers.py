@@ -1,0 +1,129 @@
+"""Imports go down only; torch stays with the learner."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import td3robot
+from td3robot.contract import Contract
+from td3robot.layout import Field, Layout
+from td3robot.training.checkpoint import Contents, write
+
+ROOT = Path(td3robot.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# What each part may import from the package besides itself, from the bottom up.
+GROUND = {"errors", "state", "layout", "config", "contract"}
+MAY_IMPORT = {
+    "errors": set(),
+    "state": set(),
+    "layout": {"errors"},
+    "config": {"errors"},
+    "contract": {"errors", "layout"},
+    "agent": GROUND,
+    "robots": GROUND,
+    "tasks": GROUND | {"robots.interface"},
+    "envs": GROUND | {"robots", "tasks"},
+    "training": GROUND | {"agent"},
+    "build": GROUND | {"agent", "robots", "tasks", "envs", "training"},
+    "deploy": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
+    "benchmark": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
+    "transfer": GROUND | {"agent", "training"},
+    "terminal": GROUND | {"training"},
+    "cli": None,
+    "__main__": {"cli"},
+    "__init__": {"agent.policy", "training.checkpoint"},
+}
+HAS_TORCH = {"agent", "training", "deploy", "benchmark", "transfer"}
+# These are needed to play, where no torch shall be.
+WITHOUT_TORCH = {"agent/policy.py", "agent/scaling.py", "agent/exploration.py", "training/checkpoint.py"}
+
+
+def part_of(path):
+    """Name the package or top module that a file belongs to."""
+    inside = path.relative_to(ROOT)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def imports(path):
+    """List the modules that a file imports, wherever it does."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports here are absolute"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def own_imports(path):
+    return [name.removeprefix("td3robot.") for name in imports(path) if name.startswith("td3robot.")]
+
+
+def allowed(name, may):
+    return any(name == part or name.startswith(f"{part}.") for part in may)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports_go_down_only(path):
+    part = part_of(path)
+    assert part in MAY_IMPORT, f"{part} has no place in the layers; give it one in {Path(__file__).name}"
+    may = MAY_IMPORT[part]
+    if may is not None:
+        wrong = [name for name in own_imports(path) if not allowed(name, may | {part})]
+        assert wrong == []
+
+
+def test_the_layers_have_no_cycle():
+    placed = set()
+    for part, may in MAY_IMPORT.items():
+        assert {name.split(".")[0] for name in may or ()} <= placed | {"cli"}, part
+        placed.add(part)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_torch_stays_with_the_learner(path):
+    if any(name.split(".")[0] == "torch" for name in imports(path)):
+        assert part_of(path) in HAS_TORCH
+        assert path.relative_to(ROOT).as_posix() not in WITHOUT_TORCH
+
+
+def test_only_robots_and_pictures_know_the_simulator():
+    knowing = {path for path in FILES if any(name.split(".")[0] == "mujoco" for name in imports(path))}
+    assert {part_of(path) for path in knowing} <= {"robots", "envs"}
+    assert {path.name for path in knowing if part_of(path) == "envs"} <= {"renderer.py"}
+
+
+def run(program, *arguments):
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def small_checkpoint(path):
+    rng = np.random.default_rng(0)
+    layout = Layout([Field("q", ("a", "b"), "rad", "arm")])
+    contract = Contract({"observation": layout.to_json(), "action": {"layout": layout.to_json()}})
+    actor = {
+        "net.0.weight": rng.normal(size=(4, 2)), "net.0.bias": np.zeros(4),
+        "net.2.weight": rng.normal(size=(2, 4)), "net.2.bias": np.zeros(2),
+    }  # fmt: skip
+    moments = {"mean": np.zeros(2), "variance": np.ones(2), "enabled": np.array([True])}
+    arrays = {"actor": {name: value.astype(np.float32) for name, value in actor.items()}, "normalizer": moments}
+    write(path, Contents(config="", documents={"contract": contract.terms}, arrays=arrays))
+
+
+def test_loading_and_playing_a_policy_needs_no_torch(tmp_path):
+    small_checkpoint(tmp_path / "policy")
+    program = (
+        "import sys, td3robot\n"
+        "action = td3robot.load_policy(sys.argv[1]).act([0.1, 0.2])\n"
+        "assert action.shape == (2,)\n"
+        "print([name for name in ('torch', 'mujoco') if name in sys.modules])"
+    )
+    result = run(program, str(tmp_path / "policy"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]"
