@@ -18,6 +18,8 @@ OBJECT = "object"
 # The way to the object leads over a funnel, so that open fingers come down around it: beside it, the tool is
 # wanted this much higher, reached this far out [m].
 FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
+# Closer than this the approach is over; beyond it, the commanded tool point may run ahead of what it carries [m].
+ARRIVED = 0.025
 # Within this distance of the grasp point the tool is where closing makes sense [m].
 AT_OBJECT = 0.02
 # The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
@@ -107,6 +109,8 @@ class Grasp(Task):
         item = world.objects[OBJECT]
         near = nearness(float(np.linalg.norm(item.position + self._raise - world.tcp.position)), AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
+        rise = float(before.objects[OBJECT].position[2] - goal.objects[OBJECT].position[2])
+        ceiling = 1.1 * config.lift_height_m
         lifted = min(max(height / config.lift_height_m, 0.0), 1.0)
         speed = float(np.linalg.norm(item.position - before.objects[OBJECT].position)) / self._period
         achieved = height >= config.lift_height_m and near > 0.5 and speed <= config.rest_speed_m_s
@@ -119,7 +123,8 @@ class Grasp(Task):
                 config.full_turn_rad,
             ),
             "grasp": weights.grasp * near * self._grip(world),
-            "lift": weights.lift * near * lifted,
+            "lift": weights.lift
+            * (near * lifted + progress(-min(rise, ceiling), -min(height, ceiling), config.full_progress_m)),
             "held": weights.held * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
@@ -131,7 +136,7 @@ class Grasp(Task):
         way = world.commanded_tcp.position - world.objects[OBJECT].position - self._raise
         beside = float(np.hypot(way[0], way[1]))
         wanted = FUNNEL_HEIGHT * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
-        return beside + abs(float(way[2]) - wanted)
+        return max(beside + abs(float(way[2]) - wanted) - ARRIVED, 0.0)
 
     def _grip(self, world: World) -> float:
         """Judge the drivers: in [0, 1], 1 where they stop on something as wide as the object."""
