@@ -34,7 +34,7 @@ ROBOTS: dict[str, Callable[[RobotConfig], Robot]] = {
     "mujoco": lambda config: MujocoRobot(robot_spec(config), config.physics_rate_hz),
     "kinematic": lambda config: KinematicRobot(robot_spec(config)),
 }
-TASKS: dict[str, Callable[[ReachConfig, RobotSpec], Task]] = {
+TASKS: dict[str, Callable[[ReachConfig, RobotSpec, float], Task]] = {
     "reach": Reach,
 }
 
@@ -60,13 +60,14 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
     robot = ROBOTS[config.robot.backend](config.robot)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
-    task = TASKS[config.task.name](config.task, spec)
+    task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
     environment = RobotEnv(
         robot=robot,
         task=task,
         guard=Guard(spec, config.guard, kinematics),
         action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper),
         kinematics=kinematics,
+        observer=robot.kinematics if isinstance(robot, KinematicRobot) else kinematics,
         ik=ToolboxKinematics(spec),
         episode_steps=config.episode_steps,
         render_mode=render_mode,
