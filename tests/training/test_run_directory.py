@@ -7,9 +7,12 @@ from td3robot.training import checkpoint
 
 
 def test_a_run_directory_is_trained_in_by_one_process_at_a_time(tmp_path):
-    with checkpoint.locked(tmp_path):
-        with pytest.raises(CheckpointError, match="in use by another training"), checkpoint.locked(tmp_path):
-            pass
+    with (
+        checkpoint.locked(tmp_path),
+        pytest.raises(CheckpointError, match="in use by another training"),
+        checkpoint.locked(tmp_path),
+    ):
+        pass
     with checkpoint.locked(tmp_path):
         pass
 
