@@ -2,14 +2,18 @@
 # Usage: source environment.sh EXTRAS   (for example: source environment.sh video)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-python=${PYTHON:-python3}
-if ! "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
-    echo "td3robot needs Python 3.11 to 3.13, and '$python' is not one; set PYTHON=/path/to/python3.11" >&2
-    exit 2
-fi
-if [ ! -x .venv/bin/python ]; then
+if [ ! -x .venv/bin/pip ]; then
+    python=${PYTHON:-python3}
+    if ! "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
+        echo "td3robot needs Python 3.11 to 3.13, and '$python' is not one; set PYTHON=/path/to/python3.11" >&2
+        exit 2
+    fi
     echo "making .venv" >&2
-    "$python" -m venv .venv || { echo "could not make .venv; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
+    "$python" -m venv --clear .venv || {
+        rm -rf .venv
+        echo "could not make .venv; on Debian and Ubuntu: apt install python3-venv" >&2
+        exit 2
+    }
 fi
 # One stamp for each set of extras, holding what was installed; an interrupted install leaves none.
 stamp=".venv/.installed-${1//,/-}"

@@ -2,4 +2,5 @@
 # Start one training: launch/train.sh configs/ur5e_reach.yaml [options of td3robot train]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" video
+cd "$OLDPWD"  # paths are the caller's
 exec td3robot train "$@"

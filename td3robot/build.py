@@ -39,7 +39,7 @@ ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...]], Robot]] = {
     "mujoco": lambda config, objects: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
     "kinematic": lambda config, objects: KinematicRobot(robot_spec(config)),
 }
-TASKS: dict[str, Callable[[Any, RobotSpec], Task]] = {
+TASKS: dict[str, Callable[[Any, RobotSpec, float], Task]] = {
     "reach": Reach,
     "grasp": Grasp,
 }
@@ -67,13 +67,14 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
     robot = ROBOTS[config.robot.backend](config.robot, models)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
-    task = TASKS[config.task.name](config.task, spec)
+    task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
     environment = RobotEnv(
         robot=robot,
         task=task,
         guard=Guard(spec, config.guard, kinematics),
         action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
         kinematics=kinematics,
+        observer=robot.kinematics if isinstance(robot, KinematicRobot) else kinematics,
         ik=ToolboxKinematics(spec),
         objects=_objects(robot, models),
         episode_steps=config.episode_steps,

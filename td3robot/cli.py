@@ -39,6 +39,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the figures as one JSO
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="section.key=value", help="Change a value of the configuration.")
 ]
+REACH = Path(__file__).parent.parent / "configs" / "ur5e_reach.yaml"
 CheckpointArgument = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
 
 
@@ -61,7 +62,9 @@ def _fail(message: str) -> None:
 def train(
     config: Annotated[Path | None, typer.Argument(help="The configuration of a new run.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run directory or checkpoint instead.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>-seed<seed>.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps in all.")] = None,
     overrides: Overrides = None,
@@ -71,9 +74,11 @@ def train(
     if (config is None) == (resume is None):
         raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
     if resume is not None:
-        if out is not None or seed is not None or overrides:
-            raise ConfigError("--resume goes on with the run as it was; of the options only --steps may change it")
-        trainer = _resumed(resume, steps)
+        if out is not None or seed is not None or any(not o.startswith("agent.device=") for o in overrides or ()):
+            raise ConfigError(
+                "--resume goes on with the run as it was; only --steps and --set agent.device=... may change it"
+            )
+        trainer = _resumed(resume, steps, overrides or [])
     else:
         assert config is not None
         trainer = _started(config, out, seed, steps, overrides or [])
@@ -92,6 +97,8 @@ def train(
         for environment in (*trainer.collector.environments, trainer.evaluation_environment):
             environment.close()
     _finish(trainer, perf_counter() - start, first, as_json)
+    if trainer.stop_requested:
+        raise typer.Exit(130)
 
 
 @app.command("eval", epilog="Example: td3robot eval checkpoints/ur5e_reach --episodes 200 --video reach.mp4")
@@ -104,10 +111,14 @@ def evaluate_command(
     as_json: Json = False,
 ) -> None:
     """Play whole episodes without exploration and print their figures."""
+    import os
     from contextlib import nullcontext
 
+    if video and sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")  # read when MuJoCo is first imported, below
+
     from td3robot.build import make_contract, make_environment
-    from td3robot.config import RobotEnvironmentConfig, parse_config, to_yaml
+    from td3robot.config import parse_config, to_yaml
     from td3robot.envs.video import VideoRecorder
     from td3robot.training.checkpoint import Checkpoint, find
     from td3robot.training.evaluation import evaluate
@@ -120,10 +131,10 @@ def evaluate_command(
     contract = make_contract(run.environment, environment)
     _require_playable(policy.contract, contract, bool(overrides))
 
-    rate = run.environment.robot.control_rate_hz if isinstance(run.environment, RobotEnvironmentConfig) else 30.0
+    rate = float(environment.metadata.get("render_fps", 30))
     recorder = VideoRecorder(video, rate, max_frames=600) if video else None
     with recorder or nullcontext(), people.status(f"playing {episodes} episodes"):
-        figures = evaluate(environment, policy.act, episodes, seed, recorder.add if recorder else None)
+        figures = evaluate(environment, policy.act, episodes, seed, on_frame=recorder.add if recorder else None)
     environment.close()
     if as_json:
         print_json(figures.to_json())
@@ -209,7 +220,7 @@ def export(
 
 @bench_app.command("learner", epilog="Example: td3robot bench learner --config configs/gym_ant.yaml --json")
 def bench_learner_command(
-    config: Annotated[Path, typer.Option(help="Whose agent.")] = Path("configs/ur5e_reach.yaml"),
+    config: Annotated[Path, typer.Option(help="Whose agent.")] = REACH,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
@@ -222,7 +233,7 @@ def bench_learner_command(
 
 @bench_app.command("env", epilog="Example: td3robot bench env --json")
 def bench_environment_command(
-    config: Annotated[Path, typer.Option(help="Whose environment.")] = Path("configs/ur5e_reach.yaml"),
+    config: Annotated[Path, typer.Option(help="Whose environment.")] = REACH,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
@@ -249,35 +260,46 @@ def _started(path: Path, out: Path | None, seed: int | None, steps: int | None, 
     extra = [f"seed={seed}"] if seed is not None else []
     extra += [f"training.steps={steps}"] if steps is not None else []
     config = load_config(path, [*overrides, *extra])
-    run = out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}"
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
+    run = out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}-seed{config.seed}"
+    taken = ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
+    existed = run.exists()
+    if existed and (not run.is_dir() or any(run.iterdir())):
+        raise taken
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
-    run.mkdir(parents=True, exist_ok=True)
+    try:
+        run.mkdir(parents=True, exist_ok=existed)
+    except FileExistsError:
+        raise taken from None
+    if config.training.steps <= max(config.training.random_steps, config.training.evaluate_every):
+        trainer.listener.message(
+            f"{config.training.steps} steps are too few: learning begins after training.random_steps "
+            f"{config.training.random_steps}, and the first evaluation is at {config.training.evaluate_every}"
+        )
     return trainer
 
 
-def _resumed(path: Path, steps: int | None) -> "Trainer":
+def _resumed(path: Path, steps: int | None, overrides: list[str]) -> "Trainer":
     """Make the trainer of a saved run, from its newest whole checkpoint."""
     from td3robot.build import make_trainer
-    from td3robot.config import validate
+    from td3robot.config import parse_config, to_yaml
     from td3robot.errors import CheckpointError
     from td3robot.training import checkpoint
 
     saved = checkpoint.newest(path)
-    config = saved.config()
-    if steps is not None:
-        values = config.model_dump(mode="json")
-        values["training"]["steps"] = steps
-        config = validate(values, "--steps")
+    extra = [f"training.steps={steps}"] if steps is not None else []
+    config = parse_config(to_yaml(saved.config()), str(saved.path), [*overrides, *extra])
+    if saved.has("replay") and not saved.path.resolve().name.startswith("last-"):
+        raise CheckpointError(
+            f"{saved.path} is a checkpoint outside a run directory, and its run would be written beside it; "
+            "put it into a directory of its own, as last-000000000"
+        )
+    run = path if path != saved.path else path.resolve().parent
     step = saved.document("counters")["step"]
     if step >= config.training.steps:
         raise ConfigError(
             f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
         )
-    run = path if saved.path.parent == path else saved.path.parent
-    listener = ProgressListener(config.training.steps, step)
-    trainer = make_trainer(config, run, listener)
+    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step))
     trainer.contract.require_same(saved.contract(), "this td3robot", "the checkpoint")
     try:
         trainer.resume(saved)

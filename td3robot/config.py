@@ -152,8 +152,6 @@ class ReachConfig(Section):
         tolerance_m: Within this distance of the goal counts as there.
         settle_speed_m_s: Below this tool speed counts as at rest.
         hold_steps: How many steps at the end of an episode must be there and at rest.
-        full_progress_m: Way made towards the goal in one period that earns the whole progress term; the guard's
-            tool speed limit times the control period.
         near_m: Scale on which the observation resolves the last stretch to the goal.
     """
 
@@ -162,7 +160,6 @@ class ReachConfig(Section):
     tolerance_m: PositiveFloat = 0.01
     settle_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 5
-    full_progress_m: PositiveFloat = 0.0125
     near_m: PositiveFloat = 0.03
     rewards: ReachRewards = ReachRewards()
 
@@ -247,7 +244,6 @@ class GraspConfig(Section):
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
-    full_progress_m: PositiveFloat = 0.035
     full_turn_rad: PositiveFloat = 0.025
     near_m: PositiveFloat = 0.03
     rewards: GraspRewards = GraspRewards()
@@ -402,24 +398,15 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
         raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
     for override in overrides:
         _apply(values, override)
-    return validate(values, source)
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error)}") from None
 
 
 def to_yaml(config: RunConfig) -> str:
     """Write the resolved configuration, every default spelled out."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-
-
-def validate(values: Any, source: str) -> RunConfig:
-    """Build a configuration from plain values.
-
-    Raises:
-        ConfigError: One sentence on the first thing that is wrong.
-    """
-    try:
-        return RunConfig.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from None
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

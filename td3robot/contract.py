@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 from td3robot.errors import ContractError
@@ -51,5 +52,8 @@ def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
         for index, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differences(f"{prefix}[{index}]", x, y)
+    elif isinstance(a, float) and isinstance(b, float):
+        if not isclose(a, b, rel_tol=1e-9):  # other linear algebra kernels round otherwise
+            yield prefix, a, b
     elif a != b:
         yield prefix, a, b

@@ -78,6 +78,8 @@ def show_table(figures: dict[str, Any], title: str) -> None:
     """Print nested figures as a table of dotted names."""
     people.print(title, markup=False, soft_wrap=True)
     table = Table(show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
     for name, value in _flat(figures):
         table.add_row(name, value)
     people.print(table)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from td3robot.errors import CheckpointError
+from td3robot.errors import CheckpointError, ConfigError
 
 
 class Batch(NamedTuple):
@@ -35,7 +35,14 @@ class ReplayBuffer:
         self.capacity = capacity
         self._widths = [observation_size, action_size, 1, observation_size, 1, 1]
         self._edges = np.cumsum([0, *self._widths])
-        self._rows = np.empty((capacity, int(self._edges[-1])), dtype=np.float32)
+        width = int(self._edges[-1])
+        try:
+            self._rows = np.empty((capacity, width), dtype=np.float32)
+        except MemoryError:
+            raise ConfigError(
+                f"a replay of {capacity} transitions needs {4e-9 * capacity * width:.3g} GB, more than there is; "
+                "lower agent.replay_capacity"
+            ) from None
         self.size = 0
         self._next = 0
 

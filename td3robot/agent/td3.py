@@ -19,7 +19,7 @@ from td3robot.errors import CheckpointError, ConfigError
 
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
 OPTIMIZERS = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
-TrainedBy = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
+TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
 
 
 def resolve_device(name: str) -> torch.device:
@@ -161,14 +161,14 @@ class TD3:
     def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
         optimizer: torch.optim.Adam = getattr(self, name)
         flat = {}
-        for parameter_name, parameter in getattr(self, TrainedBy[name]).named_parameters():
+        for parameter_name, parameter in getattr(self, TRAINED_BY[name]).named_parameters():
             for key, value in optimizer.state.get(parameter, {}).items():
                 flat[f"{parameter_name}.{key}"] = value
         return flat
 
     def _moments(self, name: str, flat: dict[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
         state: dict[Tensor, dict[str, Tensor]] = {}
-        for parameter_name, parameter in getattr(self, TrainedBy[name]).named_parameters() if flat else ():
+        for parameter_name, parameter in getattr(self, TRAINED_BY[name]).named_parameters() if flat else ():
             state[parameter] = {}
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 value = flat.get(f"{parameter_name}.{key}")

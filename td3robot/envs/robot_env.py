@@ -15,7 +15,7 @@ from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.objects import Objects
-from td3robot.state import Array, Pose, World
+from td3robot.state import Array, JointCommand, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
 
 Vector = NDArray[np.float32]
@@ -33,7 +33,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     Args:
         robot: Any robot; it is connected at the first reset.
-        kinematics, ik: The arm's geometry for loops, and for start postures.
+        kinematics: The arm's geometry, of commands.
+        observer: The same, of what is measured; a robot may have a model of its own.
+        ik: For start postures.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # as Gymnasium declares it
@@ -45,6 +47,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         guard: Guard,
         action_kind: ActionKind,
         kinematics: Kinematics,
+        observer: Kinematics | ToolboxKinematics,
         ik: ToolboxKinematics,
         objects: Objects,
         episode_steps: int,
@@ -52,7 +55,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     ) -> None:
         self.robot, self.task, self.guard, self.action_kind = robot, task, guard, action_kind
         self.render_mode = render_mode
-        self._kinematics, self._ik = kinematics, ik
+        self._kinematics, self._observer, self._ik = kinematics, observer, ik
+        self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects = objects
         self._episode_steps = episode_steps
         self._renderer: Any = None
@@ -87,7 +91,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
-        self.world = self._look(self._kinematics.tcp(self.guard.commanded.q))
+        self.world = self._look(self.guard.commanded)
         return self._observe(), {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
@@ -107,12 +111,12 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         wish = self.action_kind.wish(action, self.guard.commanded)
         try:
             ruling = self.guard.filter(wish, self.world.robot, self.robot.now())
-            self.robot.send(ruling.command)
+            sent = self.robot.send(ruling.command)
             self.robot.advance()
         except RobotError:
             self.robot.stop()
             raise
-        before, self.world = self.world, self._look(self._kinematics.tcp(ruling.command.q))
+        before, self.world = self.world, self._look(sent)
 
         moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
@@ -164,6 +168,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         objection = ""
         for _ in range(MAX_DRAWS):
             goal = self.task.sample(self.np_random)
+            reachable, objection = self._posture_at(goal.position)
+            if reachable is None:
+                continue
             q, objection = self._posture_at(goal.start)
             if q is not None:
                 return goal, q
@@ -187,10 +194,12 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 objection = f"the guard's limit: {limit}"
         return None, objection
 
-    def _look(self, commanded_tcp: Pose) -> World:
+    def _look(self, commanded: JointCommand) -> World:
         state = self.robot.read()
-        tcp, jacobian = self._kinematics.tcp_and_jacobian(state.q)
-        return World(state, tcp, jacobian @ state.dq, self.guard.commanded, commanded_tcp, self._objects.read())
+        tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
+        return World(
+            state, tcp, jacobian @ state.dq, commanded, self._kinematics.tcp(commanded.q), self._objects.read()
+        )
 
     def _observe(self) -> Vector:
         return self.task.layout.pack(self.task.observe(self.world, self.goal))

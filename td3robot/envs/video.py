@@ -36,7 +36,12 @@ class VideoRecorder:
     def add(self, environment: gymnasium.Env[Any, Any]) -> None:
         """Record what the environment shows now."""
         if self.frames < self._max_frames:
-            frame: Any = environment.render()
+            try:
+                frame: Any = environment.render()
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever the environment's drawing library raises
+                raise ConfigError(f"this environment cannot be drawn here: {error}") from None
             self._writer.append_data(frame)
             self.frames += 1
 

@@ -11,19 +11,22 @@ from td3robot.state import Array, JointCommand, RobotState
 class KinematicRobot(Robot):
     """UR5e from UR's DH numbers, velocities integrated; no inertia, lag or contact.
 
+    Where its tool is, an environment asks :attr:`kinematics`, so that no MuJoCo model is behind what is observed.
+
     The gripper's drivers go where they are sent at the device's own closing speed.
     """
 
     def __init__(self, spec: RobotSpec) -> None:
         super().__init__(spec)
+        self.kinematics = ToolboxKinematics(spec)
+        self._open = False
         self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
         self._gripper, self._time = 0.0, 0.0
-        self.kinematics: ToolboxKinematics | None = None
 
     def connect(self) -> None:
-        """Build the model."""
-        if self.kinematics is None:
-            self.kinematics = ToolboxKinematics(self.spec)
+        """Stand at home."""
+        if not self._open:
+            self._open = True
             self.move_home()
 
     def read(self) -> RobotState:
@@ -59,14 +62,14 @@ class KinematicRobot(Robot):
 
     def stop(self) -> None:
         """Stand still."""
-        if self.kinematics is not None:
+        if self._open:
             self._dq = np.zeros_like(self._q)
             self._command = JointCommand(self._q.copy(), self._gripper)
 
     def close(self) -> None:
-        """Drop the model."""
-        self.kinematics = None
+        """Let go."""
+        self._open = False
 
     def _require_open(self) -> None:
-        if self.kinematics is None:
+        if not self._open:
             raise RobotError("the kinematic arm is not connected; call connect() first")

@@ -87,9 +87,9 @@ class ToolboxKinematics:
         transform = self._ets.eval(q)
         return Pose(transform[:3, 3].copy(), transform[:3, :3].copy())
 
-    def jacobian(self, q: Array) -> Array:
-        """Compute the tool's Jacobian (6, n), linear [m/rad] above angular [1], in the base frame."""
-        return np.asarray(self._ets.jacob0(q))
+    def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
+        """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
+        return self.tcp(q), np.asarray(self._ets.jacob0(q))[:3]
 
     def inverse(self, position: Array, q_start: Array, rotation: Array | None = None) -> Array | None:
         """Find joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.

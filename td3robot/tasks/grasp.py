@@ -18,6 +18,9 @@ OBJECT = "object"
 # The way to the object leads over a funnel, so that open fingers come down around it: beside it, the tool is
 # wanted this much higher, reached this far out [m].
 FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
+# Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
+# only, going back and forth would pay.
+FUNNEL_SLOPE = 1.0 + (1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS)
 # Closer than this the approach is over; beyond it, the commanded tool point may run ahead of what it carries [m].
 ARRIVED = 0.025
 # Within this distance of the grasp point the tool is where closing makes sense [m].
@@ -48,8 +51,9 @@ class Grasp(Task):
     uses_gripper = True
     turns_tool = True
 
-    def __init__(self, config: GraspConfig, spec: RobotSpec) -> None:
+    def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
+        self._step = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = config.hold_steps
         self._period = spec.period_s
         self._driver_closed = spec.gripper.driver_closed
@@ -115,7 +119,8 @@ class Grasp(Task):
         speed = float(np.linalg.norm(item.position - before.objects[OBJECT].position)) / self._period
         achieved = height >= config.lift_height_m and near > 0.5 and speed <= config.rest_speed_m_s
         terms = {
-            "approach": weights.approach * progress(self._funnel(before), self._funnel(world), config.full_progress_m),
+            "approach": weights.approach
+            * progress(self._funnel(before), self._funnel(world), FUNNEL_SLOPE * self._step),
             "alignment": weights.alignment
             * progress(
                 abs(self._turn(before.commanded_tcp, before.objects[OBJECT])),
@@ -123,8 +128,7 @@ class Grasp(Task):
                 config.full_turn_rad,
             ),
             "grasp": weights.grasp * near * self._grip(world),
-            "lift": weights.lift
-            * (near * lifted + progress(-min(rise, ceiling), -min(height, ceiling), config.full_progress_m)),
+            "lift": weights.lift * (near * lifted + progress(-min(rise, ceiling), -min(height, ceiling), self._step)),
             "held": weights.held * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),

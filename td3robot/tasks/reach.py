@@ -18,8 +18,8 @@ class Reach(Task):
 
     Reward terms, each times its weight, with d the distance of tool and goal:
 
-    * ``progress``: ``clip((c_before - c) / full_progress, -1, 1)`` with c the distance of the *commanded* tool point
-      to the goal, so that an action is paid in its own period and not when the servo has followed
+    * ``progress``: ``clip((c_before - c) / (tool speed limit * period), -1, 1)`` with c the distance of the *commanded*
+      tool point to the goal, so that an action is paid in its own period and not when the servo has followed
     * ``precision``: ``exp(-(d / tolerance)^2)``
     * ``settled``: 1 where d is within tolerance and the tool is at rest, else 0
     * ``smoothness``: minus the mean squared change of the action over 4
@@ -30,8 +30,9 @@ class Reach(Task):
     uses_gripper = False
     turns_tool = False
 
-    def __init__(self, config: ReachConfig, spec: RobotSpec) -> None:
+    def __init__(self, config: ReachConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
+        self._full_progress = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = config.hold_steps
         xyz = ("x", "y", "z")
         self.layout = Layout(
@@ -77,7 +78,7 @@ class Reach(Task):
         after = float(np.linalg.norm(goal.position - world.commanded_tcp.position))
         achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
         terms = {
-            "progress": weights.progress * progress(before, after, config.full_progress_m),
+            "progress": weights.progress * progress(before, after, self._full_progress),
             "precision": weights.precision * nearness(distance, config.tolerance_m),
             "settled": weights.settled * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),

@@ -4,11 +4,13 @@ A checkpoint is written whole under a temporary name, flushed to disk, and renam
 checkpoint's name is therefore always whole. Loading runs no code. No torch here: play needs none.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +31,7 @@ FORMAT = "td3robot-checkpoint"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 CONFIG = "config.yaml"
+KINDS = ("best", "last")
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -166,10 +169,29 @@ def publish(run: Path, kind: str, step: int, contents: Contents) -> Path:
     return path
 
 
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold a run directory for one training at a time.
+
+    Raises:
+        CheckpointError: Another process trains in it.
+    """
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(f"{run} is in use by another training; wait for it, or stop it with Ctrl-C") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def clean(run: Path) -> None:
     """Delete what an interrupted save left behind."""
-    for leftover in run.glob(".*.tmp"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    for kind in KINDS:
+        for leftover in run.glob(f".{kind}-*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _delete(path: Path) -> None:
@@ -182,7 +204,7 @@ def _delete(path: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def find(path: Path, kinds: tuple[str, ...] = ("best", "last")) -> Path:
+def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
     """Find the checkpoint meant by ``path``: itself, or the newest of the first kind in a run directory.
 
     Raises:
@@ -199,7 +221,7 @@ def find(path: Path, kinds: tuple[str, ...] = ("best", "last")) -> Path:
 
 
 def newest(path: Path) -> Checkpoint:
-    """Open the checkpoint to resume from: ``path`` itself, or the newest whole ``last-*`` of a run directory.
+    """Open the checkpoint to resume from: the newest whole ``last-*`` of a run directory, or ``path`` itself.
 
     Raises:
         CheckpointError: There is none, or it is damaged.

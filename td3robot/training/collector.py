@@ -88,7 +88,13 @@ class Collector:
         for index, (environment, action) in enumerate(zip(self.environments, actions, strict=True)):
             observation, reward, terminated, truncated, info = environment.step(action)
             step = Step(np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated), info)
-            self._require_finite(index, step)
+            episode = self._episodes[index]
+            require_finite(
+                environment,
+                step.observation,
+                step.reward,
+                f"environment {index}, episode {episode.index}, step {len(episode.actions)}",
+            )
             self._pending.append((action, step))
 
     def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
@@ -140,7 +146,11 @@ class Collector:
     def _begin(self, index: int, episode_index: int) -> Episode:
         seed = seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
         observation, _ = self.environments[index].reset(seed=seed)
-        return Episode(episode_index, np.asarray(observation, np.float32))
+        observation = np.asarray(observation, np.float32)
+        require_finite(
+            self.environments[index], observation, 0.0, f"environment {index}, episode {episode_index}, reset"
+        )
+        return Episode(episode_index, observation)
 
     def _absorb(self, episode: Episode, action: Vector, step: Step, replay: ReplayBuffer | None) -> None:
         """Move an episode on by one step, and emit the n-step transitions that are complete."""
@@ -159,16 +169,20 @@ class Collector:
             episode.recent.popleft()
         episode.observation = step.observation
 
-    def _require_finite(self, index: int, step: Step) -> None:
-        if np.isfinite(step.observation).all() and np.isfinite(step.reward):
-            return
-        at = f"environment {index}, episode {self._episodes[index].index}, step {len(self._episodes[index].actions)}"
-        if not np.isfinite(step.reward):
-            raise EnvironmentFaultError(f"the reward is {step.reward} in {at}; training stopped")
-        bad = int(np.flatnonzero(~np.isfinite(step.observation))[0])
-        layout = getattr(self.environments[index].unwrapped, "observation_layout", None)
+
+def require_finite(environment: gymnasium.Env[Any, Any], observation: Vector, reward: float, where: str) -> None:
+    """Refuse an observation or reward that is not finite.
+
+    Raises:
+        EnvironmentFaultError: Naming the field, its value and where it was.
+    """
+    if not np.isfinite(reward):
+        raise EnvironmentFaultError(f"the reward is {reward} in {where}; it must be finite")
+    if not np.isfinite(observation).all():
+        bad = int(np.flatnonzero(~np.isfinite(observation))[0])
+        layout = getattr(environment.unwrapped, "observation_layout", None)
         name = layout.component(bad) if layout is not None else f"number {bad}"
-        raise EnvironmentFaultError(f"observation {name} is {step.observation[bad]} in {at}; training stopped")
+        raise EnvironmentFaultError(f"observation {name} is {observation[bad]} in {where}; it must be finite")
 
 
 class Window:

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.errors import EnvironmentFaultError
 from td3robot.training import seeding
+from td3robot.training.collector import require_finite
 
 Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
@@ -60,6 +60,7 @@ def evaluate(
     act: Act,
     episodes: int,
     seed: int,
+    stream: seeding.Stream = seeding.Stream.EVALUATION_EPISODES,
     on_frame: Callable[[gymnasium.Env[Vector, Vector]], None] | None = None,
 ) -> Evaluation:
     """Play whole episodes and gather their figures.
@@ -70,6 +71,8 @@ def evaluate(
         act: Maps an observation to an action in [-1, 1].
         episodes: How many.
         seed: Each episode's own seed is derived from it.
+        stream: What the episodes are for: those that choose the best policy of a training are never those that
+            judge it afterwards.
         on_frame: Called after every reset and step, to record a video.
     """
     returns, lengths, successes, distances = [], [], [], []
@@ -77,18 +80,15 @@ def evaluate(
     interventions: Counter[str] = Counter()
     info: dict[str, Any] = {}
     for episode in range(episodes):
-        episode_seed = seeding.integer(seed, seeding.Stream.EVALUATION_EPISODES, episode)
+        episode_seed = seeding.integer(seed, stream, episode)
         observation, info = environment.reset(seed=episode_seed)
+        require_finite(environment, observation, 0.0, f"evaluation episode {episode}, reset")
         total, steps, ended = 0.0, 0, False
         while not ended:
             if on_frame is not None:
                 on_frame(environment)
             observation, reward, terminated, truncated, info = environment.step(act(observation))
-            if not np.isfinite(float(reward)) or not np.isfinite(observation).all():
-                raise EnvironmentFaultError(
-                    f"the reward is {reward} and the observation {observation} in step {steps} of evaluation episode "
-                    f"{episode}; they must be finite"
-                )
+            require_finite(environment, observation, float(reward), f"evaluation episode {episode}, step {steps}")
             total += float(reward)
             steps += 1
             tcp_speed = max(tcp_speed, info.get("tcp_speed_m_s", 0.0))

@@ -1,7 +1,7 @@
 """What a run writes down: CSV for spreadsheets and plots, TensorBoard for watching."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +22,7 @@ class CsvTable:
             with path.open(newline="", encoding="utf-8") as file:
                 reader = csv.DictReader(file)
                 self._columns = list(reader.fieldnames or [])
-                self._rows = [row for row in reader if int(float(row["step"])) <= keep_until]
+                self._rows = [row for row in reader if _step(row) <= keep_until]
             self._rewrite()
 
     def add(self, row: Row) -> None:
@@ -45,25 +45,41 @@ class CsvTable:
         whole.replace(self._path)
 
 
+def _step(row: dict[str, Any]) -> float:
+    """Give a row's step; infinity, so that it is dropped, where a crash or a full disk tore the row."""
+    try:
+        return float("inf") if None in row else float(row["step"])
+    except (TypeError, ValueError):
+        return float("inf")
+
+
 class MetricsWriter:
     """Write training rows and evaluations of a run directory; use as a context manager.
 
     Args:
         run: The run directory; gets ``metrics.csv``, ``evaluations.csv`` and ``tensorboard/``.
         keep_until: Rows of an earlier session beyond this step are dropped: the run goes back to it.
+        report: Hears of rows that could not be written, on a full disk say; training goes on.
     """
 
-    def __init__(self, run: Path, keep_until: int) -> None:
+    def __init__(self, run: Path, keep_until: int, report: Callable[[str], None]) -> None:
+        self._report = report
         self._tables = {name: CsvTable(run / f"{name}.csv", keep_until) for name in ("metrics", "evaluations")}
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=keep_until + 1)
 
     def add(self, table: str, row: Row) -> None:
         """Write one row to ``metrics`` or ``evaluations``; it must have a ``step``."""
-        self._tables[table].add(row)
-        for name, value in row.items():
-            if name != "step" and value is not None:
-                tag = name if table == "metrics" else f"evaluation/{name}"
-                self._board.add_scalar(tag, value, int(row["step"]))
+        try:
+            self._tables[table].add(row)
+        except OSError as error:
+            self._report(f"a row of {table}.csv could not be written: {error.strerror or error}")
+        try:
+            for name, value in row.items():
+                if name != "step":
+                    tag = name if table == "metrics" else f"evaluation/{name}"
+                    self._board.add_scalar(tag, value, int(row["step"]))
+        except OSError as error:
+            self._report(f"TensorBoard's file could not be written: {error.strerror or error}")
 
     def __enter__(self) -> Self:
         return self
@@ -71,4 +87,7 @@ class MetricsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._board.close()
+        try:
+            self._board.close()
+        except OSError as error:
+            self._report(f"TensorBoard's file could not be written: {error.strerror or error}")

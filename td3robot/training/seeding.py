@@ -14,6 +14,7 @@ class Stream(IntEnum):
     REPLAY = 2
     TRAINING_EPISODES = 3
     EVALUATION_EPISODES = 4
+    SELECTION_EPISODES = 5
 
 
 def generator(seed: int, stream: Stream) -> np.random.Generator:

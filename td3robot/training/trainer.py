@@ -78,7 +78,7 @@ class Trainer:
         self.stop_requested = False
         self._finished: list[FinishedEpisode] = []
         self._losses: list[dict[str, torch.Tensor]] = []
-        self._clock = Clock()
+        self._clock = Clock(config.training.overlap)
         self._unsaved: str | None = None
 
     def train(self) -> None:
@@ -90,8 +90,12 @@ class Trainer:
             CheckpointError: The last save failed.
         """
         self.run_directory.mkdir(parents=True, exist_ok=True)
-        checkpoint.clean(self.run_directory)
-        with MetricsWriter(self.run_directory, self.step) as writer, ThreadPoolExecutor(1) as pool:
+        with (
+            checkpoint.locked(self.run_directory),
+            MetricsWriter(self.run_directory, self.step, self.listener.message) as writer,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            checkpoint.clean(self.run_directory)
             try:
                 while self.step < self.config.training.steps and not self.stop_requested:
                     self._iterate(pool)
@@ -111,7 +115,7 @@ class Trainer:
         Raises:
             CheckpointError: It could not be saved, and ``strict`` says that this is an error.
         """
-        self._require_finite_networks()
+        self._require_finite_agent()
         try:
             checkpoint.publish(self.run_directory, "last", self.step, self._contents())
             self._unsaved = None
@@ -121,9 +125,11 @@ class Trainer:
                 raise CheckpointError(self._unsaved) from None
             self.listener.message(self._unsaved)
 
-    def _require_finite_networks(self) -> None:
-        for name, network in self.agent.networks().items():
-            if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+    def _require_finite_agent(self) -> None:
+        groups = self.agent.tensors()
+        groups["normalizer"] = _to_torch(self.agent.normalizer.state())
+        for name, tensors in groups.items():
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
                 raise TrainingDivergedError(
                     f"{name} is no longer finite at step {self.step}: the learner diverged, and nothing of it was "
                     "saved; go back with --resume, or lower the learning rates"
@@ -154,7 +160,8 @@ class Trainer:
             self.best, self.best_step = Evaluation(**counters["best"]), counters["best_step"]
         for index in self.collector.load_state(saved.arrays("episodes"), counters["episodes"]):
             self.listener.message(
-                f"environment {index} is not deterministic after a reset, so its unfinished episode was dropped"
+                f"environment {index} did not repeat its unfinished episode (it is not deterministic after a "
+                "reset, or this is another machine or version), so that episode was dropped"
             )
 
     def _iterate(self, pool: ThreadPoolExecutor) -> None:
@@ -195,19 +202,13 @@ class Trainer:
         training = self.config.training
         if self._crossed(training.log_every):
             row = self._row()
-            self._write(writer, "metrics", row)
+            writer.add("metrics", row)
             self._require_converging(row)
             self.listener.progress(self.step, row["steps_per_second"])
         if self._crossed(training.evaluate_every):
             self._clock.timed("evaluation", self._evaluate, writer)
         if self._crossed(training.checkpoint_every):
             self._clock.timed("saving", self.save)
-
-    def _write(self, writer: MetricsWriter, table: str, row: dict[str, float]) -> None:
-        try:
-            writer.add(table, row)
-        except OSError as error:
-            self.listener.message(f"a row of {table} could not be written: {error.strerror or error}")
 
     def _require_converging(self, row: dict[str, float]) -> None:
         for name, value in row.items():
@@ -227,10 +228,11 @@ class Trainer:
             lambda observation: self.agent.select_action(observation[None])[0],
             self.config.training.evaluation_episodes,
             self.config.seed,
+            seeding.Stream.SELECTION_EPISODES,
         )
         figures = evaluation.to_json()
         row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-        self._write(writer, "evaluations", {"step": self.step} | row)
+        writer.add("evaluations", {"step": self.step} | row)
         self.listener.evaluated(self.step, evaluation)
         if self.best is None or evaluation.rank() >= self.best.rank():
             self.best, self.best_step = evaluation, self.step
@@ -299,9 +301,14 @@ class Trainer:
 
 
 class Clock:
-    """Wall time by what it was spent on, since the last reading."""
+    """Wall time by what it was spent on, since the last reading.
 
-    def __init__(self) -> None:
+    Args:
+        overlap: Whether simulation and learner run at the same time.
+    """
+
+    def __init__(self, overlap: bool) -> None:
+        self._overlap = overlap
         self._spent: dict[str, float] = {}
         self._since = perf_counter()
 
@@ -314,13 +321,13 @@ class Clock:
             self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
 
     def read(self) -> dict[str, float]:
-        """Give the seconds since the last reading by name, and ``all``; then start anew.
-
-        With overlapping simulation and learner their sum may exceed ``all``.
-        """
+        """Give the seconds since the last reading by name, ``other`` and ``all``; then start anew."""
         now = perf_counter()
         spent = {name: self._spent.get(name, 0.0) for name in ("simulation", "learner", "evaluation", "saving")}
         spent["all"] = now - self._since
+        together = max if self._overlap else sum
+        busy = together((spent["simulation"], spent["learner"])) + spent["evaluation"] + spent["saving"]
+        spent["other"] = max(0.0, spent["all"] - busy)
         self._spent, self._since = {}, now
         return spent
 

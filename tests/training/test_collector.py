@@ -218,3 +218,13 @@ def test_a_learner_samples_what_was_collected():
     assert {(r.item(), t.item()) for r, t in zip(batch.reward, batch.terminated, strict=True)} == {
         (1.0, 0.0), (10.0, 0.0), (100.0, 1.0),
     }  # fmt: skip
+
+
+def test_an_observation_that_is_not_finite_at_reset_is_a_fault():
+    class Broken(Scripted):
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.full(1, np.nan), {}
+
+    with pytest.raises(EnvironmentFaultError, match=r"number 0 is nan in environment 0, episode 0, reset"):
+        Collector([Broken(3, terminates=True)], seed=0, n_step=1, gamma=GAMMA)
