@@ -1,6 +1,6 @@
 """Grasp: close on an object on the table, lift it, and hold it at rest."""
 
-from math import atan2, cos, pi, sin
+from math import atan2, cos, hypot, pi, sin
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ OBJECT = "object"
 FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
 # only, going back and forth would pay.
-FUNNEL_SLOPE = 1.0 + (1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS)
+FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
 # Closer than this the approach is over; beyond it, the commanded tool point may run ahead of what it carries [m].
 ARRIVED = 0.025
 # Within this distance of the grasp point the tool is where closing makes sense [m].
