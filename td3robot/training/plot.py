@@ -20,19 +20,23 @@ def plot_run(run: Path, out: Path) -> None:
     """
     metrics = _read(run / "metrics.csv")
     evaluations = _read(run / "evaluations.csv") if (run / "evaluations.csv").is_file() else {}
-    figure = Figure(figsize=(11, 7), layout="constrained")
-    figure.suptitle(run.name)
-    (success, returns), (losses, guard) = figure.subplots(2, 2)
-
-    _lines(success, {"evaluation": evaluations.get("success_rate"), "training": metrics.get("episode/success")})
-    success.set(title="success rate", ylim=(-0.02, 1.02))
-    _lines(returns, {"evaluation": evaluations.get("mean_return"), "training": metrics.get("episode/return")})
-    returns.set(title="return")
-    _lines(losses, {"critic loss": metrics.get("learner/critic_loss")})
-    losses.set(title="critic loss", yscale="log")
     shares = {name.removeprefix("guard/"): values for name, values in metrics.items() if name.startswith("guard/")}
-    _lines(guard, shares)
-    guard.set(title="share of steps changed by the guard", ylim=(0.0, None))
+    panels: list[tuple[str, Mapping[str, list[tuple[float, float]] | None]]] = [
+        ("success rate", {"evaluation": evaluations.get("success_rate"), "training": metrics.get("episode/success")}),
+        ("return", {"evaluation": evaluations.get("mean_return"), "training": metrics.get("episode/return")}),
+        ("critic loss", {"critic loss": metrics.get("learner/critic_loss")}),
+        ("share of steps changed by the guard", shares),
+    ]
+    drawn = [(title, series) for title, series in panels if any(series.values())]
+    rows = (len(drawn) + 1) // 2
+    figure = Figure(figsize=(11, 3.6 * max(rows, 1)), layout="constrained")
+    figure.suptitle(run.name)
+    for place, (title, series) in enumerate(drawn, start=1):
+        axes = figure.add_subplot(rows, 2, place)
+        axes.set_title(title)
+        _lines(axes, series)
+        if title == "critic loss":
+            axes.set_yscale("log")
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
         figure.savefig(out, dpi=110)
