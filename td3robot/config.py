@@ -220,6 +220,7 @@ class GraspRewards(Section):
     alignment: NonNegative = 0.5
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0
+    rise: NonNegative = 2.0
     held: NonNegative = 2.0
     smoothness: NonNegative = 0.05
     guard: NonNegative = 0.05

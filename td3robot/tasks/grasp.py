@@ -42,6 +42,7 @@ class Grasp(Task):
     * ``grasp``: g times half the closed fraction at which the pads meet the object, plus half where the drivers
       stop short of what is commanded; 0 where they closed on nothing
     * ``lift``: g times the object's height over where it lay, up to ``lift_height``
+    * ``rise``: progress of the object's height, up to a tenth above ``lift_height``
     * ``held``: 1 where it is lifted that far and at rest, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
@@ -128,7 +129,8 @@ class Grasp(Task):
                 config.full_turn_rad,
             ),
             "grasp": weights.grasp * near * self._grip(world),
-            "lift": weights.lift * (near * lifted + progress(-min(rise, ceiling), -min(height, ceiling), self._step)),
+            "lift": weights.lift * near * lifted,
+            "rise": weights.rise * progress(-min(rise, ceiling), -min(height, ceiling), self._step),
             "held": weights.held * float(achieved),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
