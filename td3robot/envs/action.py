@@ -45,9 +45,12 @@ class ActionKind(ABC):
     def implied_speeds(self) -> dict[str, float]:
         """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for in the home posture."""
 
-    def wish(self, action: NDArray[np.float32], commanded: JointCommand) -> JointCommand:
-        """Compute the wished command; the gripper's component -1 is open, +1 closed."""
-        gripper = (float(action[-1]) + 1.0) / 2.0 if self.uses_gripper else 0.0
+    def wish(self, action: NDArray[np.float32], commanded: JointCommand, held: float) -> JointCommand:
+        """Compute the wished command.
+
+        The gripper's component -1 is open, +1 closed; without one, the gripper goes to the closed fraction ``held``.
+        """
+        gripper = (float(action[-1]) + 1.0) / 2.0 if self.uses_gripper else held
         return JointCommand(commanded.q + self.move(action, commanded.q), gripper)
 
     def to_json(self) -> dict[str, Any]:

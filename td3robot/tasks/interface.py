@@ -20,10 +20,12 @@ class Goal:
     Attributes:
         position: (3,) where the tool centre point, or the object, shall end up [m].
         start: (3,) where the tool centre point begins [m].
+        gripper: Closed fraction that the gripper holds, where the task does not use it.
     """
 
     position: Array
     start: Array
+    gripper: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
