@@ -303,8 +303,11 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
         raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
-    for override in overrides:
+    given = list(overrides)
+    for override in given:
         _apply(values, override)
+    if given:
+        source = f"{source} with --set {' '.join(given)}"
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:

@@ -265,21 +265,21 @@ class Trainer:
     def _play_contents(self, evaluation: Evaluation) -> checkpoint.Contents:
         return checkpoint.Contents(
             config=to_yaml(self.config),
-            documents=self._documents(evaluation),
+            documents=self._documents(evaluation, self.step),
             arrays={"actor": _to_numpy(self.agent.actor.state_dict()), "normalizer": self.agent.normalizer.state()},
         )
 
-    def _documents(self, evaluation: Evaluation | None) -> dict[str, Any]:
+    def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
         return {
             "contract": dict(self.contract.terms),
-            "evaluation": evaluation.to_json() if evaluation else None,
+            "evaluation": evaluation.to_json() | {"of_step": evaluated_step} if evaluation else None,
             "counters": {"step": self.step, "updates": self.agent.updates},
         }
 
     def _contents(self) -> checkpoint.Contents:
         rows, replay_counters = self.replay.state()
         episodes, episode_indices = self.collector.state()
-        documents = self._documents(self.best)
+        documents = self._documents(self.best, self.best_step)
         documents["counters"] |= {
             "replay": replay_counters,
             "episodes": episode_indices,
