@@ -168,6 +168,7 @@ def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
         "seed": saved.config().seed,
         "step": counters["step"],
         "updates": counters["updates"],
+        "evaluated_step": counters["evaluated_step"],
         "trained_on": saved.config().environment.model_dump(mode="json"),
         "evaluation": saved.document("evaluation"),
         "contract": dict(saved.contract().terms),

@@ -157,7 +157,7 @@ class Trainer:
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
         if counters["best"] is not None:
-            self.best, self.best_step = Evaluation(**counters["best"]), counters["best_step"]
+            self.best, self.best_step = Evaluation(**counters["best"]), counters["evaluated_step"]
         for index in self.collector.load_state(saved.arrays("episodes"), counters["episodes"]):
             self.listener.message(
                 f"environment {index} did not repeat its unfinished episode (it is not deterministic after a "
@@ -272,8 +272,8 @@ class Trainer:
     def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
         return {
             "contract": dict(self.contract.terms),
-            "evaluation": evaluation.to_json() | {"of_step": evaluated_step} if evaluation else None,
-            "counters": {"step": self.step, "updates": self.agent.updates},
+            "evaluation": evaluation.to_json() if evaluation else None,
+            "counters": {"step": self.step, "updates": self.agent.updates, "evaluated_step": evaluated_step},
         }
 
     def _contents(self) -> checkpoint.Contents:
@@ -284,7 +284,6 @@ class Trainer:
             "replay": replay_counters,
             "episodes": episode_indices,
             "best": self.best.to_json() if self.best else None,
-            "best_step": self.best_step,
         }
         documents["random"] = {
             "exploration": seeding.state(self.exploration.rng),
