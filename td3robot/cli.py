@@ -136,8 +136,7 @@ def evaluate_command(
 
     saved = Checkpoint(find(checkpoint_path))
     policy = saved.policy()
-    run = saved.config()
-    run = parse_config(to_yaml(run), str(saved.path), overrides or [])
+    run = parse_config(to_yaml(saved.config()), str(saved.path), overrides or [])
     environment = make_environment(run.environment, "rgb_array" if video else None)
     contract = make_contract(run.environment, environment)
     _require_playable(policy.contract, contract, bool(overrides))
@@ -161,15 +160,15 @@ def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
     from td3robot.training.checkpoint import Checkpoint, find
 
     saved = Checkpoint(find(checkpoint_path))
-    counters = saved.document("counters")
+    counters, run = saved.document("counters"), saved.config()
     figures: dict[str, Any] = {
         "path": str(saved.path),
-        "name": saved.config().name,
-        "seed": saved.config().seed,
+        "name": run.name,
+        "seed": run.seed,
         "step": counters["step"],
         "updates": counters["updates"],
         "evaluated_step": counters["evaluated_step"],
-        "trained_on": saved.config().environment.model_dump(mode="json"),
+        "trained_on": run.environment.model_dump(mode="json"),
         "evaluation": saved.document("evaluation"),
         "contract": dict(saved.contract().terms),
         "made_with": saved.manifest["made_with"],

@@ -156,8 +156,9 @@ class Trainer:
         seeding.restore(self.exploration.rng, random_states["exploration"])
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
-        if counters["best"] is not None:
-            self.best, self.best_step = Evaluation(**counters["best"]), counters["evaluated_step"]
+        evaluation = saved.document("evaluation")
+        if evaluation is not None:
+            self.best, self.best_step = Evaluation(**evaluation), counters["evaluated_step"]
         for index in self.collector.load_state(saved.arrays("episodes"), counters["episodes"]):
             self.listener.message(
                 f"environment {index} did not repeat its unfinished episode (it is not deterministic after a "
@@ -283,7 +284,6 @@ class Trainer:
         documents["counters"] |= {
             "replay": replay_counters,
             "episodes": episode_indices,
-            "best": self.best.to_json() if self.best else None,
         }
         documents["random"] = {
             "exploration": seeding.state(self.exploration.rng),
