@@ -79,7 +79,6 @@ class Trainer:
         self._finished: list[FinishedEpisode] = []
         self._losses: list[dict[str, torch.Tensor]] = []
         self._clock = Clock(config.training.overlap)
-        self._unsaved: str | None = None
 
     def train(self) -> None:
         """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
@@ -105,9 +104,7 @@ class Trainer:
             except Td3RobotError:
                 self.save()
                 raise
-            self.save()
-            if self._unsaved:
-                raise CheckpointError(self._unsaved)
+            self.save(strict=True)
 
     def save(self, strict: bool = False) -> None:
         """Save the whole run as it stands; a failure is reported, and the previous checkpoint stays.
@@ -118,12 +115,11 @@ class Trainer:
         self._require_finite_agent()
         try:
             checkpoint.publish(self.run_directory, "last", self.step, self._contents())
-            self._unsaved = None
         except CheckpointError as error:
-            self._unsaved = f"{error}; the previous checkpoint is untouched"
+            unsaved = f"{error}; the previous checkpoint is untouched"
             if strict:
-                raise CheckpointError(self._unsaved) from None
-            self.listener.message(self._unsaved)
+                raise CheckpointError(unsaved) from None
+            self.listener.message(unsaved)
 
     def _require_finite_agent(self) -> None:
         groups = self.agent.tensors()
