@@ -3,7 +3,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" video
 
-run="checkpoints/first_run-$(date +%Y%m%d-%H%M%S)"
+run="$PWD/checkpoints/first_run-$(date +%Y%m%d-%H%M%S)"
 td3robot train configs/ur5e_reach.yaml --out "$run"
 td3robot eval "$run" --episodes 100
 td3robot plot "$run"
@@ -18,8 +18,8 @@ Done. Everything is in $run:
   figures over the steps    $run/metrics.csv, $run/evaluations.csv, and: tensorboard --logdir $run
 
 Next:
-  source .venv/bin/activate
+  source $PWD/.venv/bin/activate
   td3robot inspect $run                          what the policy was trained for
-  td3robot train --resume $run --steps 60000     go on with the training
-  td3robot eval $run --set environment.robot.backend=kinematic   the same policy on another robot
+  td3robot train --resume $run --steps 60000     go on with the training, to 60,000 steps in all
+  td3robot eval $run --set environment.robot.backend=kinematic   the same policy on an arm without dynamics
 END

@@ -11,7 +11,7 @@ from td3robot.agent.replay import ReplayBuffer
 from td3robot.agent.td3 import TD3
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
-from td3robot.envs.robot_env import RobotEnv
+from td3robot.envs.gymnasium_env import Environment
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.state import JointCommand, RobotState
 
@@ -83,12 +83,14 @@ def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
 
 def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigures:
     """Time steps of a configuration's environment under smooth random actions, without resets."""
-    environment = make_environment(config.environment)
     if not isinstance(config.environment, RobotEnvironmentConfig):
-        rates = [_steps_per_second(environment, steps, seed) for seed in range(PASSES)]
-        return EnvironmentFigures(median(rates), None, None)
+        environment = make_environment(config.environment)
+        return EnvironmentFigures(
+            median(_steps_per_second(environment, steps, seed) for seed in range(PASSES)), None, None
+        )
     guarded, unguarded = make_robot_env(config.environment), make_robot_env(config.environment)
-    _open(unguarded, config.environment)
+    guard = unguarded.guard
+    unguarded.guard = OpenGuard(unguarded.robot.spec, guard.config, guard.kinematics)
     rates, free, ratios = [], [], []
     for seed in range(PASSES):
         rates.append(_steps_per_second(guarded, steps, seed))
@@ -97,24 +99,18 @@ def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigure
     return EnvironmentFigures(median(rates), median(free), median(ratios))
 
 
-def _open(environment: RobotEnv, config: RobotEnvironmentConfig) -> None:
-    guard = environment.guard
-    environment.guard = OpenGuard(environment.robot.spec, config.guard, guard.kinematics)
-
-
-def _steps_per_second(environment: object, steps: int, seed: int) -> float:
-    env = environment  # a gymnasium.Env of any kind
+def _steps_per_second(environment: Environment, steps: int, seed: int) -> float:
     rng = np.random.default_rng(seed)
-    env.reset(seed=seed)  # type: ignore[attr-defined]
-    actions = np.zeros((steps, *env.action_space.shape), np.float32)  # type: ignore[attr-defined]
+    environment.reset(seed=seed)
+    actions = np.zeros((steps, *(environment.action_space.shape or ())), np.float32)
     for index in range(1, steps):
         step = rng.normal(0.0, 0.2, actions.shape[1:])
         actions[index] = np.clip(0.9 * actions[index - 1] + step, -1.0, 1.0)
     start, spent = perf_counter(), 0.0
     for action in actions:
-        _, _, terminated, truncated, _ = env.step(action)  # type: ignore[attr-defined]
+        _, _, terminated, truncated, _ = environment.step(action)
         if terminated or truncated:
             spent += perf_counter() - start
-            env.reset()  # type: ignore[attr-defined]
+            environment.reset()
             start = perf_counter()
     return steps / (spent + perf_counter() - start)

@@ -17,6 +17,7 @@ from td3robot.terminal import (
     announce_speeds,
     people,
     print_json,
+    short,
     show_figures,
     show_table,
 )
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="td3robot",
-    help="Train a TD3 policy for a robot arm in simulation, prove it, and run it on the arm.",
+    help="Train a TD3 policy for a robot arm in simulation, prove it, and go on with it exactly.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -56,6 +57,16 @@ def main() -> None:
 def _fail(message: str) -> None:
     people.print(f"td3robot: {message}", style="red", markup=False, soft_wrap=True)
     sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Take the options that need no command."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        sys.stdout.write(f"td3robot {version_of('td3robot')}\n")
+        raise typer.Exit
 
 
 @app.command(epilog="Example: td3robot train configs/ur5e_reach.yaml --seed 1")
@@ -125,8 +136,7 @@ def evaluate_command(
 
     saved = Checkpoint(find(checkpoint_path))
     policy = saved.policy()
-    run = saved.config()
-    run = parse_config(to_yaml(run), str(saved.path), overrides or [])
+    run = parse_config(to_yaml(saved.config()), str(saved.path), overrides or [])
     environment = make_environment(run.environment, "rgb_array" if video else None)
     contract = make_contract(run.environment, environment)
     _require_playable(policy.contract, contract, bool(overrides))
@@ -138,9 +148,10 @@ def evaluate_command(
     environment.close()
     if as_json:
         print_json(figures.to_json())
-    show_table(figures.to_json(), f"{saved.path}, seed {seed}:")
+    backend = getattr(getattr(run.environment, "robot", None), "backend", run.environment.kind)
+    show_table(figures.to_json(), f"{saved.path} on {backend}, episodes of seed {seed}:")
     if recorder:
-        people.print(f"video of the first {recorder.frames} frames: {recorder.path}")
+        people.print(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}", soft_wrap=True)
 
 
 @app.command(epilog="Example: td3robot inspect checkpoints/ur5e_reach --json")
@@ -149,21 +160,36 @@ def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
     from td3robot.training.checkpoint import Checkpoint, find
 
     saved = Checkpoint(find(checkpoint_path))
-    counters = saved.document("counters")
+    counters, run = saved.document("counters"), saved.config()
     figures: dict[str, Any] = {
         "path": str(saved.path),
-        "name": saved.config().name,
-        "seed": saved.config().seed,
+        "name": run.name,
+        "seed": run.seed,
         "step": counters["step"],
         "updates": counters["updates"],
+        "evaluated_step": counters["evaluated_step"],
+        "trained_on": run.environment.model_dump(mode="json"),
         "evaluation": saved.document("evaluation"),
         "contract": dict(saved.contract().terms),
         "made_with": saved.manifest["made_with"],
         "bytes": saved.bytes,
         "resumable": saved.has("replay"),
+        "resumable_from": _resumable(checkpoint_path),
         "verified": True,
     }
     show_figures(figures, f"{saved.path}: every file verified", as_json)
+
+
+def _resumable(path: Path) -> str | None:
+    """Name the checkpoint that a run, or this checkpoint itself, can be resumed from."""
+    from td3robot.errors import CheckpointError
+    from td3robot.training.checkpoint import newest
+
+    try:
+        saved = newest(path)
+    except CheckpointError:
+        return None
+    return str(saved.path) if saved.has("replay") else None
 
 
 @app.command(epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png")
@@ -344,4 +370,6 @@ def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
     if not overridden:
         here.require_same(trained, "this environment", "the checkpoint")
     for name, mine, theirs in here.differences(trained):
-        people.print(f"note: {name} is {mine} here and was {theirs} in training", markup=False, soft_wrap=True)
+        people.print(
+            f"note: {name} is {short(mine)} here and was {short(theirs)} in training", markup=False, soft_wrap=True
+        )

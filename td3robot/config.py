@@ -149,6 +149,8 @@ class ReachConfig(Section):
 
     Attributes:
         goals: Where goals (and starts) are drawn from, uniformly.
+        gripper: Range of the closed fraction that the gripper holds, drawn for each episode: a policy that has seen
+            its fingers at one angle only depends on that angle to the milliradian.
         tolerance_m: Within this distance of the goal counts as there.
         settle_speed_m_s: Below this tool speed counts as at rest.
         hold_steps: How many steps at the end of an episode must be there and at rest.
@@ -157,11 +159,18 @@ class ReachConfig(Section):
 
     name: Literal["reach"] = "reach"
     goals: Box = Box(low=(-0.3, 0.25, 0.05), high=(0.3, 0.75, 0.45))
+    gripper: tuple[UnitInterval, UnitInterval] = (0.0, 1.0)
     tolerance_m: PositiveFloat = 0.01
     settle_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 5
     near_m: PositiveFloat = 0.03
     rewards: ReachRewards = ReachRewards()
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.gripper[0] > self.gripper[1]:
+            raise ValueError(f"gripper {self.gripper} is no range: the first must not be above the second")
+        return self
 
 
 class ObjectConfig(Section):
@@ -397,8 +406,11 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
         raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
-    for override in overrides:
+    given = list(overrides)
+    for override in given:
         _apply(values, override)
+    if given:
+        source = f"{source} with --set {' '.join(given)}"
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:

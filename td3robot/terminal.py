@@ -103,11 +103,12 @@ def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(values, dict) and values:
         return [row for key, value in values.items() for row in _flat(value, f"{prefix}.{key}" if prefix else key)]
     if isinstance(values, list | tuple) and values and not isinstance(values[0], dict):
-        return [(prefix, ", ".join(_short(value) for value in values))]
+        return [(prefix, ", ".join(short(value) for value in values))]
     if isinstance(values, list | tuple):
         return [row for index, value in enumerate(values) for row in _flat(value, f"{prefix}[{index}]")]
-    return [(prefix, _short(values))]
+    return [(prefix, short(values))]
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Write a value with four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,6 +1,6 @@
 """What several tests need: a robot's geometry, and small runs of a quick environment."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from td3robot.build import make_trainer, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.mujoco import MujocoRobot
 from td3robot.training.evaluation import Evaluation
 from td3robot.training.trainer import Trainer
 
@@ -52,6 +53,14 @@ class Quiet:
 @pytest.fixture(scope="session")
 def spec() -> RobotSpec:
     return robot_spec(RobotConfig())
+
+
+@pytest.fixture(scope="module")
+def robot(spec: RobotSpec) -> Iterator[MujocoRobot]:
+    robot = MujocoRobot(spec, physics_rate_hz=400.0)
+    robot.connect()
+    yield robot
+    robot.close()
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,7 @@ class Grasp(Task):
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         start[2] += self._table
         target = lying + np.array([0.0, 0.0, config.lift_height_m])
-        return Goal(target, start, {OBJECT: Pose(lying, _about_vertical(yaw))})
+        return Goal(target, start, objects={OBJECT: Pose(lying, _about_vertical(yaw))})
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Add the tool's pose, the object seen from it, and what was last commanded."""

@@ -20,11 +20,13 @@ class Goal:
     Attributes:
         position: (3,) where the tool centre point, or the object, shall end up [m].
         start: (3,) where the tool centre point begins [m].
+        gripper: Closed fraction that the gripper holds, where the task does not use it.
         objects: Where objects lie at the beginning, by name.
     """
 
     position: Array
     start: Array
+    gripper: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
 

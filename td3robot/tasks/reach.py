@@ -50,9 +50,13 @@ class Reach(Task):
         return {"name": self.name, "near_m": self.config.near_m}
 
     def sample(self, rng: np.random.Generator) -> Goal:
-        """Draw goal and start, each uniformly from the box of goals."""
+        """Draw goal and start, each uniformly from the box of goals, and what the gripper holds."""
         box = self.config.goals
-        return Goal(position=rng.uniform(box.low, box.high), start=rng.uniform(box.low, box.high))
+        return Goal(
+            position=rng.uniform(box.low, box.high),
+            start=rng.uniform(box.low, box.high),
+            gripper=float(rng.uniform(*self.config.gripper)),
+        )
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Add the tool's position, the goal seen from it, and where the servo is still going.

@@ -58,7 +58,7 @@ class MetricsWriter:
 
     Args:
         run: The run directory; gets ``metrics.csv``, ``evaluations.csv`` and ``tensorboard/``.
-        keep_until: Rows of an earlier session beyond this step are dropped: the run goes back to it.
+        keep_until: Rows beyond this step, left by a run that was cut off, are dropped: the run goes back to it.
         report: Hears of rows that could not be written, on a full disk say; training goes on.
     """
 

@@ -79,7 +79,6 @@ class Trainer:
         self._finished: list[FinishedEpisode] = []
         self._losses: list[dict[str, torch.Tensor]] = []
         self._clock = Clock(config.training.overlap)
-        self._unsaved: str | None = None
 
     def train(self) -> None:
         """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
@@ -105,9 +104,7 @@ class Trainer:
             except Td3RobotError:
                 self.save()
                 raise
-            self.save()
-            if self._unsaved:
-                raise CheckpointError(self._unsaved)
+            self.save(strict=True)
 
     def save(self, strict: bool = False) -> None:
         """Save the whole run as it stands; a failure is reported, and the previous checkpoint stays.
@@ -118,12 +115,11 @@ class Trainer:
         self._require_finite_agent()
         try:
             checkpoint.publish(self.run_directory, "last", self.step, self._contents())
-            self._unsaved = None
         except CheckpointError as error:
-            self._unsaved = f"{error}; the previous checkpoint is untouched"
+            unsaved = f"{error}; the previous checkpoint is untouched"
             if strict:
-                raise CheckpointError(self._unsaved) from None
-            self.listener.message(self._unsaved)
+                raise CheckpointError(unsaved) from None
+            self.listener.message(unsaved)
 
     def _require_finite_agent(self) -> None:
         groups = self.agent.tensors()
@@ -156,8 +152,9 @@ class Trainer:
         seeding.restore(self.exploration.rng, random_states["exploration"])
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
-        if counters["best"] is not None:
-            self.best, self.best_step = Evaluation(**counters["best"]), counters["best_step"]
+        evaluation = saved.document("evaluation")
+        if evaluation is not None:
+            self.best, self.best_step = Evaluation(**evaluation), counters["evaluated_step"]
         for index in self.collector.load_state(saved.arrays("episodes"), counters["episodes"]):
             self.listener.message(
                 f"environment {index} did not repeat its unfinished episode (it is not deterministic after a "
@@ -265,26 +262,24 @@ class Trainer:
     def _play_contents(self, evaluation: Evaluation) -> checkpoint.Contents:
         return checkpoint.Contents(
             config=to_yaml(self.config),
-            documents=self._documents(evaluation),
+            documents=self._documents(evaluation, self.step),
             arrays={"actor": _to_numpy(self.agent.actor.state_dict()), "normalizer": self.agent.normalizer.state()},
         )
 
-    def _documents(self, evaluation: Evaluation | None) -> dict[str, Any]:
+    def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
         return {
             "contract": dict(self.contract.terms),
             "evaluation": evaluation.to_json() if evaluation else None,
-            "counters": {"step": self.step, "updates": self.agent.updates},
+            "counters": {"step": self.step, "updates": self.agent.updates, "evaluated_step": evaluated_step},
         }
 
     def _contents(self) -> checkpoint.Contents:
         rows, replay_counters = self.replay.state()
         episodes, episode_indices = self.collector.state()
-        documents = self._documents(self.best)
+        documents = self._documents(self.best, self.best_step)
         documents["counters"] |= {
             "replay": replay_counters,
             "episodes": episode_indices,
-            "best": self.best.to_json() if self.best else None,
-            "best_step": self.best_step,
         }
         documents["random"] = {
             "exploration": seeding.state(self.exploration.rng),

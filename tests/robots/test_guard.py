@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from td3robot.config import Box, GuardConfig
 from td3robot.errors import CommandRefusedError
 from td3robot.robots.guard import REASONS, Guard
-from td3robot.robots.mujoco import MujocoRobot
 from td3robot.state import JointCommand, RobotState
 
 CONFIG = GuardConfig()
@@ -121,14 +120,6 @@ class Run:
 
 def at_rest(q, stamp=0.0):
     return RobotState(q.copy(), np.zeros_like(q), np.zeros(2), stamp)
-
-
-@pytest.fixture(scope="module")
-def robot(spec):
-    robot = MujocoRobot(spec, physics_rate_hz=400.0)
-    robot.connect()
-    yield robot
-    robot.close()
 
 
 @pytest.fixture(scope="module")

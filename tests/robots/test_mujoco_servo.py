@@ -4,18 +4,9 @@ import pytest
 
 from td3robot.config import GuardConfig
 from td3robot.robots.guard import Guard
-from td3robot.robots.mujoco import MujocoRobot
 from td3robot.state import JointCommand
 
 SPEED = 0.5  # [rad/s]
-
-
-@pytest.fixture(scope="module")
-def robot(spec):
-    robot = MujocoRobot(spec, physics_rate_hz=400.0)
-    robot.connect()
-    yield robot
-    robot.close()
 
 
 def follow_ramp(robot, joint, seconds):
