@@ -46,21 +46,16 @@ class ActionKind(ABC):
     def implied_speeds(self) -> dict[str, float]:
         """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for in the home posture."""
 
-<<<<<<< HEAD
-    def wish(self, action: NDArray[np.float32], commanded: JointCommand) -> JointCommand:
-        """Compute the wished command; the gripper moves towards -1 open or +1 closed, as fast as it can."""
-        gripper = 0.0
-        if self.uses_gripper:
-            way = (float(action[-1]) + 1.0) / 2.0 - commanded.gripper
-            gripper = commanded.gripper + min(max(way, -self._gripper_reach), self._gripper_reach)
-=======
     def wish(self, action: NDArray[np.float32], commanded: JointCommand, held: float) -> JointCommand:
         """Compute the wished command.
 
-        The gripper's component -1 is open, +1 closed; without one, the gripper goes to the closed fraction ``held``.
+        The gripper's component -1 is open, +1 closed, and it moves there as fast as it can; without one, the gripper
+        goes to the closed fraction ``held``.
         """
-        gripper = (float(action[-1]) + 1.0) / 2.0 if self.uses_gripper else held
->>>>>>> main
+        gripper = held
+        if self.uses_gripper:
+            way = (float(action[-1]) + 1.0) / 2.0 - commanded.gripper
+            gripper = commanded.gripper + min(max(way, -self._gripper_reach), self._gripper_reach)
         return JointCommand(commanded.q + self.move(action, commanded.q), gripper)
 
     def to_json(self) -> dict[str, Any]:
