@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from td3robot.config import (
+    DISTURBANCES,
     GraspConfig,
     GymnasiumEnvironmentConfig,
     ReachConfig,
@@ -19,6 +20,7 @@ from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError
+from td3robot.robots.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
@@ -57,8 +59,8 @@ def robot_spec(config: RobotConfig) -> RobotSpec:
     )
 
 
-def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = None) -> RobotEnv:
-    """Build a robot, its guard and its task.
+def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = None, practice: bool = False) -> RobotEnv:
+    """Build a robot, its guard and its task; ``practice`` is for training alone.
 
     Raises:
         ConfigError: The goals are out of reach.
@@ -68,19 +70,26 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
+    objects = _objects(robot, models)
+    seen: Robot = robot
+    if config.disturbance != DISTURBANCES["off"]:
+        assert isinstance(robot, MujocoRobot | KinematicRobot)
+        seen = DisturbedRobot(robot, config.disturbance)
+        objects = DisturbedObjects(objects, seen)
     environment = RobotEnv(
-        robot=robot,
+        robot=seen,
         task=task,
         guard=Guard(spec, config.guard, kinematics),
         action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
         kinematics=kinematics,
         observer=robot.kinematics if isinstance(robot, KinematicRobot) else kinematics,
         ik=ToolboxKinematics(spec),
-        objects=_objects(robot, models),
+        objects=objects,
         episode_steps=config.episode_steps,
+        practice=practice,
         render_mode=render_mode,
     )
-    environment.require_reachable(np.array(config.task.goals.low), np.array(config.task.goals.high))
+    environment.require_reachable(config.task.region, np.array(config.task.goals.low), np.array(config.task.goals.high))
     return environment
 
 
@@ -100,11 +109,11 @@ def _objects(robot: Robot, models: tuple[ObjectModel, ...]) -> Objects:
 
 
 def make_environment(
-    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None
+    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None, practice: bool = False
 ) -> Environment:
     """Build the environment of a run."""
     if isinstance(config, RobotEnvironmentConfig):
-        return make_robot_env(config, render_mode)
+        return make_robot_env(config, render_mode, practice)
     return make_gymnasium(config, render_mode)
 
 
@@ -129,7 +138,7 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     """
     from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
 
-    environments = [make_environment(config.environment) for _ in range(config.training.environments)]
+    environments = [make_environment(config.environment, practice=True) for _ in range(config.training.environments)]
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)
     return Trainer(config, environments, evaluation_environment, contract, run, listener)

@@ -101,8 +101,8 @@ class TcpDelta(ActionKind):
 
     Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
     turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
-    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns the
-    tool, the turn about the vertical is the action's, and only tilt is taken back.
+    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns
+    the tool, the turn about the vertical is the action's, and only tilt is taken back.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where the objects of a task are, and how they get there."""
+"""Where the objects of a cell are: laid out at the beginning of an episode, and tracked during it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,22 +8,27 @@ from td3robot.state import Pose
 
 
 class Objects(ABC):
-    """The objects in a cell."""
+    """The objects of a cell, by name."""
 
     @abstractmethod
-    def arrange(self, poses: Mapping[str, Pose]) -> None:
-        """Have objects lie where an episode begins."""
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
+        """Have objects lie where an episode begins, where that can be had; give where they really lie."""
 
     @abstractmethod
     def read(self) -> Mapping[str, Pose]:
         """Give the latest pose of every object, in the base frame."""
 
+    def truth(self) -> Mapping[str, Pose]:
+        """Give where the objects are: as they are read, unless disturbed."""
+        return self.read()
+
 
 class NoObjects(Objects):
     """A cell without objects."""
 
-    def arrange(self, poses: Mapping[str, Pose]) -> None:
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Do nothing."""
+        return {}
 
     def read(self) -> Mapping[str, Pose]:
         """Give nothing."""
@@ -36,9 +41,10 @@ class SimulatedObjects(Objects):
     def __init__(self, robot: MujocoRobot) -> None:
         self._robot = robot
 
-    def arrange(self, poses: Mapping[str, Pose]) -> None:
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects at once."""
         self._robot.place(poses)
+        return self._robot.object_poses()
 
     def read(self) -> Mapping[str, Pose]:
         """Ask the simulation."""

@@ -68,7 +68,7 @@ class Trainer:
         self.agent = TD3(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
         self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
         self.exploration = GaussianExploration(
-            agent.exploration_noise, seeding.generator(seed, seeding.Stream.EXPLORATION)
+            agent.exploration_noise, agent.random_share, seeding.generator(seed, seeding.Stream.EXPLORATION)
         )
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = Collector(environments, seed, agent.n_step, agent.gamma)

@@ -14,14 +14,14 @@ def name(request):
 
 @pytest.fixture
 def fresh(name):
-    robot = ROBOTS[name](RobotConfig(backend=name))
+    robot = ROBOTS[name](RobotConfig(backend=name), ())
     yield robot
     robot.close()
 
 
 @pytest.fixture(scope="module")
 def connected():
-    robots = {name: build(RobotConfig(backend=name)) for name, build in ROBOTS.items()}
+    robots = {name: build(RobotConfig(backend=name), ()) for name, build in ROBOTS.items()}
     for robot in robots.values():
         robot.connect()
     yield robots
