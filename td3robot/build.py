@@ -85,6 +85,7 @@ def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = Non
         observer=robot.kinematics if isinstance(robot, KinematicRobot) else kinematics,
         ik=ToolboxKinematics(spec),
         objects=objects,
+        object_models=models,
         episode_steps=config.episode_steps,
         practice=practice,
         render_mode=render_mode,

@@ -591,13 +591,13 @@ def _explain(error: ValidationError) -> str:
     if kind == "value_error":
         return f"{name}: {context['error']}" if name else str(context["error"])
     if kind in ("union_tag_not_found", "union_tag_invalid"):
-        key, choices = ("name", TASK_CONFIGS) if location[-1] == "task" else ("kind", ENVIRONMENTS)
+        key, choices = ("name", TASK_CONFIGS) if location[-1:] == ["task"] else ("kind", ENVIRONMENTS)
         if kind == "union_tag_not_found":
             return f"{name}.{key} is missing (choices: {', '.join(sorted(choices))})"
         return f"{name}.{key}: {choose(key, str(context['tag']), choices)}"
     if kind == "literal_error":
-        choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
-        return f"{name}: {choose(location[-1], str(value), choices)}"
+        literals = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
+        return f"{name}: {choose(location[-1], str(value), literals)}"
     shown = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
     return f"{name} is {shown}, but {first['msg'][0].lower()}{first['msg'][1:].replace('nput should', 't should')}"
 

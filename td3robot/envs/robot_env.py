@@ -17,6 +17,7 @@ from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.objects import Objects
+from td3robot.robots.scene import ObjectModel
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
 
@@ -38,6 +39,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         kinematics: The arm's geometry, of commands.
         observer: The same, of what is measured; a robot may have a model of its own.
         ik: For start postures.
+        object_models: What they look like, for pictures.
         practice: Whether episodes may begin where there is most to learn; see the task.
     """
 
@@ -53,6 +55,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         observer: Kinematics | ToolboxKinematics,
         ik: ToolboxKinematics,
         objects: Objects,
+        object_models: tuple[ObjectModel, ...],
         episode_steps: int,
         practice: bool = False,
         render_mode: str | None = None,
@@ -61,7 +64,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.render_mode = render_mode
         self._kinematics, self._observer, self._ik = kinematics, observer, ik
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
-        self._objects = objects
+        self._objects, self._object_models = objects, object_models
         self._practice = practice
         self._episode_steps = episode_steps
         self._renderer: Any = None
@@ -144,8 +147,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if self._renderer is None:
             from td3robot.envs.renderer import Renderer
 
-            self._renderer = Renderer(self.robot.spec)
-        frame: NDArray[np.uint8] = self._renderer.draw(self.world.robot, self.goal.position)
+            self._renderer = Renderer(self.robot.spec, self._object_models)
+        frame: NDArray[np.uint8] = self._renderer.draw(self.world, self.goal.position)
         return frame
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.scene import GRIPPER_PREFIX, ObjectModel, simulation_spec
+from td3robot.robots.scene import GRIPPER_PREFIX, ObjectModel, quaternion, simulation_spec
 from td3robot.robots.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, Pose, RobotState
 
@@ -97,9 +97,7 @@ class MujocoRobot(Robot):
         """Put objects somewhere, at rest; on a table that is higher than known, they lie higher, larger ones too."""
         data = self._open()
         for name, pose in poses.items():
-            quaternion = np.zeros(4)
-            mujoco.mju_mat2Quat(quaternion, pose.rotation.flatten())
-            data.joint(name).qpos[:] = [*(pose.position + self._varied.lifts(name)), *quaternion]
+            data.joint(name).qpos[:] = [*(pose.position + self._varied.lifts(name)), *quaternion(pose.rotation)]
         mujoco.mj_forward(self.model, data)
 
     def object_poses(self) -> dict[str, Pose]:

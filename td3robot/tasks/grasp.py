@@ -74,8 +74,8 @@ class Grasp(Task):
         self._table = spec.table_height_m
         height = config.object.size_m[2]
         self._raise = np.array([0.0, 0.0, max(0.0, GRASP_HEIGHT_M - height / 2)])
-        # The pads close along the tool's y axis; a box is gripped across its shorter side.
-        self._across = 0.0 if config.object.size_m[1] <= config.object.size_m[0] else pi / 2
+        # The pads close along the tool's x axis; a box is gripped across its shorter side.
+        self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
         self._closed_on_object = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
         xyz = ("x", "y", "z")
         self.layout = Layout(
