@@ -17,12 +17,13 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "config", "contract"}
+GROUND = {"errors", "state", "layout", "config", "cell", "contract"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "layout": {"errors"},
     "config": {"errors"},
+    "cell": {"errors", "config"},
     "contract": {"errors", "layout"},
     "agent": GROUND,
     "robots": GROUND,

@@ -1,5 +1,6 @@
 """A task on a robot, behind the guard: the same environment for simulation and hardware."""
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from td3robot.contract import Contract
 from td3robot.envs.action import ActionKind
+from td3robot.envs.travel import Travel
 from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError
 from td3robot.layout import Layout
 from td3robot.robots.guard import Guard
@@ -36,6 +38,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         kinematics: The arm's geometry, of commands.
         observer: The same, of what is measured; a robot may have a model of its own.
         ik: For start postures.
+
+    Attributes:
+        travel: How an arm that cannot be placed gets to its start; who deploys may have to agree to it.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # as Gymnasium declares it
@@ -58,6 +63,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._kinematics, self._observer, self._ik = kinematics, observer, ik
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects = objects
+        self.travel = Travel(robot, guard, kinematics, ik)
         self._episode_steps = episode_steps
         self._renderer: Any = None
         self.observation_layout: Layout = task.layout
@@ -86,8 +92,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         super().reset(seed=seed)
         self.robot.connect()
         self.goal, q = self._draw()
-        self.robot.move_to(q)
-        self._objects.arrange(self.goal.objects)
+        if self.robot.teleports:
+            self.robot.move_to(q)
+        else:
+            q = self.travel.to(q)
+        self.goal = replace(self.goal, objects=self._objects.arrange(self.goal.objects))
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
@@ -124,6 +133,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._held = self._held + 1 if score.achieved else 0
         self._steps += 1
         truncated = self._steps >= self._episode_steps
+        if truncated and not self.robot.teleports:
+            self.robot.stop()  # nobody sends targets between two episodes
         return self._observe(), score.reward, False, truncated, self._info(score, ruling.reasons)
 
     def render(self) -> NDArray[np.uint8] | None:
@@ -146,6 +157,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+        self._objects.close()
         self.robot.close()
 
     def require_reachable(self, low: Array, high: Array) -> None:

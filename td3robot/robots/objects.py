@@ -11,19 +11,27 @@ class Objects(ABC):
     """The objects in a cell."""
 
     @abstractmethod
-    def arrange(self, poses: Mapping[str, Pose]) -> None:
-        """Have objects lie where an episode begins."""
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
+        """Have objects lie where an episode begins.
+
+        Returns:
+            Where they really lie: only simulations can place them.
+        """
 
     @abstractmethod
     def read(self) -> Mapping[str, Pose]:
         """Give the latest pose of every object, in the base frame."""
 
+    def close(self) -> None:  # noqa: B027  # most have nothing to let go
+        """Let go of what brings the poses. May be repeated."""
+
 
 class NoObjects(Objects):
     """A cell without objects."""
 
-    def arrange(self, poses: Mapping[str, Pose]) -> None:
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Do nothing."""
+        return {}
 
     def read(self) -> Mapping[str, Pose]:
         """Give nothing."""
@@ -36,9 +44,10 @@ class SimulatedObjects(Objects):
     def __init__(self, robot: MujocoRobot) -> None:
         self._robot = robot
 
-    def arrange(self, poses: Mapping[str, Pose]) -> None:
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects at once."""
         self._robot.place(poses)
+        return poses
 
     def read(self) -> Mapping[str, Pose]:
         """Ask the simulation."""
