@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from td3robot.cell import CellConfig
 from td3robot.config import (
     DISTURBANCES,
     GraspConfig,
@@ -29,6 +30,8 @@ from td3robot.robots.models import ARMS, GRIPPERS
 from td3robot.robots.mujoco import MujocoRobot
 from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
 from td3robot.robots.scene import ObjectModel
+from td3robot.robots.tracker import ObjectTracker, TaughtObjects
+from td3robot.robots.ur import UrRobot
 from td3robot.tasks.grasp import OBJECT, Grasp
 from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
@@ -37,9 +40,10 @@ if TYPE_CHECKING:
     from td3robot.training.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
-ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...]], Robot]] = {
-    "mujoco": lambda config, objects: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
-    "kinematic": lambda config, objects: KinematicRobot(robot_spec(config)),
+ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
+    "mujoco": lambda config, objects, cell: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
+    "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
+    "ur": lambda config, objects, cell: UrRobot(robot_spec(config), _require_cell(cell)),
 }
 TASKS: dict[str, Callable[[Any, RobotSpec, float], Task]] = {
     "reach": Reach,
@@ -59,21 +63,34 @@ def robot_spec(config: RobotConfig) -> RobotSpec:
     )
 
 
-def make_robot_env(config: RobotEnvironmentConfig, render_mode: str | None = None, practice: bool = False) -> RobotEnv:
-    """Build a robot, its guard and its task; ``practice`` is for training alone.
+def make_robot_env(
+    config: RobotEnvironmentConfig,
+    render_mode: str | None = None,
+    practice: bool = False,
+    cell: CellConfig | None = None,
+    objects: Objects | None = None,
+) -> RobotEnv:
+    """Build a robot, its guard and its task.
+
+    Args:
+        config: The environment of a run.
+        render_mode: As in Gymnasium.
+        practice: Whether episodes may begin where there is most to learn; for training alone.
+        cell: A physical or stand-in cell; its robot takes the place of the configured one.
+        objects: Where the task's objects are, where the cell does not say it or somebody knows better.
 
     Raises:
-        ConfigError: The goals are out of reach.
+        ConfigError: The goals are out of reach, or it is not known where the task's objects are.
     """
     models = _object_models(config.task)
-    robot = ROBOTS[config.robot.backend](config.robot, models)
+    robot_config = config.robot if cell is None else cell.robot
+    robot = ROBOTS[robot_config.backend](robot_config, models, cell)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
-    objects = _objects(robot, models)
+    objects = objects or _objects(robot, models, cell)
     seen: Robot = robot
-    if config.disturbance != DISTURBANCES["off"]:
-        assert isinstance(robot, MujocoRobot | KinematicRobot)
+    if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
         seen = DisturbedRobot(robot, config.disturbance)
         objects = DisturbedObjects(objects, seen)
     environment = RobotEnv(
@@ -101,9 +118,22 @@ def _object_models(task: ReachConfig | GraspConfig) -> tuple[ObjectModel, ...]:
     return (ObjectModel(OBJECT, item.shape, item.size_m, item.mass_kg, item.friction),)
 
 
-def _objects(robot: Robot, models: tuple[ObjectModel, ...]) -> Objects:
+def _require_cell(cell: CellConfig | None) -> CellConfig:
+    if cell is None:
+        raise ConfigError(
+            "robot.backend 'ur' is a physical arm, and needs a cell that says where it is; see configs/robots/"
+        )
+    return cell
+
+
+def _objects(robot: Robot, models: tuple[ObjectModel, ...], cell: CellConfig | None) -> Objects:
     if not models:
         return NoObjects()
+    names = [model.name for model in models]
+    if cell is not None and cell.tracker is not None:
+        return ObjectTracker(names, cell.tracker)
+    if cell is not None:
+        return TaughtObjects(names, cell.taught)
     if not isinstance(robot, MujocoRobot):
         raise ConfigError("this task grasps an object, and robot.backend 'kinematic' has no contacts; use 'mujoco'")
     return SimulatedObjects(robot)

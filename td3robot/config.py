@@ -7,7 +7,7 @@ alone shows them, and when the environment is built where the robot's model has 
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import yaml
 from pydantic import (
@@ -75,13 +75,14 @@ class RobotConfig(Section):
     """The arm, its gripper, and what moves them.
 
     Attributes:
-        backend: ``mujoco`` (dynamics and contact) or ``kinematic`` (Robotics Toolbox, velocities integrated).
-        physics_rate_hz: Steps of the physics a second; a multiple of the control rate.
+        backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or ``ur``
+            (the arm of a cell's file, see ``cell.py``).
+        physics_rate_hz: Steps of the physics a second; a multiple of the control rate. For simulations.
         coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
         table_height_m: Height of the table top in the base frame.
     """
 
-    backend: Literal["mujoco", "kinematic"] = "mujoco"
+    backend: Literal["mujoco", "kinematic", "ur"] = "mujoco"
     arm: Literal["ur5e"] = "ur5e"
     gripper: Literal["robotiq_2f85"] = "robotiq_2f85"
     control_rate_hz: PositiveFloat = 20.0
@@ -547,7 +548,7 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from None
+        raise ConfigError(f"{source}: {explain(error, RunConfig)}") from None
 
 
 def to_yaml(config: RunConfig) -> str:
@@ -572,12 +573,12 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {path}: {text!r} is not a YAML value") from None
 
 
-def _explain(error: ValidationError) -> str:
-    """Say the first thing that is wrong, in one sentence."""
+def explain(error: ValidationError, whole: type[Section]) -> str:
+    """Say the first thing that is wrong with a configuration of the type ``whole``, in one sentence."""
     errors = error.errors(include_url=False)
     # A misspelt key that is required is both missing and unknown; the second is the one to tell.
     first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
-    location, section = _locate([str(part) for part in first["loc"]])
+    location, section = _locate([str(part) for part in first["loc"]], whole)
     name = ".".join(location)
     kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "extra_forbidden":
@@ -609,9 +610,8 @@ UNIONS: Mapping[tuple[str, ...], Mapping[str, type[Section]]] = {
 }
 
 
-def _locate(location: list[str]) -> tuple[list[str], type[Section]]:
+def _locate(location: list[str], section: type[Section]) -> tuple[list[str], type[Section]]:
     """Drop a union's tag from an error's location, and find the section that holds its last key."""
-    section: type[Section] = RunConfig
     path: list[str] = []
     for index, part in enumerate(location):
         tags = UNIONS.get(tuple(path), {})
@@ -620,6 +620,8 @@ def _locate(location: list[str]) -> tuple[list[str], type[Section]]:
             continue
         path.append(part)
         field = section.model_fields.get(part)
-        if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            section = field.annotation
+        for kind in (field.annotation, *get_args(field.annotation)) if field is not None else ():
+            if isinstance(kind, type) and issubclass(kind, Section):
+                section = kind
+                break
     return path, section

@@ -41,6 +41,10 @@ class CommandRefusedError(RobotError):
     """A command that no filtering can make safe: not finite, wrong shape, or based on a stale state."""
 
 
+class TrackerError(RobotError):
+    """Where the objects are is not known any more."""
+
+
 class EnvironmentFaultError(Td3RobotError):
     """An environment returned a value that is not finite, or of the wrong shape."""
 

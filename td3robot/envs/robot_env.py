@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from td3robot.contract import Contract
 from td3robot.envs.action import ActionKind
-from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError
+from td3robot.envs.travel import Travel
+from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, TrackerError
 from td3robot.layout import Layout
 from td3robot.robots.disturbed import DisturbedRobot
 from td3robot.robots.guard import Guard
@@ -41,6 +42,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         ik: For start postures.
         object_models: What they look like, for pictures.
         practice: Whether episodes may begin where there is most to learn; see the task.
+
+    Attributes:
+        travel: How an arm that cannot be placed gets to its start; who deploys may have to agree to it.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # as Gymnasium declares it
@@ -66,6 +70,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects, self._object_models = objects, object_models
         self._practice = practice
+        self.travel = Travel(robot, guard, kinematics, ik)
         self._episode_steps = episode_steps
         self._renderer: Any = None
         self.observation_layout: Layout = task.layout
@@ -95,11 +100,15 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.robot.connect()
         goal, q = self._draw()
         self.robot.begin(self.np_random)
-        self.robot.move_to(q)
+        if self.robot.teleports:
+            self.robot.move_to(q)
+        else:
+            q = self.travel.to(q)
         lying = self._objects.arrange(goal.objects)
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
+        self._last_info: dict[str, Any] = {}
         self._look(self.guard.commanded)
         self.goal, self._told = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
         return self._observe(), {}
@@ -127,13 +136,18 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self.robot.stop()
             raise
         before = self.world
-        self._look(sent)
+        try:
+            self._look(sent)
+        except TrackerError as error:
+            return self._abandon(str(error))
         moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
         self._previous_action = action
         self._held = self._held + 1 if score.achieved else 0
         self._steps += 1
         truncated = self._steps >= self._episode_steps
+        if truncated and not self.robot.teleports:
+            self.robot.stop()  # nobody sends targets between two episodes
         return self._observe(), score.reward, False, truncated, self._info(score, ruling.reasons)
 
     def render(self) -> NDArray[np.uint8] | None:
@@ -156,6 +170,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+        self._objects.close()
         self.robot.close()
 
     def require_reachable(self, region: str, low: Array, high: Array) -> None:
@@ -219,11 +234,19 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, objects)
 
     def _observe(self) -> Vector:
-        return self.task.layout.pack(self.task.observe(self.seen, self._told))
+        self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self._told))
+        return self._last_observation
+
+    def _abandon(self, fault: str) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        """End the episode where nobody knows any more where the objects are; nothing moves blind."""
+        self.robot.stop()
+        self._held = 0
+        info = self._last_info | {"success": False, "reward_terms": {}, "interventions": (), "fault": fault}
+        return self._last_observation, 0.0, False, True, info
 
     def _info(self, score: Score, reasons: tuple[str, ...]) -> dict[str, Any]:
         velocity = self.world.tcp_velocity
-        return {
+        self._last_info = {
             "reward_terms": score.terms,
             "interventions": reasons,
             "success": self._held >= self.task.hold_steps,
@@ -231,3 +254,4 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             "tcp_speed_m_s": float(np.sqrt(velocity @ velocity)),
             "joint_speed_rad_s": float(np.abs(self.world.robot.dq).max()),
         }
+        return self._last_info

@@ -129,6 +129,10 @@ class DisturbedObjects(Objects):
         """Give where the objects are."""
         return self._objects.read()
 
+    def close(self) -> None:
+        """Let go of the objects behind."""
+        self._objects.close()
+
 
 def _about_vertical(angle: float) -> Array:
     c, s = cos(angle), sin(angle)

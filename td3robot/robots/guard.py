@@ -18,6 +18,7 @@ not asked about: at 250 mm/s and 20 Hz they come nearer to the table or the arm 
 """
 
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,11 +81,18 @@ class Guard:
         self._jacobian = np.zeros((3, len(arm.home)))
         self.reset(arm.home)
 
-    def reset(self, q: Array) -> None:
-        """Anchor to an arm at rest at q (n,) [rad], with the gripper open."""
-        self.commanded = JointCommand(q.copy(), 0.0)
+    def reset(self, q: Array, gripper: float = 0.0) -> None:
+        """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction."""
+        self.commanded = JointCommand(q.copy(), gripper)
         self._velocity = np.zeros_like(q)
         _, self._jacobian = self.kinematics.tcp_and_jacobian(q)
+
+    def twin(self) -> "Guard":
+        """Make a guard with the same limits, which counts for itself; for travelling, and for planning it."""
+        twin = copy(self)
+        twin.interventions = Counter()
+        twin.commands = 0
+        return twin
 
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,7 +56,12 @@ class Robot(ABC):
 
     A control period is: ``read``, decide, ``send``, ``advance``. ``advance`` owns time: a simulation integrates
     one period, hardware waits for its tick. Nothing is opened before ``connect``.
+
+    Attributes:
+        teleports: Whether ``move_to`` places the arm at once. Where it does not, an environment travels.
     """
+
+    teleports: ClassVar[bool] = True
 
     def __init__(self, spec: RobotSpec) -> None:
         self.spec = spec
@@ -115,6 +120,11 @@ class Robot(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop and let go of the robot. May be repeated."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the gripper has something between its fingers, where the robot can tell."""
+        return False
 
     def send(self, command: JointCommand) -> JointCommand:
         """Set the posture to be reached at the end of this control period.

@@ -12,7 +12,11 @@ class Objects(ABC):
 
     @abstractmethod
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Have objects lie where an episode begins, where that can be had; give where they really lie."""
+        """Have objects lie where an episode begins.
+
+        Returns:
+            Where they really lie: only simulations can place them.
+        """
 
     @abstractmethod
     def read(self) -> Mapping[str, Pose]:
@@ -21,6 +25,9 @@ class Objects(ABC):
     def truth(self) -> Mapping[str, Pose]:
         """Give where the objects are: as they are read, unless disturbed."""
         return self.read()
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to let go
+        """Let go of what brings the poses. May be repeated."""
 
 
 class NoObjects(Objects):

@@ -1,0 +1,153 @@
+"""One physical or stand-in cell: where its arm, gripper and tracker are reached, and how they are driven.
+
+A cell's file replaces the section ``environment.robot`` of a run; everything a policy was trained for stays the run's.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
+
+from td3robot.config import RobotConfig, Section, Vector3, explain
+from td3robot.errors import ConfigError
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Count = Annotated[int, Field(ge=0, le=255)]
+
+
+class UrConfig(Section):
+    """How a UR controller is driven.
+
+    Attributes:
+        host: Name or address of the controller.
+        models: What its dashboard may answer to ``get robot model``.
+        rtde_rate_hz: How often targets are streamed and states reported.
+        lookahead_s, gain: Arguments of ``servoj``; ur_rtde takes 0.03 to 0.2 s, and 100 to 2000.
+        watchdog_hz: The controller stops the arm when nothing arrives for a period of this rate.
+        stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint; not below the guard's acceleration limit.
+        max_state_age_s: A state stream that stands still for longer is a fault.
+        min_speed_scaling: Below this speed slider the arm lags behind what it is sent, and is not driven.
+        realtime_priority: Of the worker on SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
+        connect_timeout_s: How long the controller may take to answer, and to start its program.
+    """
+
+    host: Annotated[str, Field(min_length=1)]
+    models: tuple[str, ...] = ("UR5", "UR5e")
+    rtde_rate_hz: Literal[125, 500] = 125
+    lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] = 0.1
+    gain: Annotated[float, Field(ge=100, le=2000)] = 300.0
+    watchdog_hz: Annotated[float, Field(ge=2.0, le=100.0)] = 10.0
+    stop_deceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0)] = 10.0
+    max_state_age_s: PositiveFloat = 0.1
+    min_speed_scaling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
+    realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
+    connect_timeout_s: PositiveFloat = 10.0
+
+    @model_validator(mode="after")
+    def _watchdog_is_fed(self) -> Self:
+        if self.watchdog_hz > self.rtde_rate_hz / 4:
+            raise ValueError(
+                f"watchdog_hz {self.watchdog_hz:g} leaves less than four targets of rtde_rate_hz {self.rtde_rate_hz} "
+                "to a period of it; one late target would stop the arm"
+            )
+        return self
+
+
+class GripperConfig(Section):
+    """How a Robotiq 2F-85 is driven through its URCap.
+
+    Attributes:
+        open_count, closed_count: Position counts that it reports when open, and when closed on nothing. Driver
+            angles are linear in between.
+        speed, force: Counts of the device, 0 to 255.
+        poll_hz: How often its position is asked for.
+        max_age_s: A position that is older is a fault.
+        answer_timeout_s: How long one answer may take.
+    """
+
+    port: Port = 63352
+    open_count: Count = 3
+    closed_count: Count = 230
+    speed: Count = 255
+    force: Count = 50
+    poll_hz: Annotated[float, Field(ge=10.0, le=125.0)] = 60.0
+    max_age_s: PositiveFloat = 0.5
+    answer_timeout_s: PositiveFloat = 0.3
+
+    @model_validator(mode="after")
+    def _closes_upwards(self) -> Self:
+        if self.closed_count - self.open_count < 50:
+            raise ValueError(
+                f"closed_count {self.closed_count} is not well above open_count {self.open_count}; "
+                "a 2F-85 goes from about 3 open to about 230 closed"
+            )
+        return self
+
+
+class TrackerConfig(Section):
+    """Where object poses arrive as datagrams, and which are believed.
+
+    Attributes:
+        host, port: Address on this computer to listen on.
+        max_age_s: Older poses are a fault, and stamps may be this far from this computer's clock.
+        max_jump_m: Largest move of an object between two datagrams.
+    """
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Port = 47300
+    max_age_s: PositiveFloat = 0.2
+    max_jump_m: PositiveFloat = 0.05
+
+
+class TaughtPose(Section):
+    """Where an object lies, told by a person: a position [m], and its turn about the vertical [rad]."""
+
+    position_m: Vector3
+    yaw_rad: float = 0.0
+
+
+class CellConfig(Section):
+    """One cell.
+
+    Attributes:
+        robot: As in a run; the backend says who drives it.
+        tracker: Where object poses come from, or None.
+        taught: Objects that lie where a person said; for cells without a tracker.
+    """
+
+    robot: RobotConfig = RobotConfig(backend="ur")
+    ur: UrConfig
+    gripper: GripperConfig = GripperConfig()
+    tracker: TrackerConfig | None = None
+    taught: dict[str, TaughtPose] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_source_of_poses(self) -> Self:
+        if self.tracker is not None and self.taught:
+            raise ValueError("tracker and taught both say where objects are; keep one of them")
+        if self.robot.backend != "ur":
+            raise ValueError(f"robot.backend is {self.robot.backend!r}, but a cell's arm is driven by 'ur'")
+        return self
+
+
+def load_cell(path: Path) -> CellConfig:
+    """Read a cell's YAML file.
+
+    Raises:
+        ConfigError: It cannot be read, or describes no cell.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no cell {path}; see configs/robots/ for those that come with td3robot") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cell {path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must hold a mapping of sections, not {type(values).__name__}")
+    try:
+        return CellConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, CellConfig)}") from None

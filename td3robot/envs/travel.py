@@ -1,0 +1,180 @@
+"""Bring an arm that cannot be placed to a posture: period by period, through the guard, as a policy would."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from td3robot.errors import RobotError
+from td3robot.robots.guard import Guard, Ruling
+from td3robot.robots.interface import Robot
+from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.state import Array, JointCommand, RobotState
+
+# Arrived: every joint this near [rad], and this slow [rad/s].
+NEAR_RAD, SLOW_RAD_S = 5e-3, 0.01
+# Without coming nearer for this long, the way is blocked [s].
+STALL_S = 2.0
+# A plan may take no longer [s].
+MAX_WAY_S = 120.0
+# Share of the guard's acceleration that is planned for braking, so that the posture is not overshot.
+BRAKING = 0.7
+# Where a way is blocked, the tool goes up this far first, if the arm can [m].
+RISE_M = 0.15
+# The gripper counts as open below this closed fraction; opening may take so long [s].
+OPEN_FRACTION, OPENING_S = 0.1, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What is about to happen, for who has to agree.
+
+    Attributes:
+        start, end: (n,) postures [rad].
+        way: The postures to pass, the last of them ``end``.
+        opens_gripper: Whether the fingers are going to open, before the arm moves.
+        drops: Whether the gripper says that it holds something, which would fall.
+    """
+
+    start: Array
+    end: Array
+    way: tuple[Array, ...]
+    opens_gripper: bool
+    drops: bool
+
+
+class Travel:
+    """Travelling of one robot.
+
+    Attributes:
+        agree: Asked before anything moves; it raises to refuse. Without it, an arm that holds nothing is free to go.
+        watch: Told of every period: what was measured, and what the guard let through. It raises to end the journey;
+            the arm is stopped then.
+    """
+
+    def __init__(self, robot: Robot, guard: Guard, kinematics: Kinematics, ik: ToolboxKinematics) -> None:
+        self._robot, self._guard, self._kinematics, self._ik = robot, guard, kinematics, ik
+        self._period = robot.spec.period_s
+        self.agree: Callable[[Journey], None] | None = None
+        self.watch: Callable[[RobotState, Ruling], None] | None = None
+
+    def to(self, q: Array) -> Array:
+        """Open the gripper, bring the arm to a posture q (n,) [rad], and to rest.
+
+        The straight line in joint space is taken where the guard admits it, else the one by way of home, up first.
+
+        Returns:
+            (n,) where the arm rests, as measured [rad].
+
+        Raises:
+            RobotError: The way is blocked, naming the limit; nobody agreed; or the robot failed. The arm rests.
+        """
+        state = self._robot.read()
+        closed = float(state.driver_q.mean()) / self._robot.spec.gripper.driver_closed
+        way = self._plan(state.q, q)
+        journey = Journey(state.q, q, way, closed > OPEN_FRACTION, self._robot.holds)
+        if self.agree is not None:
+            self.agree(journey)
+        elif journey.drops:
+            raise RobotError(
+                "the gripper holds something that it would drop when it opens for the next start; take it out, and "
+                "agree (or open the gripper) before travelling"
+            )
+        guard = self._guard.twin()
+        guard.reset(state.q, min(closed, 1.0))
+        try:
+            if journey.opens_gripper:
+                self._open(guard, state.q)
+            for posture in way:
+                self._drive(guard, posture)
+        finally:
+            self._robot.stop()
+        return self._robot.read().q
+
+    def _plan(self, start: Array, end: Array) -> tuple[Array, ...]:
+        """Find a way by asking the guard ahead of time; the arm does not move."""
+        guard = self._guard.twin()
+        if (limit := guard.admits(start)) is not None:
+            x, y, z = self._kinematics.tcp(start).position
+            raise RobotError(
+                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
+                f"{z:.3f} m): move it by hand, in freedrive, towards home"
+            )
+        blocked = ""
+        for way in self._ways(start, end):
+            guard.reset(start)
+            blocked = next((limit for posture in way if (limit := self._blocked(guard, posture))), "")
+            if not blocked:
+                return way
+        raise RobotError(
+            f"the way to {np.round(end, 3).tolist()} rad is blocked by the guard's limit {blocked!r}, also by way of "
+            "home: move the arm by hand, in freedrive, towards home"
+        )
+
+    def _ways(self, start: Array, end: Array) -> Iterator[tuple[Array, ...]]:
+        home = self._robot.spec.arm.home
+        yield (end,)
+        yield (home, end)
+        tool = self._kinematics.tcp(start)
+        raised = self._ik.inverse(tool.position + np.array([0.0, 0.0, RISE_M]), start, tool.rotation)
+        if raised is not None:
+            yield (raised, home, end)
+
+    def _blocked(self, guard: Guard, q: Array) -> str | None:
+        """Follow the guard to q without an arm; gives the limit that it meets, or None where it arrives."""
+        nearest, since = np.inf, 0
+        for _ in range(round(MAX_WAY_S / self._period)):
+            commanded = guard.commanded
+            left = float(np.abs(q - commanded.q).max())
+            if left < NEAR_RAD / 10:
+                return None
+            nearest, since = (left, 0) if left < nearest - NEAR_RAD / 100 else (nearest, since + 1)
+            state = RobotState(commanded.q, np.zeros_like(q), np.zeros(2), 0.0)
+            ruling = guard.filter(self._wish(guard, q), state, 0.0)
+            if since * self._period > STALL_S / 2:
+                return _limit(ruling)
+        return "time"
+
+    def _drive(self, guard: Guard, q: Array) -> None:
+        nearest, since = np.inf, 0
+        while True:
+            state = self._robot.read()
+            left = float(np.abs(q - state.q).max())
+            if left < NEAR_RAD and np.abs(state.dq).max() < SLOW_RAD_S:
+                return
+            nearest, since = (left, 0) if left < nearest - NEAR_RAD / 10 else (nearest, since + 1)
+            ruling = self._step(guard, self._wish(guard, q), state)
+            if since * self._period > STALL_S:
+                raise RobotError(
+                    f"the arm came no nearer than {nearest:.3f} rad to {np.round(q, 3).tolist()} rad for {STALL_S:g} s "
+                    f"(the guard's limit: {_limit(ruling)}); see what holds it"
+                )
+
+    def _open(self, guard: Guard, q: Array) -> None:
+        for _ in range(round(OPENING_S / self._period)):
+            state = self._robot.read()
+            if float(state.driver_q.mean()) < OPEN_FRACTION * self._robot.spec.gripper.driver_closed:
+                return
+            self._step(guard, JointCommand(q, 0.0), state)
+        raise RobotError(f"the gripper did not open within {OPENING_S:g} s; see what holds its fingers")
+
+    def _step(self, guard: Guard, wish: JointCommand, state: RobotState) -> Ruling:
+        ruling = guard.filter(wish, state, self._robot.now())
+        self._robot.send(ruling.command)
+        self._robot.advance()
+        if self.watch is not None:
+            self.watch(state, ruling)
+        return ruling
+
+    def _wish(self, guard: Guard, q: Array) -> JointCommand:
+        """Go towards q no faster than the arm can brake before it: ``v^2 = 2 a d`` for the fastest joint."""
+        way = q - guard.commanded.q
+        left = float(np.abs(way).max())
+        step = np.sqrt(2.0 * BRAKING * guard.config.max_joint_acceleration_rad_s2 * left) * self._period
+        return JointCommand(guard.commanded.q + way * min(1.0, step / max(left, 1e-12)), 0.0)
+
+
+def _limit(ruling: Ruling) -> str:
+    """Name the limit that stands in the way, rather than those that only slow down."""
+    blocking = [reason for reason in ruling.reasons if reason not in ("joint_speed", "tcp_speed", "acceleration")]
+    return (blocking or list(ruling.reasons) or ["none"])[-1]

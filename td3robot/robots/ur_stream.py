@@ -1,0 +1,89 @@
+"""From one target a control period to one a tick: what is streamed to a controller's servo.
+
+Plain Python on lists of six numbers: this runs in a loop of 2 to 8 ms, in a process that imports little.
+"""
+
+# The first target after a rest is played this share of a period late, so that the following ones may come that much
+# later than their tick without the arm's target ever standing still in between.
+SLACK = 0.1
+
+
+class TargetStream:
+    """Play targets in straight lines over exactly one control period each, as the simulation does.
+
+    No segment is ever played faster than it was planned. A target that comes late begins late, and so do those after
+    it; and where ticks were missed, the segment waits for them: the arm's own time slips, its speed does not rise. One
+    target may wait for the end of the segment before it; a newer one takes its place.
+
+    Args:
+        q: (n,) where the arm rests [rad].
+        period_s: The control period.
+        tick_s: How often targets are streamed.
+    """
+
+    def __init__(self, q: list[float], period_s: float, tick_s: float) -> None:
+        self._period, self._tick = period_s, tick_s
+        self.anchor(q)
+
+    def anchor(self, q: list[float]) -> None:
+        """Rest at q (n,) [rad]; what was waiting is dropped."""
+        self._start, self._end = list(q), list(q)
+        self._begins = self._ends = self._sent_at = 0.0
+        self._seen: float | None = None
+        self._waiting: list[float] | None = None
+        self._rested = True
+        self._braking = False
+
+    def aim(self, q: list[float], sent_at: float) -> None:
+        """Go to q (n,) [rad] in the next segment; it was sent at a time [s]."""
+        if not self._braking:
+            self._waiting, self._sent_at = list(q), sent_at
+
+    def at(self, now: float) -> list[float]:
+        """Give the target (n,) [rad] at a time [s] that never runs backwards."""
+        self._slip(now)
+        if self._waiting is not None and now >= self._ends:
+            self._begin()
+        if now >= self._ends:
+            return list(self._end)
+        share = min(max((now - self._begins) / (self._ends - self._begins), 0.0), 1.0)
+        if self._braking:
+            share = share * (2.0 - share)  # from full speed to rest
+        return [a + share * (b - a) for a, b in zip(self._start, self._end, strict=True)]
+
+    def idle_s(self, now: float) -> float:
+        """Give for how long the last segment has been over with nothing to follow [s]."""
+        return 0.0 if self._waiting is not None else max(0.0, now - self._ends)
+
+    def brake(self, now: float, deceleration: float) -> None:
+        """Come to rest on the line of the present segment.
+
+        Args:
+            now: Time [s].
+            deceleration: Of the fastest joint [rad/s^2]; the others keep in proportion.
+        """
+        if self._braking:
+            return
+        q = self.at(now)
+        moving = self._begins <= now < self._ends
+        velocity = [(b - a) / self._period * moving for a, b in zip(self._start, self._end, strict=True)]
+        duration = max(abs(v) for v in velocity) / deceleration
+        self._waiting, self._braking = None, True
+        self._start, self._end = q, [p + v * duration / 2.0 for p, v in zip(q, velocity, strict=True)]
+        self._begins, self._ends = now, now + duration
+
+    def _slip(self, now: float) -> None:
+        """Shift the present segment by the ticks that were missed in it."""
+        missed = 0.0 if self._seen is None else now - self._seen - self._tick
+        if missed > self._tick and self._seen is not None and self._seen < self._ends:
+            self._begins += missed
+            self._ends += missed
+        self._seen = now
+
+    def _begin(self) -> None:
+        assert self._waiting is not None
+        self._start, self._end, self._waiting = self._end, self._waiting, None
+        first_of_all = self._sent_at + SLACK * self._period
+        self._begins = first_of_all if self._rested else max(self._sent_at, self._ends)
+        self._rested = False
+        self._ends = self._begins + self._period

@@ -1,0 +1,237 @@
+"""The process that holds the connection to a UR controller, and nothing else.
+
+It runs one loop at the RTDE rate: take the measured state, obey orders, judge, stream the next target. It is started
+by ``UrRobot``, ends with it, and stops the arm when the process that started it no longer sends targets or is gone.
+Whatever becomes of this process, the controller's own watchdog stops the arm when nothing arrives any more.
+"""
+
+import gc
+import os
+import socket
+import sys
+from array import array
+from dataclasses import replace
+from time import monotonic, sleep
+from typing import Any
+
+from td3robot.robots.ur_controller import Controller, StoppedError
+from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState
+from td3robot.robots.ur_stream import TargetStream
+
+# Without a new target for this many control periods, the arm holds and a fault is reported.
+LATE_PERIODS = 2.5
+# A deciding process whose sign of life is older hangs, whatever its targets say [s].
+MAX_PARENT_SILENCE_S = 0.5
+# After braking, the servo's own lag passes before the arm rests: at most this long, or until it is this slow.
+SETTLE_S, SETTLED_RAD_S = 1.0, 0.005
+# Streaming periods kept for the figures: ten minutes at 125 Hz.
+KEPT_PERIODS = 75_000
+
+
+class Worker:
+    """The loop between shared memory and controller."""
+
+    def __init__(self, channel: Channel, memory: SharedMemory, settings: dict[str, Any]) -> None:
+        self._channel, self._memory = channel, memory
+        self._tick = 1.0 / settings["ur"]["rtde_rate_hz"]
+        self._period = settings["period_s"]
+        self._deceleration = settings["ur"]["stop_deceleration_rad_s2"]
+        self._control = settings["control"]
+        self._min_scaling = settings["ur"]["min_speed_scaling"]
+        self._controller = Controller(settings["ur"], self._control)
+        self._state = WorkerState()
+        self._fault: StoppedError | None = None
+        self._leaving = False
+        self._played = 0
+        self._periods = array("f")
+        self._streamed_at: float | None = None
+
+    def connect(self, unlock_after_s: float | None) -> dict[str, Any]:
+        """Open the controller; gives what it says of itself."""
+        facts = self._controller.connect(unlock_after_s)
+        self._stream = TargetStream(facts["q"], self._period, self._tick)
+        self._played = self._memory.target.read().count
+        self._state = replace(self._state, stamp=monotonic(), status=Status.HOLDING)
+        return facts
+
+    def run(self) -> None:
+        """Loop until told to leave, or until nobody is left to tell."""
+        due = monotonic()
+        while not (self._leaving and self._state.status in (Status.HOLDING, Status.FAILED)):
+            now = monotonic()
+            try:
+                self._state = replace(self._state, beat=now, **self._controller.observe(now, self._state))
+                self._obey(now)
+                self._controller.require_healthy(self._state, now)
+                if self._control:
+                    self._drive(now)
+            except StoppedError as stop:
+                self._fail(stop, now)
+            self._memory.state.write(self._state)
+            if self._fault is not None and not self._fault.connected:
+                return
+            due = max(due + self._tick, now)
+            sleep(max(0.0, due - monotonic()))
+        self._controller.leave()
+
+    def _obey(self, now: float) -> None:
+        try:
+            while (message := self._channel.receive()) is not None:
+                if message["order"] == "figures":
+                    self._channel.send(figures=self._figures())
+                    continue
+                self._leaving = self._leaving or message["order"] == "leave"
+                self._stop(now)
+                self._state = replace(self._state, orders=self._state.orders + 1)
+        except ChannelClosedError:  # the process that decides is gone
+            self._leaving = True
+            self._stop(now)
+
+    def _drive(self, now: float) -> None:
+        status = self._state.status
+        if status in (Status.HOLDING, Status.FAILED):
+            self._streamed_at = None
+            if status == Status.HOLDING and self._new_target():
+                self._state = replace(self._state, status=Status.STREAMING)
+            elif self._state.program_running:
+                self._controller.kick()
+            return
+        if status == Status.STREAMING:
+            self._new_target()
+            self._require_fit(now)
+        self._send(now)
+        if self._state.status == Status.STOPPING and self._settled(now):
+            self._controller.servo_stop()
+            self._rest()
+
+    def _new_target(self) -> bool:
+        target = self._memory.target.read()
+        if target.count == self._played:
+            return False
+        if self._state.status == Status.HOLDING:
+            self._stream.anchor(list(self._state.q))
+        self._played = target.count
+        self._stream.aim(list(target.q), target.sent_at)
+        return True
+
+    def _require_fit(self, now: float) -> None:
+        idle, limit = self._stream.idle_s(now), (LATE_PERIODS - 1.0) * self._period
+        if idle > limit:
+            raise StoppedError(
+                f"no new target came for {LATE_PERIODS:g} control periods "
+                f"({1e3 * LATE_PERIODS * self._period:.0f} ms): the program that decides is late"
+            )
+        if self._state.speed_slider < self._min_scaling:
+            raise StoppedError(
+                f"the pendant's speed slider went to {100 * self._state.speed_slider:.0f} % while the arm was driven"
+            )
+        silence = now - self._memory.target.read().beat
+        if silence > MAX_PARENT_SILENCE_S:
+            raise StoppedError(f"the program that decides gave no sign of life for {silence:.2f} s")
+
+    def _send(self, now: float) -> None:
+        q = self._stream.at(now)
+        self._controller.servo(q)
+        sent = monotonic()
+        if self._streamed_at is not None and len(self._periods) < KEPT_PERIODS:
+            self._periods.append(sent - self._streamed_at)
+        self._streamed_at = sent
+        self._state = replace(self._state, target=tuple(q))
+
+    def _stop(self, now: float) -> None:
+        if self._state.status == Status.STREAMING:
+            self._stream.brake(now, self._deceleration)
+            self._state = replace(self._state, status=Status.STOPPING)
+
+    def _settled(self, now: float) -> bool:
+        idle = self._stream.idle_s(now)
+        return idle > 2 * self._tick and (max(map(abs, self._state.dq)) < SETTLED_RAD_S or idle > SETTLE_S)
+
+    def _rest(self) -> None:
+        self._played = self._memory.target.read().count  # what came while stopping is not played
+        self._state = replace(self._state, status=Status.HOLDING if self._fault is None else Status.FAILED)
+
+    def _fail(self, stop: StoppedError, now: float) -> None:
+        """Keep the first fault, tell it, and bring the arm to rest as far as that is still in our hands."""
+        if self._fault is not None:
+            if not stop.connected:
+                self._fault = stop
+            if self._state.status == Status.STOPPING:
+                self._rest()
+            return
+        self._fault = stop
+        moving = self._state.status == Status.STREAMING
+        if moving and stop.connected and self._state.program_running:
+            self._stop(now)
+        else:
+            self._state = replace(self._state, status=Status.FAILED)
+        try:
+            self._channel.send(fault=stop.reason)
+        except ChannelClosedError:
+            self._leaving = True
+
+    def _figures(self) -> dict[str, float]:
+        """Give the streaming periods so far [ms]."""
+        periods = sorted(self._periods)
+        if not periods:
+            return {"streamed": 0}
+        at = {name: periods[min(int(share * len(periods)), len(periods) - 1)] for name, share in QUANTILES.items()}
+        return {"streamed": len(periods)} | {f"period_{name}_ms": 1e3 * value for name, value in at.items()}
+
+
+QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+
+
+def main() -> None:
+    """Run the worker on the two descriptors that were inherited: channel and memory."""
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    memory = SharedMemory(int(sys.argv[2]))
+    settings = _await_settings(channel)
+    realtime = _raise_priority(settings["ur"]["realtime_priority"])
+    worker = Worker(channel, memory, settings)
+    try:
+        facts = worker.connect(settings["unlock_after_s"])
+    except StoppedError as stop:
+        channel.send(refused=stop.reason)
+        _end(1)
+    except ImportError:
+        channel.send(missing=True)
+        _end(1)
+    channel.send(ready=facts | {"realtime": realtime})
+    gc.freeze()
+    gc.disable()
+    worker.run()
+    _end(0)
+
+
+def _await_settings(channel: Channel) -> dict[str, Any]:
+    while True:
+        message = channel.receive()
+        if message is not None:
+            return message
+        sleep(0.005)
+
+
+def _raise_priority(priority: int) -> bool:
+    """Ask for SCHED_FIFO, for this thread and those that ur_rtde starts."""
+    if priority == 0:
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except OSError:
+        return False
+    return True
+
+
+def _end(status: int) -> None:
+    """End without ur_rtde's destructors: they hang or abort where the controller has gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ChannelClosedError:
+        _end(0)

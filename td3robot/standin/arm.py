@@ -1,0 +1,158 @@
+"""The arm behind the stand-in's ports: MuJoCo at 500 Hz, asked what a controller measures."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.models import SERVO_LAG_S
+from td3robot.robots.mujoco import MujocoRobot
+from td3robot.robots.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, ObjectModel
+from td3robot.state import Array, JointCommand, Pose
+
+# Control rate of an e-Series controller.
+RATE_HZ = 500
+PERIOD_S = 1.0 / RATE_HZ
+JOINTS = 6
+
+
+class SimulatedArm:
+    """UR5e, 2F-85, table and objects, one controller period at a time.
+
+    The physics are those of training (:class:`MujocoRobot`); only the servo's lag follows what servoJ asks for.
+    """
+
+    def __init__(self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = ()) -> None:
+        self.spec = replace(spec, control_rate_hz=float(RATE_HZ))
+        self._robot = MujocoRobot(self.spec, RATE_HZ, objects)
+        self._robot.connect()
+        assert self._robot.model is not None
+        self._model, self._data = self._robot.model, self._robot.data
+        self._asked = mujoco.MjData(self._model)  # for postures the arm is not in
+        self._flange, self._tcp = self._model.site(FLANGE_SITE).id, self._model.site(TCP_SITE).id
+        self._gain = self._model.actuator_gainprm[:JOINTS, 0].copy()
+        handled = {self._model.body(item.name).id for item in objects}
+        bodies = self._model.geom_bodyid
+        self._is_handled = np.isin(bodies, list(handled))
+        names = [self._model.body(int(body)).name for body in bodies]
+        self._is_gripper = np.array([name.startswith(GRIPPER_PREFIX) for name in names])
+        self._is_robot = ~self._is_handled & (bodies != 0)
+        self._pads = np.array(["pad" in name and self._is_gripper[i] for i, name in enumerate(names)])
+        self._friction = self._model.geom_friction.copy()
+        self._velocity = np.zeros(6)
+        self._force = np.zeros(6)
+        self.lag_s = SERVO_LAG_S
+        self.q, self.dq = self.spec.arm.home.copy(), np.zeros(JOINTS)
+        self.driver_q = 0.0
+
+    def set_lag(self, lag_s: float) -> None:
+        """Have the servo follow its target with a first-order lag.
+
+        Damping over stiffness is the lag. Below the lag of training, the stiffness grows with its square, so that
+        the servo stays as far from overshooting as it is there (see ``robots/scene.py``).
+        """
+        if lag_s == self.lag_s:
+            return
+        self.lag_s = lag_s
+        gain = self._gain * max(1.0, (SERVO_LAG_S / lag_s) ** 2)
+        self._model.actuator_gainprm[:JOINTS, 0] = gain
+        self._model.actuator_biasprm[:JOINTS, 1] = -gain
+        self._model.actuator_biasprm[:JOINTS, 2] = -gain * lag_s
+
+    def step(self, target: Array, gripper: float) -> None:
+        """Integrate one period with the servo's target (6,) [rad] and the gripper's closed fraction."""
+        self._robot.send(JointCommand(target, gripper))
+        self._robot.advance()
+        state = self._robot.read()
+        self.q, self.dq, self.driver_q = state.q, state.dq, float(state.driver_q.mean())
+
+    def reset(self, q: Array) -> None:
+        """Place the arm at q, at rest, gripper open, with every object where it was first."""
+        self._robot.move_to(q)
+        state = self._robot.read()
+        self.q, self.dq, self.driver_q = state.q, state.dq, 0.0
+
+    def place(self, poses: Mapping[str, Pose]) -> None:
+        """Put objects somewhere, at rest."""
+        self._robot.place(poses)
+        for name in poses:
+            address = self._model.joint(name).dofadr[0]
+            self._data.qvel[address : address + 6] = 0.0
+
+    def object_poses(self) -> dict[str, Pose]:
+        """Give where every object is."""
+        return self._robot.object_poses()
+
+    def set_slippery(self, slippery: bool) -> None:
+        """Take the friction off the gripper's pads, or give it back."""
+        self._model.geom_friction[:] = self._friction
+        if slippery:
+            self._model.geom_friction[self._pads] = 1e-4
+
+    def contact_force(self) -> float:
+        """Sum the forces between robot and surroundings, and between its links [N]; handled objects do not count."""
+        total = 0.0
+        for index in range(self._data.ncon):
+            first, second = self._data.contact[index].geom
+            if self._is_handled[first] or self._is_handled[second]:
+                continue
+            if not (self._is_robot[first] or self._is_robot[second]):
+                continue
+            if self._is_gripper[first] and self._is_gripper[second]:
+                continue  # the fingers touch each other when they close
+            mujoco.mj_contactForce(self._model, self._data, index, self._force)
+            total += float(np.linalg.norm(self._force[:3]))
+        return total
+
+    def torques(self) -> Array:
+        """Give the joints' motor torques [N m]."""
+        return np.array(self._data.qfrc_actuator[:JOINTS])
+
+    def tcp(self) -> Pose:
+        """Give the pose of the tool centre point of this cell."""
+        return _pose(self._data, self._tcp)
+
+    def flange(self) -> Pose:
+        """Give the pose of the tool flange."""
+        return _pose(self._data, self._flange)
+
+    def flange_at(self, q: Array) -> Pose:
+        """Compute the pose of the flange at joint angles (6,) [rad]."""
+        self._asked.qpos[:JOINTS] = q
+        mujoco.mj_kinematics(self._model, self._asked)
+        return _pose(self._asked, self._flange)
+
+    def tcp_velocity(self) -> Array:
+        """Give the tool centre point's velocity (6,), linear [m/s] then angular [rad/s], in the base frame."""
+        mujoco.mj_objectVelocity(self._model, self._data, mujoco.mjtObj.mjOBJ_SITE, self._tcp, self._velocity, 0)
+        return np.concatenate([self._velocity[3:], self._velocity[:3]])
+
+
+def _pose(data: mujoco.MjData, site: int) -> Pose:
+    return Pose(data.site_xpos[site].copy(), data.site_xmat[site].reshape(3, 3).copy())
+
+
+def rotation_vector(rotation: Array) -> Array:
+    """Turn a rotation matrix into UR's axis times angle (3,) [rad]."""
+    quaternion, vector = np.zeros(4), np.zeros(3)
+    mujoco.mju_mat2Quat(quaternion, rotation.flatten())
+    mujoco.mju_quat2Vel(vector, quaternion, 1.0)
+    return vector
+
+
+def rotation_matrix(vector: Array) -> Array:
+    """Turn UR's axis times angle (3,) [rad] into a rotation matrix."""
+    angle = float(np.linalg.norm(vector))
+    if angle < 1e-12:
+        return np.eye(3)
+    quaternion, matrix = np.zeros(4), np.zeros(9)
+    mujoco.mju_axisAngle2Quat(quaternion, np.asarray(vector) / angle, angle)
+    mujoco.mju_quat2Mat(matrix, quaternion)
+    return matrix.reshape(3, 3)
+
+
+def compose(pose: Pose, offset: Pose) -> Pose:
+    """Express ``offset``, given in the frame of ``pose``, in the base frame."""
+    return Pose(pose.position + pose.rotation @ offset.position, pose.rotation @ offset.rotation)

@@ -1,0 +1,316 @@
+"""The controller's state machine: power, safety stops, the running program, and one tick of 2 ms.
+
+Names and numbers of modes are from UR's RTDE guide. What a controller does between them is modelled; docs/standin.md
+says from what.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from td3robot.robots.models import SERVO_LAG_S
+from td3robot.standin.accounting import Accounting
+from td3robot.standin.arm import PERIOD_S, SimulatedArm
+from td3robot.standin.gripper import Gripper
+from td3robot.standin.inputs import Inputs
+from td3robot.standin.motion import Brake, Hold, Motion, Reference, Servo
+from td3robot.standin.registers import Registers, Watchdog
+from td3robot.standin.safety import Safety
+from td3robot.standin.settings import StandinConfig
+from td3robot.state import Array, Pose
+
+if TYPE_CHECKING:
+    from td3robot.standin.script import ControlScript
+
+# UR: "Cannot unlock protective stop until 5s after occurrence".
+UNLOCK_AFTER_S = 5.0
+# Assumed, all of these [s], [rad/s^2]: no document tells them.
+SCRIPT_STARTS_S, POWERING_S, RELEASING_S, UNLOCKING_S = 0.04, 0.5, 0.5, 0.1
+PROGRAM_STOP, PROTECTIVE_STOP = 8.0, 15.0
+
+log = logging.getLogger("td3robot.standin")
+
+
+class RobotMode(IntEnum):
+    """RTDE ``robot_mode``."""
+
+    POWER_OFF = 3
+    BOOTING = 2
+    IDLE = 5
+    RUNNING = 7
+
+
+class SafetyMode(IntEnum):
+    """RTDE ``safety_mode``."""
+
+    NORMAL = 1
+    PROTECTIVE_STOP = 3
+    ROBOT_EMERGENCY_STOP = 7
+
+
+class RuntimeState(IntEnum):
+    """RTDE ``runtime_state``."""
+
+    STOPPED = 1
+    PLAYING = 2
+
+
+class Controller:
+    """A controller with its arm and gripper.
+
+    Everything happens in :meth:`tick`, or between two ticks by a client's request.
+    """
+
+    def __init__(self, arm: SimulatedArm, config: StandinConfig) -> None:
+        self.arm, self.config = arm, config
+        self.registers = Registers()
+        self.safety = Safety(config.safety, arm)
+        self.accounting = Accounting(arm.spec, config.accounting_window_s)
+        self.gripper, self.gripper_silent = Gripper(), False
+        self.inputs = Inputs(self)
+        self.ticks = 0
+        self.robot_mode = RobotMode.RUNNING if config.powered else RobotMode.POWER_OFF
+        self.safety_mode = SafetyMode.NORMAL
+        self.remote = config.remote
+        self.own_model = self.model = "UR5"  # what an e-Series answers, too
+        self.slider = 1.0
+        self.popup: str | None = None
+        self.digital_out = 0
+        self.analog_out = [0.0, 0.0]
+        self.payload, self.payload_cog = 0.0, [0.0, 0.0, 0.0]
+        self.tcp_offset = Pose(np.array([0.0, 0.0, arm.spec.tcp_offset_m]), np.eye(3))
+        self.script: ControlScript | None = None
+        self.refusing: str | None = None
+        self.watchdog: Watchdog | None = None
+        self.reference = Reference(arm.q)
+        self.motion: Motion = Hold()
+        self.history: deque[Array] = deque([arm.q] * 512, maxlen=512)
+        self.entries: deque[tuple[float, str]] = deque(maxlen=500)
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._stopped_s = 0.0
+        self._power(config.powered)
+
+    @property
+    def time_s(self) -> float:
+        """Controller time since start [s]."""
+        return self.ticks * PERIOD_S
+
+    @property
+    def runtime_state(self) -> RuntimeState:
+        """Whether a program runs."""
+        return RuntimeState.PLAYING if self.script is not None else RuntimeState.STOPPED
+
+    def note(self, text: str) -> None:
+        """Write an entry into the controller's log."""
+        self.entries.append((self.time_s, text))
+        log.info("%9.3f s  %s", self.time_s, text)
+
+    def tick(self) -> None:
+        """Let one period pass."""
+        self.ticks += 1
+        due = [item for item in self._later if item[0] <= self.time_s]
+        for item in due:
+            self._later.remove(item)
+            item[1]()
+        if self.watchdog is not None and self.script is not None and self.watchdog.is_hungry(self.time_s):
+            self.end_program(
+                f"RTDE watchdog: {self.watchdog.variable} was not written for {self.watchdog.period_s:.3f} s"
+            )
+        if self.script is not None:
+            self.script.tick()
+        self._move()
+        if self.safety_mode is SafetyMode.NORMAL and self.robot_mode is RobotMode.RUNNING:
+            reason = self.safety.objection(self.reference.q)
+            if reason is not None:
+                self.protective_stop(reason)
+
+    def written(self, variable: str) -> None:
+        """Hear that a client wrote an input."""
+        if self.watchdog is not None and self.watchdog.variable == variable:
+            self.watchdog.fed_s = self.time_s
+
+    # The program
+
+    def start_program(self, script: "ControlScript") -> None:
+        """Start a control script soon, in place of the one that runs, if the controller may move."""
+        reason = self.refuses_programs()
+        if reason is not None:
+            self.note(f"program not started: {reason}")
+            return
+        if self.script is not None:
+            self.end_program("replaced by another script")
+        self._later.append((self.time_s + SCRIPT_STARTS_S, lambda: self._start(script)))
+
+    def refuses_programs(self) -> str | None:
+        """Say why no program can be started, or None."""
+        if not self.remote:
+            return "the robot is in local control"
+        if self.safety_mode is not SafetyMode.NORMAL:
+            return f"safety mode is {self.safety_mode.name}"
+        if self.robot_mode is not RobotMode.RUNNING:
+            return f"robot mode is {self.robot_mode.name}"
+        return None
+
+    def end_program(self, reason: str) -> None:
+        """Stop the program, and the arm with a controlled stop."""
+        if self.script is not None:
+            self.note(f"program stopped: {reason}")
+        self.script, self.watchdog = None, None
+        if not isinstance(self.motion, Brake):
+            self.motion = Brake(PROGRAM_STOP)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse a script, where a pendant would show a popup."""
+        self.popup = reason
+        self.note(f"popup: {reason}")
+
+    def _start(self, script: "ControlScript") -> None:
+        if self.refuses_programs() is None and self.script is None:
+            self.script = script
+            script.begin()
+            self.note("program started")
+
+    # Stops
+
+    def protective_stop(self, reason: str) -> None:
+        """Stop the arm fast and keep it stopped until it is unlocked."""
+        if self.safety_mode is not SafetyMode.NORMAL:
+            return
+        self.safety_mode = SafetyMode.PROTECTIVE_STOP
+        self._stopped_s = self.time_s
+        self.note(f"protective stop: {reason}")
+        self._halt("protective stop")
+
+    def unlock(self) -> str:
+        """Unlock a protective stop, as the dashboard does; give its answer."""
+        if self.safety_mode is SafetyMode.PROTECTIVE_STOP:
+            if self.time_s - self._stopped_s < UNLOCK_AFTER_S:
+                return (
+                    "Cannot unlock protective stop until 5s after occurrence. "
+                    "Always inspect cause of protective stop before unlocking"
+                )
+            self._later.append((self.time_s + UNLOCKING_S, self._unlocked))
+        return "Protective stop releasing"
+
+    def _unlocked(self) -> None:
+        if self.safety_mode is SafetyMode.PROTECTIVE_STOP:
+            self.safety.excuse()
+            self.safety_mode = SafetyMode.NORMAL
+            self.note("protective stop unlocked")
+
+    def emergency_stop(self) -> None:
+        """Press the emergency stop: the arm stops, and its power goes."""
+        if self.safety_mode is SafetyMode.ROBOT_EMERGENCY_STOP:
+            return
+        self.safety_mode = SafetyMode.ROBOT_EMERGENCY_STOP
+        self.note("emergency stop")
+        self._halt("emergency stop")
+        self._later.clear()
+        self._power(False)
+
+    def release_emergency_stop(self) -> None:
+        """Let go of the emergency stop; the arm stays powered off."""
+        if self.safety_mode is SafetyMode.ROBOT_EMERGENCY_STOP:
+            self.safety_mode = SafetyMode.NORMAL
+            self.note("emergency stop released")
+
+    def _halt(self, reason: str) -> None:
+        self.script, self.watchdog = None, None
+        self.reference = Reference(self.arm.q)
+        self.reference.v = self.arm.dq.copy()
+        self.motion = Brake(PROTECTIVE_STOP)
+
+    # Power
+
+    def power_on(self) -> None:
+        """Power the arm, to IDLE."""
+        if self.robot_mode is RobotMode.POWER_OFF and self.safety_mode is SafetyMode.NORMAL:
+            self.robot_mode = RobotMode.BOOTING
+            self._later.append((self.time_s + POWERING_S, self._powered))
+
+    def power_off(self) -> None:
+        """Take the power off the arm."""
+        self.end_program("power off")
+        self._power(False)
+
+    def release_brakes(self) -> None:
+        """Release the brakes, powering on first where needed."""
+        self.power_on()
+        if self.robot_mode in (RobotMode.BOOTING, RobotMode.IDLE):
+            delay = RELEASING_S + (POWERING_S if self.robot_mode is RobotMode.BOOTING else 0.0)
+            self._later.append((self.time_s + delay + PERIOD_S, self._released))
+
+    def _powered(self) -> None:
+        if self.robot_mode is RobotMode.BOOTING:
+            self.robot_mode = RobotMode.IDLE
+            self.gripper.powered = True
+
+    def _released(self) -> None:
+        if self.robot_mode is RobotMode.IDLE:
+            self.robot_mode = RobotMode.RUNNING
+            self.reference = Reference(self.arm.q)
+
+    def _power(self, on: bool) -> None:
+        self.robot_mode = RobotMode.RUNNING if on else RobotMode.POWER_OFF
+        self.gripper.set_power(on)
+
+    def set_remote(self, remote: bool) -> None:
+        """Switch between remote and local control; a remote program does not survive the change."""
+        if self.remote and not remote:
+            self.end_program("the robot was taken into local control")
+        self.remote = remote
+        self.note("remote control" if remote else "local control")
+
+    def reset(self, q: Array) -> None:
+        """Begin anew with the arm at q: stops cleared, powered, no program, gripper open and activated as before."""
+        self._later.clear()
+        self.script, self.watchdog = None, None
+        self.safety_mode, self.remote, self.slider = SafetyMode.NORMAL, True, 1.0
+        if self.robot_mode is not RobotMode.RUNNING:
+            self._power(True)
+        self.arm.reset(q)
+        self.gripper.reset()
+        self.reference, self.motion = Reference(q), Hold()
+        self.note("reset on the bench")
+
+    # Motion
+
+    def servo(self, target: Array, time_s: float, lookahead_s: float) -> None:
+        """Aim servoJ at joint angles (6,) [rad]."""
+        if not isinstance(self.motion, Servo):
+            self.motion = Servo(self.reference.q + self.arm.lag_s * self.reference.v)
+        elif np.array_equal(self.motion.target, target):
+            return
+        reason = self.safety.objection_to_target(target, self.motion.target)
+        if reason is not None:
+            self.protective_stop(reason)
+            return
+        self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
+        self.motion.aim(target, time_s)
+        self.accounting.received(self.time_s, target)
+
+    def drive(self, motion: Motion) -> None:
+        """Take up another motion than servoJ."""
+        self.motion = motion
+
+    def is_steady(self) -> bool:
+        """Whether the arm is at rest."""
+        return bool(np.abs(self.arm.dq).max() < 1e-2)
+
+    def _move(self) -> None:
+        if self.robot_mode is not RobotMode.RUNNING and isinstance(self.motion, Servo):
+            self.motion = Brake(PROTECTIVE_STOP)
+        target = self.motion.step(self.reference, self.arm.lag_s, self.slider)
+        self.gripper.tick(self.arm.driver_q)
+        self.arm.step(target, self.gripper.fraction)
+        self.history.append(self.arm.q)
+        if isinstance(self.motion, Brake) and self.motion.done and self.is_steady():
+            # Brakes or not, the arm stays where it came to rest.
+            self.reference, self.motion = Reference(self.arm.q), Hold()
+            self.arm.set_lag(SERVO_LAG_S)
+        goal = self.motion.goal if isinstance(self.motion, Servo) else None
+        self.accounting.tick(self.arm, goal)

@@ -1,0 +1,66 @@
+"""The network between controller and client, as faults make it: late, lossy, frozen."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+from td3robot.standin.loop import Connection
+
+Action = Callable[[], None]
+
+
+class Line:
+    """Carries data packages both ways. What is late keeps its order, as on TCP.
+
+    Attributes:
+        delay_s, jitter_s: Of every package, each way.
+        drop: Probability that a package vanishes.
+        hiccup, hiccup_s: Probability that a package is late by so much, and with it all that follow.
+        frozen: Nothing leaves.
+        repeating: The last package of each connection is sent again and again.
+    """
+
+    def __init__(self, clock: Callable[[], float], seed: int) -> None:
+        self._clock = clock
+        self._random = random.Random(seed)
+        self._out: deque[tuple[float, Action]] = deque()
+        self._in: deque[tuple[float, Action]] = deque()
+        self._last: dict[Connection, bytes] = {}
+        self.delay_s = self.jitter_s = self.drop = self.hiccup = self.hiccup_s = 0.0
+        self.frozen = self.repeating = False
+
+    def send(self, connection: Connection, package: bytes) -> None:
+        """Send a data package to a client, sooner or later or never."""
+        if self.frozen:
+            return
+        if self.repeating:
+            package = self._last.setdefault(connection, package)
+        else:
+            self._last.pop(connection, None)
+        self._carry(self._out, lambda: connection.send(package))
+
+    def receive(self, action: Action) -> None:
+        """Take a data package from a client, sooner or later or never."""
+        self._carry(self._in, action)
+
+    def tick(self) -> None:
+        """Deliver what is due."""
+        now = self._clock()
+        for queue in (self._out, self._in):
+            while queue and queue[0][0] <= now:
+                queue.popleft()[1]()
+
+    def _carry(self, queue: deque[tuple[float, Action]], action: Action) -> None:
+        if self.drop and self._random.random() < self.drop:
+            return
+        due = self._clock() + self.delay_s
+        if self.jitter_s:
+            due += self._random.uniform(0.0, self.jitter_s)
+        if self.hiccup and self._random.random() < self.hiccup:
+            due += self.hiccup_s
+        if queue:
+            due = max(due, queue[-1][0])
+        if due <= self._clock():
+            action()
+        else:
+            queue.append((due, action))

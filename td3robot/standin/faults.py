@@ -1,0 +1,143 @@
+"""Faults on request: begun at a time, in an episode, or from the bench, and ended when their time is over."""
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from td3robot.standin import settings
+
+if TYPE_CHECKING:
+    from td3robot.standin.arm import SimulatedArm
+    from td3robot.standin.controller import Controller
+    from td3robot.standin.disturbance import Line
+    from td3robot.standin.loop import Loop
+    from td3robot.standin.tracker import Tracker
+
+
+class Faults:
+    """The faults of one stand-in."""
+
+    def __init__(
+        self,
+        planned: tuple[settings.AnyFault, ...],
+        controller: "Controller",
+        arm: "SimulatedArm",
+        line: "Line",
+        loop: "Loop",
+        tracker: "Tracker",
+    ) -> None:
+        self._controller, self._arm, self._line = controller, arm, line
+        self._loop, self._tracker = loop, tracker
+        self._of_episodes = [fault for fault in planned if fault.episode is not None]
+        self._waiting = [(fault.at_s, fault) for fault in planned if fault.episode is None]
+        self._active: list[tuple[float, settings.AnyFault]] = []
+
+    def request(self, fault: settings.AnyFault) -> None:
+        """Begin a fault ``at_s`` from now."""
+        self._waiting.append((self._controller.time_s + fault.at_s, fault))
+
+    def begin_episode(self, number: int) -> None:
+        """Begin, each at its time from now, the faults of an episode."""
+        for fault in self._of_episodes:
+            if fault.episode == number:
+                self.request(fault)
+
+    def clear(self) -> None:
+        """End what is active, and forget what was requested for later."""
+        self._waiting = []
+        for _, fault in self._active:
+            self._end(fault)
+        self._active = []
+
+    def tick(self) -> None:
+        """Begin and end what is due."""
+        now = self._controller.time_s
+        for item in [item for item in self._waiting if item[0] <= now]:
+            self._waiting.remove(item)
+            fault = item[1]
+            self._controller.note(f"fault: {fault.kind}")
+            self._active.append((now + fault.for_s, fault))
+            self._begin(fault)
+        for item in [item for item in self._active if item[0] <= now]:
+            self._active.remove(item)
+            self._end(item[1])
+
+    def _begin(self, fault: settings.AnyFault) -> None:
+        controller = self._controller
+        match fault:
+            case settings.ClosedSockets():
+                self._loop.set_accepting(fault.service, False)
+                self._loop.close_connections(fault.service)
+            case settings.KilledProcess():
+                os.kill(os.getpid(), signal.SIGKILL)
+            case settings.ProtectiveStop():
+                controller.protective_stop("asked for on the bench")
+            case settings.EmergencyStop():
+                controller.emergency_stop()
+            case settings.LocalMode():
+                controller.set_remote(False)
+            case settings.SpeedSlider():
+                controller.slider = fault.fraction
+            case settings.RefusedServoj():
+                controller.refusing = fault.how
+            case settings.ObjectLost():
+                self._arm.set_slippery(True)
+            case settings.WrongModel():
+                controller.model = fault.model
+            case settings.GripperNotActivated():
+                controller.gripper.deactivate()
+                controller.gripper.can_activate = False
+            case settings.GripperSilent():
+                controller.gripper_silent = True
+            case settings.TrackerSilent():
+                self._tracker.silent = True
+            case settings.TrackerJump():
+                self._tracker.offset_m = fault.offset_m
+            case _:
+                self._disturb(fault)
+
+    def _disturb(self, fault: settings.AnyFault) -> None:
+        line = self._line
+        match fault:
+            case settings.Latency():
+                line.delay_s, line.jitter_s = fault.delay_s, fault.jitter_s
+            case settings.DroppedPackets():
+                line.drop = fault.probability
+            case settings.DelayedPackets():
+                line.hiccup, line.hiccup_s = fault.probability, fault.delay_s
+            case settings.FrozenStream():
+                line.frozen, line.repeating = not fault.repeat, fault.repeat
+
+    def _end(self, fault: settings.AnyFault) -> None:
+        controller, line = self._controller, self._line
+        match fault:
+            case settings.Latency():
+                line.delay_s = line.jitter_s = 0.0
+            case settings.DroppedPackets():
+                line.drop = 0.0
+            case settings.DelayedPackets():
+                line.hiccup = 0.0
+            case settings.FrozenStream():
+                line.frozen = line.repeating = False
+            case settings.ClosedSockets():
+                self._loop.set_accepting(fault.service, True)
+            case settings.LocalMode():
+                controller.set_remote(True)
+            case settings.SpeedSlider():
+                controller.slider = 1.0
+            case settings.RefusedServoj():
+                controller.refusing = None
+            case settings.ObjectLost():
+                self._arm.set_slippery(False)
+            case settings.WrongModel():
+                controller.model = controller.own_model
+            case settings.GripperNotActivated():
+                controller.gripper.can_activate = True
+            case settings.GripperSilent():
+                controller.gripper_silent = False
+            case settings.TrackerSilent():
+                self._tracker.silent = False
+            case settings.TrackerJump():
+                self._tracker.offset_m = (0.0, 0.0, 0.0)
+            case _:
+                pass  # it happened at one instant

@@ -1,0 +1,207 @@
+"""One thread for everything: sockets are served between the ticks of a clock."""
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from td3robot.errors import RobotError
+
+# A client that does not read is cut off beyond this [bytes]; ur_rtde never reads port 30003, where nothing is sent.
+MAX_PENDING = 1 << 20
+
+
+class Handler(Protocol):
+    """What a service makes of one connection."""
+
+    def received(self, data: bytes) -> None:
+        """Take what arrived."""
+
+    def closed(self) -> None:
+        """Hear that the connection is gone."""
+
+
+class Connection:
+    """A connected client."""
+
+    def __init__(self, loop: "Loop", sock: socket.socket, service: str) -> None:
+        self.loop, self.service = loop, service
+        self.peer = "{}:{}".format(*sock.getpeername()[:2])
+        self._sock: socket.socket | None = sock
+        self._pending = bytearray()
+        self.handler: Handler | None = None
+
+    @property
+    def pending(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return len(self._pending)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can be sent."""
+        return self._sock is not None
+
+    def send(self, data: bytes) -> None:
+        """Send now what the socket takes, and keep the rest."""
+        if self._sock is None:
+            return
+        self._pending += data
+        if len(self._pending) > MAX_PENDING:
+            self.close()
+            return
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is left."""
+        if self._sock is None:
+            return
+        try:
+            while self._pending:
+                del self._pending[: self._sock.send(self._pending)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        self.loop.watch(self._sock, self, bool(self._pending))
+
+    def readable(self) -> None:
+        """Take what arrived."""
+        if self._sock is None:
+            return
+        try:
+            data = self._sock.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+        elif self.handler is not None:
+            self.handler.received(data)
+
+    def close(self) -> None:
+        """Close, once."""
+        if self._sock is None:
+            return
+        sock, self._sock = self._sock, None
+        self.loop.forget(sock, self)
+        sock.close()
+        if self.handler is not None:
+            self.handler.closed()
+
+
+class Service:
+    """A listening port."""
+
+    def __init__(self, name: str, port: int, make: Callable[[Connection], Handler]) -> None:
+        self.name, self.port, self.make = name, port, make
+        self.accepting = True
+        self.listener: socket.socket | None = None
+
+
+class Loop:
+    """Listens, and ticks."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self._selector = selectors.SelectSelector()  # the one whose timeout is finer than a millisecond
+        self.connections: list[Connection] = []
+        self.services: list[Service] = []
+
+    def listen(self, service: Service) -> None:
+        """Open a port.
+
+        Raises:
+            RobotError: It is taken, or the address is not this computer's.
+        """
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((self.host, service.port))
+            listener.listen(16)
+        except OSError as error:
+            listener.close()
+            raise RobotError(
+                f"the stand-in cannot listen on {self.host}:{service.port}: {error.strerror}; is another stand-in "
+                "running there? choose another --host, such as 127.0.0.3"
+            ) from None
+        listener.setblocking(False)
+        service.listener = listener
+        self.services.append(service)
+        self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(service))
+
+    def watch_file(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call something whenever a file can be read."""
+        self._selector.register(descriptor, selectors.EVENT_READ, ready)
+
+    def forget_file(self, descriptor: int) -> None:
+        """Watch a file no longer."""
+        self._selector.unregister(descriptor)
+
+    def watch(self, sock: socket.socket, connection: Connection, writing: bool) -> None:
+        """Watch a connection for room to write, too."""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
+        if self._selector.get_key(sock).events != events:
+            self._selector.modify(sock, events, connection)
+
+    def forget(self, sock: socket.socket, connection: Connection) -> None:
+        """Drop a connection."""
+        self._selector.unregister(sock)
+        self.connections.remove(connection)
+
+    def close_connections(self, service: str) -> None:
+        """Close every connection to a service, or to ``all`` but the bench."""
+        for connection in list(self.connections):
+            if connection.service == service or (service == "all" and connection.service != "bench"):
+                connection.close()
+
+    def set_accepting(self, service: str, accepting: bool) -> None:
+        """Have a service, or ``all`` but the bench, refuse new connections or take them again."""
+        for item in self.services:
+            if item.name == service or (service == "all" and item.name != "bench"):
+                item.accepting = accepting
+
+    def serve(self, until: float) -> None:
+        """Serve sockets until a time on the monotonic clock, at least once."""
+        first = True
+        while True:
+            left = until - time.monotonic()
+            if left <= 0 and not first:
+                return
+            first = False
+            for key, events in self._selector.select(max(left, 0.0)):
+                item = key.data
+                if not isinstance(item, Connection):
+                    item()
+                    continue
+                if events & selectors.EVENT_WRITE:
+                    item.flush()
+                if events & selectors.EVENT_READ:
+                    item.readable()
+
+    def close(self) -> None:
+        """Close everything."""
+        for connection in list(self.connections):
+            connection.close()
+        for service in self.services:
+            if service.listener is not None:
+                service.listener.close()
+        self._selector.close()
+
+    def _accept(self, service: Service) -> None:
+        assert service.listener is not None
+        try:
+            sock, _ = service.listener.accept()
+        except OSError:
+            return
+        if not service.accepting:
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self, sock, service.name)
+        self.connections.append(connection)
+        self._selector.register(sock, selectors.EVENT_READ, connection)
+        connection.handler = service.make(connection)

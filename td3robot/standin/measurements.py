@@ -1,0 +1,119 @@
+"""What a controller says of itself over RTDE: one function for each output variable that is modelled."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from td3robot.standin.arm import JOINTS, compose, rotation_vector
+from td3robot.standin.controller import Controller, RobotMode, SafetyMode
+from td3robot.standin.registers import COUNT
+from td3robot.standin.variables import FORMATS, OUTPUTS
+from td3robot.state import Array, Pose
+
+Source = Callable[[], Any]
+# RTDE `joint_mode` 253 is running, 239 is power off.
+JOINT_RUNNING, JOINT_OFF = 253, 239
+
+
+def sources(controller: Controller) -> dict[str, Source]:
+    """Give a function for each output variable; what is not modelled is constant.
+
+    A function gives a number, or a list of numbers for a vector.
+    """
+    constant = {name: _constant([0] * FORMATS[kind][1], kind) for name, kind in OUTPUTS.items()}
+    return {**constant, **_registers(controller), **_electrical(), **_modelled(controller)}
+
+
+def _constant(values: list[Any], kind: str) -> Source:
+    value = values if kind.startswith("VECTOR") else values[0]
+    return lambda: value
+
+
+def _registers(controller: Controller) -> dict[str, Source]:
+    found: dict[str, Source] = {}
+    banks: dict[str, list[Any]] = {
+        "input_int_register": controller.registers.in_int,
+        "input_double_register": controller.registers.in_double,
+        "output_int_register": controller.registers.out_int,
+        "output_double_register": controller.registers.out_double,
+    }
+    for name, bank in banks.items():
+        for index in range(COUNT):
+            found[f"{name}_{index}"] = partial(bank.__getitem__, index)
+    return found
+
+
+def _electrical() -> dict[str, Source]:
+    """Give the values that a robot at rest in a warm room has."""
+    return {
+        "actual_main_voltage": lambda: 48.0,
+        "actual_robot_voltage": lambda: 48.0,
+        "actual_robot_current": lambda: 1.0,
+        "actual_joint_voltage": lambda: [48.0] * JOINTS,
+        "joint_temperatures": lambda: [30.0] * JOINTS,
+        "tool_temperature": lambda: 30.0,
+        "actual_execution_time": lambda: 0.5,
+        "actual_tool_accelerometer": lambda: [0.0, 0.0, 9.82],
+    }
+
+
+def _modelled(controller: Controller) -> dict[str, Source]:
+    arm = controller.arm
+
+    def pose(flange: Pose) -> list[float]:
+        tool = compose(flange, controller.tcp_offset)
+        return [*tool.position.tolist(), *rotation_vector(tool.rotation).tolist()]
+
+    def torques() -> list[float]:
+        return list(arm.torques().tolist())
+
+    return {
+        "timestamp": lambda: controller.time_s,
+        "target_q": lambda: controller.reference.q.tolist(),
+        "target_qd": lambda: controller.reference.v.tolist(),
+        "target_moment": torques,
+        "actual_q": lambda: arm.q.tolist(),
+        "actual_qd": lambda: arm.dq.tolist(),
+        "actual_current_as_torque": torques,
+        "actual_TCP_pose": lambda: pose(arm.flange()),
+        "target_TCP_pose": lambda: pose(arm.flange_at(controller.reference.q)),
+        "actual_TCP_speed": lambda: arm.tcp_velocity().tolist(),
+        "target_TCP_speed": lambda: arm.tcp_velocity().tolist(),
+        "tcp_offset": lambda: _vector(controller.tcp_offset),
+        "robot_mode": lambda: int(controller.robot_mode),
+        "joint_mode": lambda: [JOINT_RUNNING if controller.robot_mode is RobotMode.RUNNING else JOINT_OFF] * JOINTS,
+        "safety_mode": lambda: int(controller.safety_mode),
+        "safety_status": lambda: int(controller.safety_mode),
+        "speed_scaling": lambda: controller.slider if controller.script is not None else 0.0,
+        "target_speed_fraction": lambda: controller.slider,
+        "runtime_state": lambda: int(controller.runtime_state),
+        "robot_status_bits": lambda: _robot_status(controller),
+        "safety_status_bits": lambda: _safety_status(controller.safety_mode),
+        "actual_digital_output_bits": lambda: controller.digital_out,
+        "standard_analog_output0": lambda: controller.analog_out[0],
+        "standard_analog_output1": lambda: controller.analog_out[1],
+        "payload": lambda: controller.payload,
+        "payload_cog": lambda: controller.payload_cog,
+    }
+
+
+def _vector(pose: Pose) -> list[float]:
+    values: Array = np.concatenate([pose.position, rotation_vector(pose.rotation)])
+    return list(values.tolist())
+
+
+def _robot_status(controller: Controller) -> int:
+    """Bit 0: powered; bit 1: program running; bit 2: teach button; bit 3: power button."""
+    powered = controller.robot_mode in (RobotMode.IDLE, RobotMode.RUNNING)
+    return int(powered) | int(controller.script is not None) << 1
+
+
+def _safety_status(mode: SafetyMode) -> int:
+    """Bit 0: normal; 2: protective stop; 6: robot emergency stop; 7: any emergency stop; 10: stopped by safety."""
+    return {
+        SafetyMode.NORMAL: 1,
+        SafetyMode.PROTECTIVE_STOP: 1 << 2 | 1 << 10,
+        SafetyMode.ROBOT_EMERGENCY_STOP: 1 << 6 | 1 << 7 | 1 << 10,
+    }[mode]

@@ -1,0 +1,117 @@
+"""How the controller's reference moves: one class a kind of motion, one step a period.
+
+A reference has a posture q and a velocity v. The servo follows its target with a lag T, so the target that makes the
+arm follow the reference is q + T v; for servoJ, that is the very target that was received.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from td3robot.standin.arm import PERIOD_S
+from td3robot.state import Array
+
+
+class Reference:
+    """Where the controller wants the arm to be: q (6,) [rad] and v (6,) [rad/s]."""
+
+    def __init__(self, q: Array) -> None:
+        self.q, self.v = q.copy(), np.zeros_like(q)
+
+    def move(self, v: Array, lag_s: float) -> Array:
+        """Go on for one period with a velocity, and give the servo's target."""
+        self.v = v
+        target: Array = self.q + lag_s * v
+        self.q = self.q + v * PERIOD_S
+        return target
+
+
+class Motion(ABC):
+    """One kind of motion."""
+
+    done = False
+
+    @abstractmethod
+    def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
+        """Move the reference one period on, at ``scale`` of its speed; give the servo's target (6,) [rad]."""
+
+
+class Hold(Motion):
+    """Stay."""
+
+    done = True
+
+    def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
+        """Stay."""
+        return reference.move(np.zeros_like(reference.q), lag_s)
+
+
+class Servo(Motion):
+    """servoJ: go to each target in a straight line within its time, followed with the servo's lag."""
+
+    def __init__(self, q: Array) -> None:
+        self.goal, self.target, self._left_s = q.copy(), q.copy(), 0.0
+
+    def aim(self, target: Array, time_s: float) -> None:
+        """Take a new target (6,) [rad], to be reached in ``time_s``."""
+        self.target, self._left_s = target.copy(), max(time_s, PERIOD_S)
+
+    def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
+        """Move the goal towards the target, and let the reference follow."""
+        if self._left_s > 1e-9:
+            self.goal = self.goal + (self.target - self.goal) * min(1.0, scale * PERIOD_S / self._left_s)
+            self._left_s -= scale * PERIOD_S
+        return reference.move((self.goal - reference.q) / lag_s, lag_s)
+
+
+class Speed(Motion):
+    """speedJ: go on with a joint velocity until told otherwise."""
+
+    def __init__(self, velocity: Array, acceleration: float) -> None:
+        self.velocity, self.acceleration = velocity, acceleration
+
+    def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
+        """Change the velocity by no more than the acceleration allows, the whole vector at once."""
+        change = self.velocity * scale - reference.v
+        largest = float(np.abs(change).max())
+        limit = abs(self.acceleration) * PERIOD_S
+        return reference.move(reference.v + change * min(1.0, limit / largest if largest > 0 else 1.0), lag_s)
+
+
+class Move(Motion):
+    """moveJ: all joints in step along a straight line, the leading one at a trapezoid of speed."""
+
+    def __init__(self, start: Array, end: Array, speed: float, acceleration: float) -> None:
+        self._start, self._way = start.copy(), end - start
+        self._length = float(np.abs(self._way).max())
+        self._speed, self._acceleration = abs(speed), abs(acceleration)
+        self._made, self._rate = 0.0, 0.0
+
+    def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
+        """Speed up, cruise, or slow down to stop at the end."""
+        left = self._length - self._made
+        limit = (2 * self._acceleration * max(left, 0.0)) ** 0.5
+        self._rate = min(self._rate + self._acceleration * PERIOD_S, self._speed * scale, limit, left / PERIOD_S)
+        self._made += self._rate * PERIOD_S
+        if self._length - self._made < 1e-6:
+            self.done = True
+        if self._length == 0.0:
+            return reference.move(np.zeros_like(self._way), lag_s)
+        goal = self._start + self._way * min(1.0, self._made / self._length)
+        return reference.move((goal - reference.q) / PERIOD_S, lag_s)
+
+
+class Brake(Motion):
+    """Come to rest along the present direction; ``deceleration`` is the fastest joint's [rad/s^2]."""
+
+    def __init__(self, deceleration: float) -> None:
+        self._deceleration = max(abs(deceleration), 1e-3)
+
+    def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
+        """Take speed off."""
+        speed = float(np.abs(reference.v).max())
+        loss = self._deceleration * PERIOD_S
+        if speed <= loss:
+            self.done = True
+            return reference.move(np.zeros_like(reference.v), lag_s)
+        return reference.move(reference.v * (1.0 - loss / speed), lag_s)

@@ -1,0 +1,43 @@
+"""Port 63352: the text protocol of Robotiq's URCap, ``GET VAR`` and ``SET VAR VALUE [VAR VALUE ...]``.
+
+What goes over the wire is taken from clients that work with real grippers: ``VAR VALUE`` ends with a newline, ``ack``
+does not, and a register that cannot be read answers ``?``.
+"""
+
+from td3robot.standin.controller import Controller
+from td3robot.standin.gripper import READABLE
+from td3robot.standin.loop import Connection
+
+
+class GripperPort:
+    """One client of the URCap's server."""
+
+    def __init__(self, connection: Connection, controller: Controller) -> None:
+        self._connection, self._controller = connection, controller
+        self._buffer = b""
+
+    def received(self, data: bytes) -> None:
+        """Answer every whole line."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            answer = self._answer(line.decode("ascii", "replace").split())
+            if answer and not self._controller.gripper_silent:
+                self._connection.send(answer.encode())
+
+    def closed(self) -> None:
+        """Forget nothing: the gripper goes on without its client."""
+
+    def _answer(self, words: list[str]) -> str:
+        gripper = self._controller.gripper
+        if len(words) == 2 and words[0] == "GET":
+            name = words[1]
+            if name not in READABLE or not gripper.powered:
+                return f"{name} ?\n"
+            return f"{name} {gripper.get(name)}\n"
+        if len(words) >= 3 and words[0] == "SET" and len(words) % 2 == 1:
+            try:
+                values = {name: int(value) for name, value in zip(words[1::2], words[2::2], strict=True)}
+            except ValueError:
+                return "?\n"
+            return "ack" if gripper.powered and gripper.write(values) else "?\n"
+        return "?\n" if words else ""

@@ -1,0 +1,78 @@
+"""When a controller stops the arm by itself. The rules are a model of UR's, not UR's; docs/standin.md lists them."""
+
+import numpy as np
+
+from td3robot.standin.arm import SimulatedArm
+from td3robot.standin.settings import SafetyConfig
+from td3robot.state import Array
+
+# How much deeper than when it was unlocked the tool may go beyond a plane, while it is moved out [m].
+EXCUSED_M = 0.002
+
+
+class Safety:
+    """Watches the arm and the targets it is given."""
+
+    def __init__(self, config: SafetyConfig, arm: SimulatedArm) -> None:
+        self._config, self._arm = config, arm
+        self._excused_m = 0.0
+
+    def excuse(self) -> None:
+        """Let the tool stay as far beyond a plane as it is, so that it can be moved out."""
+        self._excused_m = self._beyond()[0]
+
+    def objection(self, reference: Array) -> str | None:
+        """Say which limit the arm breaks, or None.
+
+        Args:
+            reference: (6,) where the controller wants the arm to be [rad].
+        """
+        arm, limits = self._arm, self._config
+        speed = float(np.abs(arm.dq).max())
+        if speed > limits.max_joint_speed_rad_s:
+            joint = arm.spec.arm.joint_names[int(np.abs(arm.dq).argmax())]
+            return f"{joint} at {speed:.2f} rad/s is above the limit of {limits.max_joint_speed_rad_s:g} rad/s"
+        tool = float(np.linalg.norm(arm.tcp_velocity()[:3]))
+        if tool > limits.max_tcp_speed_m_s:
+            return f"the tool at {tool:.2f} m/s is above the limit of {limits.max_tcp_speed_m_s:g} m/s"
+        force = arm.contact_force()
+        if force > limits.max_contact_force_n:
+            return f"collision with {force:.0f} N (limit {limits.max_contact_force_n:g} N)"
+        deviation = np.abs(arm.q - reference)
+        if deviation.max() > limits.max_deviation_rad:
+            joint = arm.spec.arm.joint_names[int(deviation.argmax())]
+            return f"{joint} is {deviation.max():.3f} rad from where it should be (limit {limits.max_deviation_rad:g})"
+        return self._objection_to_place()
+
+    def objection_to_target(self, target: Array, before: Array) -> str | None:
+        """Say why servoJ cannot follow a target (6,) [rad] after the one before it, or None."""
+        limits, model = self._config, self._arm.spec.arm
+        jump = np.abs(target - before)
+        if jump.max() > limits.max_target_jump_rad:
+            joint = model.joint_names[int(jump.argmax())]
+            return f"servoJ target of {joint} jumped {jump.max():.3f} rad (limit {limits.max_target_jump_rad:g} rad)"
+        outside = (target < model.lower) | (target > model.upper)
+        if outside.any():
+            index = int(outside.argmax())
+            return f"servoJ target of {model.joint_names[index]} at {target[index]:.3f} rad is outside the joint limits"
+        return None
+
+    def _objection_to_place(self) -> str | None:
+        depth, where = self._beyond()
+        if depth <= 0.0:
+            self._excused_m = 0.0
+            return None
+        if depth <= self._excused_m + EXCUSED_M:
+            return None
+        return f"the tool centre point is {1e3 * depth:.1f} mm beyond the safety plane at {where}"
+
+    def _beyond(self) -> tuple[float, str]:
+        """Measure how far the tool centre point is beyond the worst plane [m], and name the plane."""
+        position = self._arm.tcp().position
+        planes = [(self._arm.spec.table_height_m - position[2], "the table")]
+        box = self._config.box
+        if box is not None:
+            for axis, value, low, high in zip("xyz", position, box.low, box.high, strict=True):
+                planes += [(low - value, f"{axis} = {low:g} m"), (value - high, f"{axis} = {high:g} m")]
+        depth, where = max(planes)
+        return float(depth), where

@@ -1,0 +1,197 @@
+import json
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from td3robot.cell import TaughtPose, TrackerConfig
+from td3robot.errors import ConfigError, RobotError, TrackerError
+from td3robot.robots.tracker import ObjectTracker, TaughtObjects, taught_from_text
+
+HOST = "127.0.0.31"
+
+
+@pytest.fixture
+def port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind((HOST, 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def tracker(port):
+    tracker = ObjectTracker(["object"], TrackerConfig(host=HOST, port=port))
+    tracker._listen()
+    yield tracker
+    tracker.close()
+    tracker.close()
+
+
+@pytest.fixture
+def send(port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+
+        def send(raw=None, **changes):
+            message = {
+                "name": "object",
+                "stamp": time.time(),
+                "position_m": [0.1, 0.5, 0.02],
+                "quaternion_wxyz": [1, 0, 0, 0],
+            }
+            data = raw if raw is not None else json.dumps(message | changes).encode()
+            link.sendto(data, (HOST, port))
+
+        yield send
+
+
+def settled(tracker, count=1):
+    """Wait until so many datagrams were taken or refused."""
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end and len(tracker._seen) + tracker.refused < count:
+        time.sleep(0.002)
+
+
+def test_poses_arrive_in_the_base_frame(tracker, send):
+    half = np.sqrt(0.5)
+    send(position_m=[0.2, 0.6, 0.03], quaternion_wxyz=[half, 0, 0, half])
+    settled(tracker)
+    pose = tracker.read()["object"]
+    np.testing.assert_array_equal(pose.position, [0.2, 0.6, 0.03])
+    np.testing.assert_allclose(pose.rotation, [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-12)
+
+
+def test_rotations_are_those_of_mujoco(tracker, send):
+    import mujoco
+
+    quaternion = np.random.default_rng(0).normal(size=4)
+    quaternion /= np.linalg.norm(quaternion)
+    expected = np.zeros(9)
+    mujoco.mju_quat2Mat(expected, quaternion)
+    send(quaternion_wxyz=quaternion.tolist())
+    settled(tracker)
+    np.testing.assert_allclose(tracker.read()["object"].rotation, expected.reshape(3, 3), atol=1e-12)
+
+
+def test_silence_is_a_fault_that_says_for_how_long(tracker, send):
+    send()
+    settled(tracker)
+    tracker.read()
+    time.sleep(0.25)
+    with pytest.raises(TrackerError, match=r"object tracker silent for 0\.\d\d s \(limit 0\.2 s\)"):
+        tracker.read()
+    send()
+    settled(tracker)
+    time.sleep(0.02)
+    tracker.read()  # heard again
+
+
+def test_an_object_never_seen_is_a_fault(tracker):
+    with pytest.raises(TrackerError, match=r"no pose of 'object' has arrived at .*; is the object in view"):
+        tracker.read()
+
+
+def test_a_jump_is_a_fault_until_the_next_episode(tracker, send):
+    send()
+    settled(tracker)
+    send(position_m=[0.3, 0.5, 0.02])
+    time.sleep(0.05)
+    for _ in range(2):
+        with pytest.raises(TrackerError, match=r"'object' jumped 0\.200 m within 0\.\d+ s \(limit 0\.05 m"):
+            tracker.read()
+    send(position_m=[0.3, 0.5, 0.02])
+    time.sleep(0.02)
+    with pytest.raises(TrackerError, match="jumped"):
+        tracker.read()
+
+    import threading
+
+    threading.Timer(0.1, lambda: send(position_m=[0.3, 0.5, 0.02])).start()
+    assert tracker.arrange({})["object"].position[0] == 0.3
+
+
+def test_small_moves_are_followed(tracker, send):
+    for step in range(20):
+        send(position_m=[0.1 + 0.004 * step, 0.5, 0.02])
+        time.sleep(0.005)
+    assert tracker.read()["object"].position[0] == pytest.approx(0.176)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"raw": b"\xff\x00 no json"}, "not a pose"),
+        ({"raw": b"[1, 2]"}, "not a pose"),
+        ({"raw": b'{"name": "object"}'}, "not a pose.*stamp"),
+        ({"raw": b"[" * 4000}, "not a pose"),
+        ({"name": "objekt"}, "unknown object 'objekt'; did you mean 'object'"),
+        ({"name": ["object"]}, "unknown object"),
+        ({"position_m": [0.1, 0.2]}, "3 finite numbers"),
+        ({"position_m": [0.1, float("nan"), 0.2]}, "3 finite numbers"),
+        ({"position_m": "here"}, "not a pose"),
+        ({"position_m": [40.0, 0.0, 0.0]}, "further than 3 m"),
+        ({"quaternion_wxyz": [0, 0, 0, 0]}, r"length 0\.000, not 1"),
+        ({"quaternion_wxyz": [2, 0, 0, 0]}, r"length 2\.000, not 1"),
+        ({"quaternion_wxyz": [1e308, 1e308, 0, 0]}, "length inf, not 1"),
+        ({"stamp": 1.0}, "behind this computer's clock"),
+        ({"stamp": float("nan")}, "this computer's clock"),
+        ({"stamp": float("inf")}, "this computer's clock"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_datagrams_without_sense_are_refused_and_named_when_nothing_else_comes(tracker, send, changes, reason):
+    send(**changes)
+    settled(tracker)
+    assert tracker.refused == 1
+    with pytest.raises(TrackerError, match=f"refused 1 datagrams, the last because .*{reason}"):
+        tracker.read()
+    send()
+    settled(tracker, 2)
+    tracker.read()
+
+
+def test_a_stamp_that_stands_still_is_a_frozen_tracker(tracker, send):
+    stamp = time.time()
+    for _ in range(3):
+        send(stamp=stamp)
+    settled(tracker, 3)
+    time.sleep(0.22)
+    with pytest.raises(TrackerError, match=r"silent for .* did not move on"):
+        tracker.read()
+
+
+def test_an_address_in_use_is_said(tracker):
+    other = ObjectTracker(["object"], tracker.config)
+    with pytest.raises(TrackerError, match="is another program listening there"):
+        other.read()
+
+
+def test_a_tracker_error_is_a_robot_error():
+    assert issubclass(TrackerError, RobotError)
+
+
+def test_taught_objects_lie_where_they_were_said_to():
+    name, pose = taught_from_text("object=0.1,0.5,0.02,1.5707963267948966")
+    assert (name, pose.position_m) == ("object", (0.1, 0.5, 0.02))
+    objects = TaughtObjects(["object"], {name: pose})
+    for poses in (objects.arrange({}), objects.read()):
+        np.testing.assert_array_equal(poses["object"].position, [0.1, 0.5, 0.02])
+        np.testing.assert_allclose(poses["object"].rotation[:2, 0], [0, 1], atol=1e-12)
+    assert taught_from_text("object=1,2,3")[1].yaw_rad == 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["object", "object=1,2", "object=1,2,3,4,5", "=1,2,3", "object=a,b,c", "object=1,2,nan"]
+)
+def test_poses_told_in_another_form_are_refused(text):
+    with pytest.raises(ConfigError, match=r"is not of the form name=x,y,z or name=x,y,z,yaw"):
+        taught_from_text(text)
+
+
+def test_objects_must_be_known_and_all_taught():
+    pose = TaughtPose(position_m=(0.1, 0.5, 0.02))
+    with pytest.raises(ConfigError, match="unknown object 'objet'; did you mean 'object'"):
+        TaughtObjects(["object"], {"objet": pose})
+    with pytest.raises(ConfigError, match="does not say where 'object' lies"):
+        TaughtObjects(["object"], {})
