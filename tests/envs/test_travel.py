@@ -97,7 +97,7 @@ def test_a_blocked_straight_way_goes_by_way_of_home(geometry, walker, travel):
     class Walled(Guard):
         def _objection_at(self, q, velocity):
             x, _, z = kinematics.tcp(q).position
-            return "clearance" if abs(x) < 0.05 and z < 0.25 else super()._objection_at(q, velocity)
+            return "clearance" if abs(x) < 0.03 and z < 0.16 else super()._objection_at(q, velocity)
 
     travel = Travel(walker, Walled(spec, CONFIG, kinematics), kinematics, ik)
     left, right = (ik.inverse(np.array([x, 0.4, 0.08]), spec.arm.home) for x in (-0.3, 0.3))

@@ -1,10 +1,21 @@
+"""What every robot has to do, simulated or physical; the physical ones are driven against their stand-in.
+
+Where a robot does not teleport, arrival is to within travelling's own tolerance, time is the computer's, and what only
+an arm that is placed at will can promise is left out.
+"""
+
 import numpy as np
 import pytest
 
 from td3robot.build import ROBOTS
-from td3robot.config import RobotConfig
+from td3robot.config import GuardConfig, RobotConfig
+from td3robot.envs.travel import NEAR_RAD, Travel
 from td3robot.errors import CommandRefusedError, RobotError
+from td3robot.robots.guard import Guard
+from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.state import JointCommand
+
+PHYSICAL = {"ur"}
 
 
 @pytest.fixture(params=sorted(ROBOTS))
@@ -12,27 +23,62 @@ def name(request):
     return request.param
 
 
-@pytest.fixture
-def fresh(name):
-    robot = ROBOTS[name](RobotConfig(backend=name), ())
-    yield robot
-    robot.close()
-
-
 @pytest.fixture(scope="module")
-def connected():
-    robots = {name: build(RobotConfig(backend=name), ()) for name, build in ROBOTS.items()}
-    for robot in robots.values():
-        robot.connect()
+def connected(ur_cell):
+    robots = {name: make(name, ur_cell) for name in ROBOTS}
     yield robots
     for robot in robots.values():
         robot.close()
 
 
 @pytest.fixture
+def fresh(name, connected, ur_cell):
+    if name in PHYSICAL:
+        connected[name].close()  # there is one arm, and one who controls it
+    robot = make(name, ur_cell)
+    yield robot
+    robot.close()
+
+
+@pytest.fixture
 def robot(name, connected):
-    connected[name].move_home()
-    return connected[name]
+    robot = connected[name]
+    robot.connect()
+    bring_home(robot)
+    yield robot
+    robot.stop()
+
+
+def make(name, ur_cell):
+    return ROBOTS[name](RobotConfig(backend=name), (), ur_cell if name in PHYSICAL else None)
+
+
+def bring_home(robot):
+    if robot.teleports:
+        robot.move_home()
+    else:
+        travel.to(robot, robot.spec.arm.home)
+
+
+class Traveller:
+    """Travelling needs the arm's geometry, which takes a while to make."""
+
+    def __init__(self):
+        self.parts = None
+
+    def to(self, robot, q):
+        if self.parts is None:
+            kinematics = Kinematics(robot.spec, GuardConfig().clearance_m)
+            self.parts = Guard(robot.spec, GuardConfig(), kinematics), kinematics, ToolboxKinematics(robot.spec)
+        Travel(robot, *self.parts).to(q)
+
+
+travel = Traveller()
+
+
+def near(robot, exact=1e-6):
+    """Give how near an arm at home is to home."""
+    return exact if robot.teleports else 1.2 * NEAR_RAD
 
 
 def drive(robot, commands):
@@ -99,7 +145,11 @@ def test_connect_again_changes_nothing(robot):
     drive(robot, ramp(robot, 0, 0.3, 0.5))
     before = robot.read()
     robot.connect()
-    assert_same(robot.read(), before)
+    after = robot.read()
+    if robot.teleports:
+        assert_same(after, before)
+    np.testing.assert_allclose(after.q, before.q, rtol=0, atol=0.02)
+    np.testing.assert_allclose(rest(robot, 0.5).q, before.q, rtol=0, atol=0.05)
 
 
 def test_a_state_is_whole_and_finite(robot):
@@ -112,12 +162,12 @@ def test_a_state_is_whole_and_finite(robot):
 
 def test_move_home_arrives_at_rest_with_the_gripper_open(robot):
     drive(robot, [JointCommand(command.q, 1.0) for command in ramp(robot, 0, 0.5, 1.0)])
-    robot.move_home()
+    bring_home(robot)
     state = robot.read()
-    np.testing.assert_allclose(state.q, robot.spec.arm.home, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(state.dq, 0.0, atol=1e-6)
-    np.testing.assert_allclose(state.driver_q, 0.0, atol=0.01)
-    np.testing.assert_allclose(rest(robot, 1.0).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(state.q, robot.spec.arm.home, rtol=0, atol=near(robot))
+    np.testing.assert_allclose(state.dq, 0.0, atol=1e-6 if robot.teleports else 0.01)
+    np.testing.assert_allclose(state.driver_q, 0.0, atol=0.01 if robot.teleports else 0.1)
+    np.testing.assert_allclose(rest(robot, 1.0).q, state.q, rtol=0, atol=near(robot))
 
 
 @pytest.mark.parametrize("joint", [None, 0, 5])
@@ -128,17 +178,32 @@ def test_commands_that_are_not_finite_are_refused_and_move_nothing(robot, joint,
         q[joint], gripper = value, 0.0
     with pytest.raises(CommandRefusedError, match=r"finite.*nothing was sent"):
         robot.send(JointCommand(q, gripper))
-    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=near(robot))
 
 
 @pytest.mark.parametrize("shape", [(5,), (7,), (1, 6), (0,), ()])
 def test_commands_of_another_shape_are_refused_and_move_nothing(robot, shape):
     with pytest.raises(CommandRefusedError, match=r"6 finite joint angles.*nothing was sent"):
         robot.send(JointCommand(np.zeros(shape), 0.0))
-    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=near(robot))
+
+
+def test_a_robot_that_cannot_be_placed_refuses_to_jump(robot):
+    if robot.teleports:
+        pytest.skip("simulations go wherever they are sent")
+    arm = robot.spec.arm
+    for q in (arm.upper + 1.0, arm.home + 0.5):
+        with pytest.raises(CommandRefusedError, match=r"asks joint '\w+' to go at .* rad/s.*nothing was sent"):
+            robot.send(JointCommand(q, 0.0))
+    np.testing.assert_allclose(rest(robot, 0.5).q, arm.home, rtol=0, atol=near(robot))
+    sent = robot.send(JointCommand(arm.home + 0.01, 1.7))
+    np.testing.assert_array_equal(sent.q, arm.home + 0.01)
+    assert sent.gripper == 1.0
 
 
 def test_send_clips_to_the_arm_and_returns_what_it_sent(robot):
+    if not robot.teleports:
+        pytest.skip("it refuses to jump")
     arm = robot.spec.arm
     high = robot.send(JointCommand(arm.upper + 1.0, 1.7))
     np.testing.assert_array_equal(high.q, arm.upper)
@@ -155,13 +220,18 @@ def test_changing_a_command_after_sending_it_changes_nothing(robot):
     q = robot.spec.arm.home.copy()
     robot.send(JointCommand(q, 0.0))
     q += 0.5
-    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(rest(robot, 0.5).q, robot.spec.arm.home, rtol=0, atol=near(robot))
 
 
 def test_advance_takes_exactly_one_period(robot):
-    start = robot.read().stamp
-    for step, state in enumerate(drive(robot, ramp(robot, 0, 0.2, 2.0))):
-        assert state.stamp - start == pytest.approx(step * robot.spec.period_s, abs=1e-9)
+    states = drive(robot, ramp(robot, 0, 0.2, 2.0))
+    passed = np.array([state.stamp - states[0].stamp for state in states])
+    late = passed - np.arange(len(states)) * robot.spec.period_s
+    if robot.teleports:
+        np.testing.assert_allclose(late, 0.0, atol=1e-9)
+    else:  # states arrive at 125 Hz
+        assert np.median(np.abs(late - np.median(late))) < 0.01
+        assert np.ptp(passed[1:]) == pytest.approx(39 * robot.spec.period_s, rel=0.05)
 
 
 @pytest.mark.parametrize("joint", range(6))
@@ -175,8 +245,8 @@ def test_following_a_slow_ramp_arrives(robot, joint):
 
 def test_the_reported_velocity_is_that_of_the_angles(robot):
     states = drive(robot, ramp(robot, 0, 0.3, 2.0))
-    change = (states[-1].q - states[-2].q) / robot.spec.period_s
-    np.testing.assert_allclose(states[-1].dq, change, rtol=0, atol=1e-3)
+    change = (states[-1].q - states[-4].q) / (states[-1].stamp - states[-4].stamp)
+    np.testing.assert_allclose(states[-1].dq, change, rtol=0, atol=1e-3 if robot.teleports else 0.02)
 
 
 def test_the_gripper_closes_and_opens_again(robot):
@@ -203,14 +273,17 @@ def test_states_are_copies(robot):
     before = robot.read()
     for array in (state.q, state.dq, state.driver_q):
         array[:] = 9.0
-    assert_same(robot.read(), before)
+    again = robot.read()
+    if robot.teleports:
+        assert_same(again, before)
+    assert max(again.q.max(), again.dq.max(), again.driver_q.max()) < 9.0
     robot.advance()
-    later = robot.read()
-    assert later.stamp > before.stamp
-    assert before.stamp == pytest.approx(later.stamp - robot.spec.period_s)
+    assert robot.read().stamp > before.stamp
 
 
 def test_the_same_commands_give_bit_identical_states(robot):
+    if not robot.teleports:
+        pytest.skip("it cannot be placed")
     rng = np.random.default_rng(0)
     start = robot.spec.arm.home + 0.1
     steps = np.cumsum(rng.uniform(-0.02, 0.02, (40, 6)), axis=0)
@@ -228,6 +301,8 @@ def test_the_same_commands_give_bit_identical_states(robot):
 
 
 def test_a_robot_opened_again_starts_like_new(fresh):
+    if not fresh.teleports:
+        pytest.skip("a physical arm stands where it was left")
     fresh.connect()
     first = drive(fresh, ramp(fresh, 1, -0.2, 0.5))
     fresh.close()
