@@ -47,11 +47,14 @@ class Worker:
         self._streamed_at: float | None = None
 
     def connect(self, unlock_after_s: float | None) -> dict[str, Any]:
-        """Open the controller; gives what it says of itself."""
+        """Open the controller and publish a first state; gives what the controller says of itself."""
         facts = self._controller.connect(unlock_after_s)
         self._stream = TargetStream(facts["q"], self._period, self._tick)
         self._played = self._memory.target.read().count
-        self._state = replace(self._state, stamp=monotonic(), status=Status.HOLDING)
+        now = monotonic()
+        first = self._controller.observe(now, self._state)
+        self._state = replace(self._state, **({"stamp": now} | first), beat=now, status=Status.HOLDING)
+        self._memory.state.write(self._state)
         return facts
 
     def run(self) -> None:

@@ -15,6 +15,12 @@ def own_host(number=0):
     return f"127.{31 + number}.{pid // 250 % 250}.{1 + pid % 250}"
 
 
+@pytest.fixture
+def another_host():
+    """Give an address beside the one that all tests share."""
+    return own_host(1)
+
+
 @pytest.fixture(scope="session")
 def standin():
     """Start one stand-in for all tests of this folder; its gripper is active."""
