@@ -127,7 +127,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 f"action {action} is not {self.action_kind.layout.size} finite numbers in [-1, 1]; nothing was sent"
             )
         action = np.clip(action, -1.0, 1.0)
-        wish = self.action_kind.wish(action, self.guard.commanded, self.goal.gripper)
+        wish = self.action_kind.wish(action, self.guard.commanded, self.guard.velocity, self.goal.gripper)
         try:
             ruling = self.guard.filter(wish, self.seen.robot, self.robot.now())
             sent = self.robot.send(ruling.command)
