@@ -81,8 +81,9 @@ class Controller:
         self.popup: str | None = None
         self.digital_out = 0
         self.analog_out = [0.0, 0.0]
-        self.payload, self.payload_cog = 0.0, [0.0, 0.0, 0.0]
-        self.tcp_offset = Pose(np.array([0.0, 0.0, arm.spec.tcp_offset_m]), np.eye(3))
+        self.payload, self.payload_cog = config.payload_kg, [0.0, 0.0, 0.05]
+        offset = arm.spec.tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
+        self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
         self.script: ControlScript | None = None
         self.refusing: str | None = None
         self.watchdog: Watchdog | None = None
@@ -183,7 +184,7 @@ class Controller:
         self.safety_mode = SafetyMode.PROTECTIVE_STOP
         self._stopped_s = self.time_s
         self.note(f"protective stop: {reason}")
-        self._halt("protective stop")
+        self._halt()
 
     def unlock(self) -> str:
         """Unlock a protective stop, as the dashboard does; give its answer."""
@@ -208,7 +209,7 @@ class Controller:
             return
         self.safety_mode = SafetyMode.ROBOT_EMERGENCY_STOP
         self.note("emergency stop")
-        self._halt("emergency stop")
+        self._halt()
         self._later.clear()
         self._power(False)
 
@@ -218,7 +219,8 @@ class Controller:
             self.safety_mode = SafetyMode.NORMAL
             self.note("emergency stop released")
 
-    def _halt(self, reason: str) -> None:
+    def _halt(self) -> None:
+        """End the program, and brake from what the arm really does."""
         self.script, self.watchdog = None, None
         self.reference = Reference(self.arm.q)
         self.reference.v = self.arm.dq.copy()
@@ -275,6 +277,7 @@ class Controller:
         self.arm.reset(q)
         self.gripper.reset()
         self.reference, self.motion = Reference(q), Hold()
+        self.accounting.forget()
         self.note("reset on the bench")
 
     # Motion
