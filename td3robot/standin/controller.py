@@ -105,6 +105,11 @@ class Controller:
         """Whether a program runs."""
         return RuntimeState.PLAYING if self.script is not None else RuntimeState.STOPPED
 
+    @property
+    def may_move(self) -> bool:
+        """Whether arm and safety are as they must be for a motion."""
+        return self.safety_mode is SafetyMode.NORMAL and self.robot_mode is RobotMode.RUNNING
+
     def note(self, text: str) -> None:
         """Write an entry into the controller's log."""
         self.entries.append((self.time_s, text))
@@ -124,7 +129,7 @@ class Controller:
         if self.script is not None:
             self.script.tick()
         self._move()
-        if self.safety_mode is SafetyMode.NORMAL and self.robot_mode is RobotMode.RUNNING:
+        if self.may_move:
             reason = self.safety.objection(self.reference.q)
             if reason is not None:
                 self.protective_stop(reason)
@@ -283,7 +288,9 @@ class Controller:
     # Motion
 
     def servo(self, target: Array, time_s: float, lookahead_s: float) -> None:
-        """Aim servoJ at joint angles (6,) [rad]."""
+        """Aim servoJ at joint angles (6,) [rad]; does nothing while the arm must not move."""
+        if not self.may_move:
+            return
         if not isinstance(self.motion, Servo):
             self.motion = Servo(self.reference.q + self.arm.lag_s * self.reference.v)
         elif np.array_equal(self.motion.target, target):
@@ -297,16 +304,15 @@ class Controller:
         self.accounting.received(self.time_s, target)
 
     def drive(self, motion: Motion) -> None:
-        """Take up another motion than servoJ."""
-        self.motion = motion
+        """Take up another motion than servoJ; does nothing while the arm must not move."""
+        if self.may_move:
+            self.motion = motion
 
     def is_steady(self) -> bool:
         """Whether the arm is at rest."""
         return bool(np.abs(self.arm.dq).max() < 1e-2)
 
     def _move(self) -> None:
-        if self.robot_mode is not RobotMode.RUNNING and isinstance(self.motion, Servo):
-            self.motion = Brake(PROTECTIVE_STOP)
         target = self.motion.step(self.reference, self.arm.lag_s, self.slider)
         self.gripper.tick(self.arm.driver_q)
         self.arm.step(target, self.gripper.fraction)

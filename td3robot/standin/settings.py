@@ -272,11 +272,17 @@ def parse_fault(values: Any) -> AnyFault:
     try:
         return _fault.validate_python(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = _first(error)
         key = str(first["loc"][-1])
         if first["type"] == "extra_forbidden":
             raise ConfigError(f"fault {kind}: {choose('key', key, FAULTS[kind].model_fields)}") from None
         raise ConfigError(f"fault {kind}: {key} {first.get('input')!r}: {first['msg']}") from None
+
+
+def _first(error: ValidationError) -> Any:
+    """Pick what to tell: a misspelt key that is required is both missing and unknown, and the second says more."""
+    errors = error.errors(include_url=False)
+    return next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
 
 
 def load_faults(path: Path) -> tuple[AnyFault, ...]:
@@ -334,7 +340,7 @@ def check_standin_config(values: Mapping[str, Any]) -> StandinConfig:
     try:
         return StandinConfig.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = _first(error)
         name = ".".join(str(part) for part in first["loc"])
         if first["type"] == "value_error":
             raise ConfigError(f"{first['ctx']['error']}") from None

@@ -76,7 +76,9 @@ def talk(host, *lines):
 
 
 def test_the_words(standin, gripper):
-    found = talk(standin.host, b"SET POS 50 SPE 255 FOR 10 GTO 1\n", b"GET PRE\nGET FOR\n", b"GET NOT\n", b"SET POS 999\n")
+    found = talk(
+        standin.host, b"SET POS 50 SPE 255 FOR 10 GTO 1\n", b"GET PRE\nGET FOR\n", b"GET NOT\n", b"SET POS 999\n"
+    )
     assert found == [b"ack", b"PRE 50\nFOR 10\n", b"NOT ?\n", b"?\n"]
     assert talk(standin.host, b"GET", b" ACT\n")[1] == b"ACT 1\n", "a line may come in pieces"
 
