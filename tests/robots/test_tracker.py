@@ -181,7 +181,9 @@ def test_taught_objects_lie_where_they_were_said_to():
     assert taught_from_text("object=1,2,3")[1].yaw_rad == 0.0
 
 
-@pytest.mark.parametrize("text", ["object", "object=1,2", "object=1,2,3,4,5", "=1,2,3", "object=a,b,c", "object=1,2,nan"])
+@pytest.mark.parametrize(
+    "text", ["object", "object=1,2", "object=1,2,3,4,5", "=1,2,3", "object=a,b,c", "object=1,2,nan"]
+)
 def test_poses_told_in_another_form_are_refused(text):
     with pytest.raises(ConfigError, match=r"is not of the form name=x,y,z or name=x,y,z,yaw"):
         taught_from_text(text)
