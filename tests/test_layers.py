@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "training": GROUND | {"agent"},
     "build": GROUND | {"agent", "robots", "tasks", "envs", "training"},
     "deploy": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
-    "standin": GROUND | {"robots", "tasks", "build", "__init__"},
+    "standin": GROUND | {"robots", "tasks", "build"},
     "benchmark": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
     "transfer": GROUND | {"agent", "training"},
     "terminal": GROUND | {"training"},

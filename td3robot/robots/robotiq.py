@@ -14,6 +14,7 @@ from time import monotonic, sleep
 
 from td3robot.cell import GripperConfig
 from td3robot.errors import RobotError
+from td3robot.robots.ur_link import quantiles_ms
 
 ACTIVE = 3
 STOPPED_OPENING, STOPPED_CLOSING = 1, 2
@@ -94,8 +95,8 @@ class UrCapSocket:
         self._socket.close()
 
     def _ask(self, request: str) -> str:
-        self._buffer = b""  # nothing is owed to us: what is left is the end of an answer given up before
         try:
+            self._drain()
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(request.encode("ascii") + b"\n")
             return self._line()
@@ -103,6 +104,14 @@ class UrCapSocket:
             raise RobotError(f"the {self._where} did not answer {request!r} within {self._timeout_s:g} s") from None
         except (OSError, UnicodeDecodeError) as error:
             raise RobotError(f"the connection to the {self._where} failed: {error}") from None
+
+    def _drain(self) -> None:
+        """Drop what arrives unasked: the late answer to a request that was given up."""
+        self._buffer = b""
+        self._socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while self._socket.recv(1024):
+                pass
 
     def _line(self) -> str:
         while b"\n" not in self._buffer:
@@ -195,11 +204,7 @@ class RobotiqGripper:
 
     def figures(self) -> dict[str, float]:
         """Give how long answers took [ms]."""
-        times = sorted(self._answer_times)
-        if not times:
-            return {}
-        p50, p99 = (times[min(int(share * len(times)), len(times) - 1)] for share in (0.5, 0.99))
-        return {"gripper_answer_p50_ms": 1e3 * p50, "gripper_answer_p99_ms": 1e3 * p99}
+        return quantiles_ms("gripper_answer", list(self._answer_times))
 
     def close(self) -> None:
         """Stop polling; the gripper keeps what it holds. May be repeated."""

@@ -4,6 +4,7 @@ Nothing here is a safety function. The robot's own safety configuration comes fi
 """
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from math import ceil
 from time import monotonic
@@ -16,7 +17,7 @@ from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.robotiq import RobotiqGripper
 from td3robot.robots.ur_controller import UNLOCK_AFTER_S
-from td3robot.robots.ur_link import WorkerState
+from td3robot.robots.ur_link import WorkerState, quantiles_ms
 from td3robot.robots.ur_process import UrProcess
 from td3robot.state import Array, JointCommand, RobotState
 
@@ -24,6 +25,8 @@ from td3robot.state import Array, JointCommand, RobotState
 SPEED_MARGIN = 1.001
 # The worker sees a state grow old as well, and knows better why: it is given the time to say so.
 WORKER_FIRST, WORKER_FIRST_S = 2.0, 0.05
+# Control ticks kept for the figures.
+KEPT_TICKS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class UrRobot(Robot):
         self._fault_at = 0.0
         self._sent: Array | None = None
         self._due: float | None = None
+        self._lateness: deque[float] = deque(maxlen=KEPT_TICKS)
 
     def connect(self) -> None:
         """Start the worker, check the robot, take control of the arm and find the gripper active.
@@ -137,6 +141,7 @@ class UrRobot(Robot):
             self.missed_ticks += ceil((now - self._due) / period)
             self._due = now
         self._faulted.wait(self._due - now)
+        self._lateness.append(monotonic() - self._due)
         self._require_state()
 
     def move_to(self, q: Array) -> None:
@@ -206,8 +211,9 @@ class UrRobot(Robot):
         )
 
     def figures(self) -> dict[str, float]:
-        """Give the streaming periods [ms] and the gripper's answer times [ms] so far."""
-        return self._open_process().figures() | self.gripper.figures()
+        """Give quantiles of streaming periods, lateness of ticks, and the gripper's answer times [ms] so far."""
+        ticks = quantiles_ms("tick_late", self._lateness)
+        return self._open_process().figures() | ticks | self.gripper.figures()
 
     def _open(self, unlock_after_s: float | None) -> None:
         settings = {

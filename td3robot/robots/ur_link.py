@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
@@ -161,6 +162,16 @@ class SharedMemory:
         memory.state.write(WorkerState())
         memory.target.write(Target())
         return memory, descriptor
+
+
+def quantiles_ms(name: str, seconds: Iterable[float]) -> dict[str, float]:
+    """Give median, 99th percentile and maximum of durations, as ``<name>_p50_ms`` and so on; nothing for none."""
+    ordered = sorted(seconds)
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
+    return {
+        f"{name}_{label}_ms": 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+        for label, share in shares.items()
+    }
 
 
 class ChannelClosedError(Exception):

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from td3robot.robots.ur_controller import Controller, StoppedError
-from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState
+from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState, quantiles_ms
 from td3robot.robots.ur_stream import TargetStream
 
 # Without a new target for this many control periods, the arm holds and a fault is reported.
@@ -175,14 +175,7 @@ class Worker:
 
     def _figures(self) -> dict[str, float]:
         """Give the streaming periods so far [ms]."""
-        periods = sorted(self._periods)
-        if not periods:
-            return {"streamed": 0}
-        at = {name: periods[min(int(share * len(periods)), len(periods) - 1)] for name, share in QUANTILES.items()}
-        return {"streamed": len(periods)} | {f"period_{name}_ms": 1e3 * value for name, value in at.items()}
-
-
-QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+        return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods)
 
 
 def main() -> None:

@@ -86,8 +86,12 @@ class Accounting:
         """Begin anew."""
         self.targets, self.measured, self.largest_step_rad = Extremes(), Extremes(), 0.0
         self.record.clear()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin a new stretch of motion: what comes has nothing to do with what was."""
         self._goals.clear()
-        self._dq = None
+        self._last = self._dq = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the figures."""

@@ -70,6 +70,7 @@ def _state(server: "Server", _value: Any) -> dict[str, Any]:
         "safety_mode": controller.safety_mode.name,
         "remote": controller.remote,
         "program_running": controller.script is not None,
+        "popup": controller.popup,
         "speed_slider": controller.slider,
         "q": arm.q.tolist(),
         "dq": arm.dq.tolist(),

@@ -86,6 +86,7 @@ class Server:
         self.faults: Faults = Faults(config.faults, self.controller, self.arm, self.line, self.loop, self.tracker)
         self.clock = Clock()
         self.stopped = False
+        self._parent: int | None = None
         self._sources, self._in_use = sources(self.controller), InputsInUse()
         for service in (
             Service("rtde", settings.RTDE_PORT, self._rtde),
@@ -115,6 +116,8 @@ class Server:
 
     def tick(self) -> None:
         """Let one controller period pass on every port."""
+        if self._parent is not None and self.controller.ticks % RATE_HZ == 0 and os.getppid() != self._parent:
+            self.stop()
         self.faults.tick()
         self.line.tick()
         self.controller.tick()
@@ -136,17 +139,7 @@ class Server:
                 self.stop()
 
         self.loop.watch_file(lifeline, read)
-        self._watch_parent(parent)
-
-    def _watch_parent(self, parent: int) -> None:
-        tick = self.controller.tick
-
-        def watched() -> None:
-            if self.controller.ticks % (RATE_HZ // 10) == 0 and os.getppid() != parent:
-                self.stop()
-            tick()
-
-        self.controller.tick = watched  # type: ignore[method-assign]
+        self._parent = parent
 
     def _rtde(self, connection: Connection) -> RtdePort:
         return RtdePort(connection, self.controller, self._sources, self._in_use, self.line)

@@ -27,6 +27,8 @@ ROBOTS = ("ur5e",)
 RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT, GRIPPER_PORT = 30004, 29999, 30003, 63352
 # The bench is our own: what a person in the lab would do or see.
 BENCH_PORT = 29990
+# What nobody takes back by himself lasts an hour.
+LASTING_S = 3600.0
 
 
 class SafetyConfig(Section):
@@ -129,12 +131,14 @@ class LocalMode(Fault):
     """Someone takes the robot into local control at the pendant."""
 
     kind: Literal["local_mode"]
+    for_s: PositiveFloat = LASTING_S
 
 
 class SpeedSlider(Fault):
     """Someone moves the speed slider."""
 
     kind: Literal["speed_slider"]
+    for_s: PositiveFloat = LASTING_S
     fraction: Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -160,6 +164,7 @@ class WrongModel(Fault):
     """The controller says that it is another robot."""
 
     kind: Literal["wrong_model"]
+    for_s: PositiveFloat = LASTING_S
     model: str = "UR10"
 
 
@@ -214,6 +219,9 @@ class StandinConfig(Section):
         tracker: ``HOST:PORT`` that object poses are sent to.
         remote: Whether the controller starts in remote control.
         powered: Whether it starts with brakes released; otherwise powered off.
+        tcp_offset_m: The tool centre point of the installation, from the flange along its z axis; the cell's, if left
+            out.
+        payload_kg: The payload of the installation; a 2F-85 weighs 0.9 kg (data sheet).
         accounting_window_s: Span over which the speed of received targets is averaged.
         token: Whoever starts the stand-in recognises it by this.
         allow_network: Allow addresses that other computers can reach.
@@ -229,6 +237,8 @@ class StandinConfig(Section):
     bench_port: Annotated[int, Field(gt=0, lt=65536)] = BENCH_PORT
     remote: bool = True
     powered: bool = True
+    tcp_offset_m: NonNegative | None = None
+    payload_kg: NonNegative = 0.9
     accounting_window_s: Annotated[float, Field(ge=0.002, le=1.0)] = 0.1
     seed: int = 0
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] = "0"
@@ -262,11 +272,17 @@ def parse_fault(values: Any) -> AnyFault:
     try:
         return _fault.validate_python(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = _first(error)
         key = str(first["loc"][-1])
         if first["type"] == "extra_forbidden":
             raise ConfigError(f"fault {kind}: {choose('key', key, FAULTS[kind].model_fields)}") from None
         raise ConfigError(f"fault {kind}: {key} {first.get('input')!r}: {first['msg']}") from None
+
+
+def _first(error: ValidationError) -> Any:
+    """Pick what to tell: a misspelt key that is required is both missing and unknown, and the second says more."""
+    errors = error.errors(include_url=False)
+    return next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
 
 
 def load_faults(path: Path) -> tuple[AnyFault, ...]:
@@ -324,7 +340,7 @@ def check_standin_config(values: Mapping[str, Any]) -> StandinConfig:
     try:
         return StandinConfig.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = _first(error)
         name = ".".join(str(part) for part in first["loc"])
         if first["type"] == "value_error":
             raise ConfigError(f"{first['ctx']['error']}") from None
