@@ -69,6 +69,7 @@ def make_robot_env(
     practice: bool = False,
     cell: CellConfig | None = None,
     objects: Objects | None = None,
+    robot: Robot | None = None,
 ) -> RobotEnv:
     """Build a robot, its guard and its task.
 
@@ -78,13 +79,15 @@ def make_robot_env(
         practice: Whether episodes may begin where there is most to learn; for training alone.
         cell: A physical or stand-in cell; its robot takes the place of the configured one.
         objects: Where the task's objects are, where the cell does not say it or somebody knows better.
+        robot: A robot that was made already, in place of the configured one.
 
     Raises:
         ConfigError: The goals are out of reach, or it is not known where the task's objects are.
     """
     models = _object_models(config.task)
     robot_config = config.robot if cell is None else cell.robot
-    robot = ROBOTS[robot_config.backend](robot_config, models, cell)
+    if robot is None:
+        robot = ROBOTS[robot_config.backend](robot_config, models, cell)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
@@ -104,6 +107,7 @@ def make_robot_env(
         objects=objects,
         object_models=models,
         episode_steps=config.episode_steps,
+        goals=config.task.goals,
         practice=practice,
         render_mode=render_mode,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from td3robot import cli_deploy
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.terminal import (
     ProgressListener,
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 bench_app = typer.Typer(help="Measure the inner loops on this machine.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench_app, name="bench")
+cli_deploy.register(app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object on standard output.")]
 Overrides = Annotated[

@@ -31,18 +31,25 @@ MAY_IMPORT = {
     "envs": GROUND | {"robots", "tasks"},
     "training": GROUND | {"agent"},
     "build": GROUND | {"agent", "robots", "tasks", "envs", "training"},
-    "deploy": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
     "standin": GROUND | {"robots", "tasks", "build"},
+    "deploy": GROUND | {"agent", "robots", "tasks", "envs", "training", "build", "standin"},
     "benchmark": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
     "transfer": GROUND | {"agent", "training"},
     "terminal": GROUND | {"training"},
+    "cli_deploy": GROUND | {"robots", "deploy", "terminal"},
     "cli": None,
     "__main__": {"cli"},
     "__init__": {"agent.policy", "training.checkpoint"},
 }
-HAS_TORCH = {"agent", "training", "deploy", "benchmark", "transfer"}
+HAS_TORCH = {"agent", "training", "benchmark", "transfer"}
 # These are needed to play, where no torch shall be.
-WITHOUT_TORCH = {"agent/policy.py", "agent/scaling.py", "agent/exploration.py", "training/checkpoint.py"}
+WITHOUT_TORCH = {
+    "agent/policy.py",
+    "agent/scaling.py",
+    "agent/exploration.py",
+    "training/checkpoint.py",
+    "training/seeding.py",
+}
 
 
 def part_of(path):

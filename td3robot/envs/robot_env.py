@@ -1,6 +1,7 @@
 """A task on a robot, behind the guard: the same environment for simulation and hardware."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -8,13 +9,14 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from td3robot import config
 from td3robot.contract import Contract
 from td3robot.envs.action import ActionKind
 from td3robot.envs.travel import Travel
 from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, TrackerError
 from td3robot.layout import Layout
 from td3robot.robots.disturbed import DisturbedRobot
-from td3robot.robots.guard import Guard
+from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.objects import Objects
@@ -41,10 +43,13 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         observer: The same, of what is measured; a robot may have a model of its own.
         ik: For start postures.
         object_models: What they look like, for pictures.
+        goals: Where goals are drawn from.
         practice: Whether episodes may begin where there is most to learn; see the task.
 
     Attributes:
         travel: How an arm that cannot be placed gets to its start; who deploys may have to agree to it.
+        watch: Told in every control period, once it is sent: what the arm was asked for, what the guard made of it, and
+            what was sent.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  # as Gymnasium declares it
@@ -61,6 +66,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         objects: Objects,
         object_models: tuple[ObjectModel, ...],
         episode_steps: int,
+        goals: config.Box,
         practice: bool = False,
         render_mode: str | None = None,
     ) -> None:
@@ -71,7 +77,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._objects, self._object_models = objects, object_models
         self._practice = practice
         self.travel = Travel(robot, guard, kinematics, ik)
-        self._episode_steps = episode_steps
+        self.watch: Callable[[JointCommand, Ruling, JointCommand], None] | None = None
+        self._episode_steps, self._goals = episode_steps, goals
         self._renderer: Any = None
         self.observation_layout: Layout = task.layout
         self.observation_space = Box(-np.inf, np.inf, (task.layout.size,), np.float32)
@@ -93,19 +100,32 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
         """Draw a goal, bring the arm to its start, and observe.
 
+        Args:
+            seed: As in Gymnasium.
+            options: ``goal``: a position [m] in place of the drawn one, for tasks that draw one. ``stay``: whether the
+                episode begins where the arm stands, its gripper as it is.
+
         Raises:
+            ConfigError: The given goal cannot be had.
             RobotError: The robot cannot be reached or did not get to the start.
         """
         super().reset(seed=seed)
         self.robot.connect()
+        wanted = options or {}
         goal, q = self._draw()
+        if "goal" in wanted:
+            goal = self._given(goal, np.asarray(wanted["goal"], np.float64))
         self.robot.begin(self.np_random)
-        if self.robot.teleports:
+        gripper = 0.0
+        if wanted.get("stay"):
+            q, gripper = self._here()
+            goal = replace(goal, gripper=gripper)
+        elif self.robot.teleports:
             self.robot.move_to(q)
         else:
             q = self.travel.to(q)
         lying = self._objects.arrange(goal.objects)
-        self.guard.reset(q)
+        self.guard.reset(q, gripper)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
         self._last_info: dict[str, Any] = {}
@@ -131,6 +151,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         try:
             ruling = self.guard.filter(wish, self.seen.robot, self.robot.now())
             sent = self.robot.send(ruling.command)
+            if self.watch is not None:
+                self.watch(wish, ruling, sent)
             self.robot.advance()
         except RobotError:
             self.robot.stop()
@@ -160,7 +182,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
-        self.world = self._look(self.guard.commanded)
+        self._look(self.guard.commanded)
         return self._observe()
 
     def render(self) -> NDArray[np.uint8] | None:
@@ -185,6 +207,18 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self._renderer = None
         self._objects.close()
         self.robot.close()
+
+    def tool_at(self, q: Array) -> Pose:
+        """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""
+        return self._kinematics.tcp(q)
+
+    def find_objects(self) -> Mapping[str, Pose]:
+        """Give where the objects are, outside of any episode.
+
+        Raises:
+            TrackerError: Not every object is seen.
+        """
+        return self._objects.arrange({}) if self._object_models else {}
 
     def require_reachable(self, region: str, low: Array, high: Array) -> None:
         """Refuse a box of goals that the arm cannot reach everywhere, on a grid of 5 x 5 x 5 points.
@@ -215,6 +249,32 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         raise ConfigError(
             f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard"
         )
+
+    def _given(self, goal: Goal, position: Array) -> Goal:
+        """Put a given position into a drawn goal."""
+        if goal.objects:
+            raise ConfigError("the goal of this task is where its object lies, and cannot be given; leave --goal out")
+        box = self._goals
+        if position.shape != (3,) or not ((position >= box.low) & (position <= box.high)).all():
+            raise ConfigError(
+                f"the goal {position.tolist()} m is outside {box.low}..{box.high} m, for which the policy was trained"
+            )
+        _, objection = self._posture_at(position)
+        if objection:
+            raise ConfigError(f"the goal {position.tolist()} m cannot be reached: {objection}")
+        return replace(goal, position=position)
+
+    def _here(self) -> tuple[Array, float]:
+        """Give posture and closed fraction where the arm stands."""
+        state = self.robot.read()
+        if (limit := self.guard.admits(state.q)) is not None:
+            x, y, z = self._kinematics.tcp(state.q).position
+            raise RobotError(
+                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
+                f"{z:.3f} m): move it by hand, in freedrive, towards home"
+            )
+        closed = float(state.driver_q.mean()) / self.robot.spec.gripper.driver_closed
+        return state.q, min(max(closed, 0.0), 1.0)
 
     def _posture_at(self, position: Array) -> tuple[Array | None, str]:
         """Find a posture with the tool at a position that the guard admits; or say why there is none.

@@ -47,6 +47,7 @@ class GripperModel:
         driver_closed: Driver angle when closed [rad]; 0 is open.
         closing_rate: Largest change of the closed fraction [1/s].
         tcp_offset_m: From the flange along its z axis to the point between the finger pads.
+        mass_kg: What an arm's controller has to be told as payload.
     """
 
     name: str
@@ -54,6 +55,7 @@ class GripperModel:
     driver_closed: float
     closing_rate: float
     tcp_offset_m: float
+    mass_kg: float
 
 
 # Kinematics: Universal Robots, "DH Parameters for calculations of kinematics and dynamics", UR5e row.
@@ -82,12 +84,14 @@ UR5E = ArmModel(
 # Closing: 85 mm of stroke at 150 mm/s (Robotiq data sheet: 20 to 150 mm/s).
 # Driver range: the Menagerie's 2F-85 (0 open to 0.8 rad closed). Offset: base mount 7 mm + adapter 3.8 mm + 145 mm
 # to its `pinch` site, between the pads when closed (open, they are 14 mm further back), along the flange's z axis.
+# Mass: Robotiq's instruction manual, with its coupling.
 ROBOTIQ_2F85 = GripperModel(
     name="robotiq_2f85",
     driver_names=("right_driver_joint", "left_driver_joint"),
     driver_closed=0.8,
     closing_rate=150.0 / 85.0,
     tcp_offset_m=0.1558,
+    mass_kg=0.925,
 )
 
 ARMS = {UR5E.name: UR5E}

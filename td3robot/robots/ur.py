@@ -40,6 +40,7 @@ class UrStatus:
         state_age_s: Since the latest state was received.
         missed_ticks: Control periods that were over before ``advance`` was called, since ``connect``.
         fault: Why nothing is sent any more, or None.
+        stamp, controller_time: Of the latest state, on this computer's monotonic clock and on the controller's [s].
     """
 
     safety_mode: int
@@ -50,6 +51,8 @@ class UrStatus:
     state_age_s: float
     missed_ticks: int
     fault: str | None
+    stamp: float
+    controller_time: float
 
 
 class UrRobot(Robot):
@@ -208,6 +211,8 @@ class UrRobot(Robot):
             monotonic() - state.stamp,
             self.missed_ticks,
             self._fault,
+            state.stamp,
+            state.controller_time,
         )
 
     def figures(self) -> dict[str, float]:

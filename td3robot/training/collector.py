@@ -3,15 +3,17 @@
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.agent.replay import ReplayBuffer
 from td3robot.errors import EnvironmentFaultError
 from td3robot.training import seeding
+
+if TYPE_CHECKING:
+    from td3robot.agent.replay import ReplayBuffer
 
 Vector = NDArray[np.float32]
 
@@ -97,7 +99,7 @@ class Collector:
             )
             self._pending.append((action, step))
 
-    def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
+    def commit(self, replay: "ReplayBuffer") -> list[FinishedEpisode]:
         """Remember what the last step brought, and begin new episodes where one ended."""
         finished = []
         for index, (action, step) in enumerate(self._pending):
@@ -152,7 +154,7 @@ class Collector:
         )
         return Episode(episode_index, observation)
 
-    def _absorb(self, episode: Episode, action: Vector, step: Step, replay: ReplayBuffer | None) -> None:
+    def _absorb(self, episode: Episode, action: Vector, step: Step, replay: "ReplayBuffer | None") -> None:
         """Move an episode on by one step, and emit the n-step transitions that are complete."""
         episode.actions.append(action)
         episode.total_reward += step.reward

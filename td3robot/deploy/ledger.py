@@ -1,0 +1,108 @@
+"""Which rungs a checkpoint has climbed on which robot, and which robots wait for their operator after a fault."""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from td3robot.errors import Td3RobotError
+from td3robot.training.checkpoint import MANIFEST
+
+RUNGS = ("check", "shadow", "confirm", "run")
+
+
+class LadderError(Td3RobotError):
+    """A rung is missing below, or a fault above is not dealt with."""
+
+
+def digest_of(checkpoint: Path) -> str:
+    """Give what tells a checkpoint from every other: the SHA-256 of its manifest, which holds those of its files."""
+    return hashlib.sha256((checkpoint / MANIFEST).read_bytes()).hexdigest()
+
+
+class Ledger:
+    """A JSON file in the directory of records.
+
+    Args:
+        records: That directory.
+    """
+
+    def __init__(self, records: Path) -> None:
+        self.path = records / "ledger.json"
+
+    def require(self, rung: str, serial: str, digest: str, override: str | None) -> None:
+        """Ask for the rung below, and that no fault is left over.
+
+        Raises:
+            LadderError: Saying what to do first.
+        """
+        robot = self._read().get(serial, {})
+        latched = robot.get("latched")
+        if latched is not None and rung in ("confirm", "run"):
+            raise LadderError(
+                f"robot {serial} was stopped by a fault on {latched['at']} ({latched['fault']}), and nothing moves "
+                "before its operator has dealt with that: td3robot recover --robot CELL"
+            )
+        if rung == RUNGS[0] or override:
+            return
+        below = RUNGS[RUNGS.index(rung) - 1]
+        if below not in robot.get("checkpoints", {}).get(digest, {}):
+            raise LadderError(
+                f"--mode {rung} asks for a passed --mode {below} of this checkpoint on robot {serial}, and "
+                f'{self.path} has none; do that first, or give --override "reason"'
+            )
+
+    def passed(self, rung: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:
+        """Write down a rung."""
+        with self._changed() as robots:
+            rungs = robots.setdefault(serial, {}).setdefault("checkpoints", {}).setdefault(digest, {})
+            rungs[rung] = {"at": _now(), "record": str(record), "speed": speed, "override": override}
+
+    def latch(self, serial: str, fault: str) -> None:
+        """Write down that a fault stopped the robot."""
+        with self._changed() as robots:
+            robots.setdefault(serial, {})["latched"] = {"at": _now(), "fault": fault}
+
+    def release(self, serial: str) -> None:
+        """Write down that the operator dealt with it."""
+        with self._changed() as robots:
+            robots.setdefault(serial, {})["latched"] = None
+
+    def latched(self, serial: str) -> str | None:
+        """Give the fault that waits for its operator, or None."""
+        latched = self._read().get(serial, {}).get("latched")
+        return None if latched is None else str(latched["fault"])
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            robots: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))["robots"]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise LadderError(
+                f"{self.path} cannot be read; restore it, or delete it and climb the ladder anew"
+            ) from None
+        return robots
+
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, Any]]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            robots = self._read()
+            yield robots
+            temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+            temporary.write_text(json.dumps({"robots": robots}, indent=1) + "\n", encoding="utf-8")
+            temporary.replace(self.path)
+        finally:
+            os.close(lock)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,209 @@
+"""Who stands beside the arm: asked before anything surprising, heard within one control period."""
+
+import os
+import select
+import signal
+import sys
+import termios
+import tty
+from abc import ABC, abstractmethod
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from td3robot.errors import ConfigError, RobotError, Td3RobotError
+
+STEP_KEYS, SECOND_KEYS, STOP_KEYS, YES_KEYS = "\r\n", "s", " q\x1b", "\r\ny"
+
+
+class OperatorStop(Td3RobotError):  # noqa: N818  # it is no error that somebody stops an arm
+    """The operator stopped the arm."""
+
+
+class Operator(ABC):
+    """One person, or who stands for them."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """Tell one sentence."""
+
+    @abstractmethod
+    def stop_wanted(self) -> bool:
+        """Whether the arm shall stop; asked in every control period."""
+
+    @abstractmethod
+    def agree(self, what: str) -> None:
+        """Ask before something moves.
+
+        Raises:
+            OperatorStop: The answer is no.
+        """
+
+    @abstractmethod
+    def take(self, what: str) -> None:
+        """Ask for hands at the gripper.
+
+        Raises:
+            OperatorStop: The answer is no.
+            RobotError: Nobody is there.
+        """
+
+    @abstractmethod
+    def next_periods(self, per_second: int) -> int:
+        """Wait for a key: how many control periods shall the arm move now?
+
+        Raises:
+            OperatorStop: None at all.
+        """
+
+    @abstractmethod
+    def require_keys(self) -> None:
+        """Ask whether keys can be pressed at all.
+
+        Raises:
+            ConfigError: There is no keyboard.
+        """
+
+    def heed(self) -> None:
+        """Look whether the arm shall stop.
+
+        Raises:
+            OperatorStop: It shall.
+        """
+        if self.stop_wanted():
+            raise OperatorStop("the operator stopped the arm")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(  # noqa: B027  # most take nothing
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give back what ``__enter__`` took."""
+
+
+class Signals(Operator):
+    """Nobody at a keyboard: SIGINT and SIGTERM stop the arm, and a second one ends the program at once."""
+
+    def __init__(self) -> None:
+        self._stopped = False
+        self._previous: dict[int, Any] = {}
+
+    def say(self, text: str) -> None:
+        """Write to standard error."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def stop_wanted(self) -> bool:
+        """Whether a signal came."""
+        return self._stopped
+
+    def agree(self, what: str) -> None:
+        """Say it, and go on: who starts a run without a keyboard has agreed."""
+        self.say(what)
+
+    def take(self, what: str) -> None:
+        """Refuse: nobody is there."""
+        raise RobotError(f"{what}; nobody is at a keyboard to do so, and nothing was moved")
+
+    def next_periods(self, per_second: int) -> int:
+        """Refuse: nobody can press a key."""
+        self.require_keys()
+        return 0
+
+    def require_keys(self) -> None:
+        """Refuse: there is no terminal."""
+        raise ConfigError("--mode confirm waits for key presses, and standard input is no terminal; start it from one")
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self._stopped:
+            raise KeyboardInterrupt
+        self._stopped = True
+
+
+class Keyboard(Signals):
+    """A person at a terminal: Space, q or Escape stop the arm, as Ctrl-C does."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._descriptor = sys.stdin.fileno()
+        self._settings = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._settings)
+        super().__exit__(kind, error, trace)
+
+    def stop_wanted(self) -> bool:
+        """Whether a stop key was pressed, or a signal came."""
+        while (key := self._key(0.0)) is not None:
+            self._stopped = self._stopped or key in STOP_KEYS
+        return self._stopped
+
+    def require_keys(self) -> None:
+        """Here they are."""
+
+    def agree(self, what: str) -> None:
+        """Wait for Enter; a stop key says no."""
+        self._forget()
+        self.say(f"{what} [Enter: go on, Space: stop]")
+        while (key := self._wait()) not in YES_KEYS:
+            self._refuse(key)
+
+    def take(self, what: str) -> None:
+        """Wait for Enter."""
+        self.agree(what)
+
+    def next_periods(self, per_second: int) -> int:
+        """Wait for Enter (one period) or s (one second)."""
+        self._forget()
+        self.say("Enter: one step, s: one second, Space: stop")
+        while True:
+            key = self._wait()
+            if key in STEP_KEYS:
+                return 1
+            if key in SECOND_KEYS:
+                return per_second
+            self._refuse(key)
+
+    def _wait(self) -> str:
+        while True:
+            key = self._key(0.05)
+            if key is not None:
+                return key
+            if self._stopped:
+                return STOP_KEYS[0]
+
+    def _refuse(self, key: str) -> None:
+        if key in STOP_KEYS:
+            self._stopped = True
+            raise OperatorStop("the operator stopped the arm")
+
+    def _forget(self) -> None:
+        """Drop the keys that were pressed before the question."""
+        while self._key(0.0) is not None:
+            pass
+
+    def _key(self, wait_s: float) -> str | None:
+        ready, _, _ = select.select([self._descriptor], [], [], wait_s)
+        if not ready:
+            return None
+        return os.read(self._descriptor, 1).decode("latin-1") or STOP_KEYS[0]  # a closed terminal stops the arm
+
+
+def present_operator() -> Operator:
+    """Take the keyboard where there is one."""
+    return Keyboard() if sys.stdin.isatty() else Signals()

@@ -1,0 +1,119 @@
+"""What happened on an arm, line by line, so that whatever ends a session leaves a readable record.
+
+A record is a text file with one JSON object a line, each with its ``kind`` and ``at``, this computer's monotonic time
+[s]. It is only ever appended to, and every line is handed to the system before the next one begins: a killed process
+loses nothing, and a computer that loses power what was not on disk yet.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from td3robot.errors import Td3RobotError
+from td3robot.state import JointCommand, RobotState
+
+FILE = "record.jsonl"
+
+
+class RecordError(Td3RobotError):
+    """A record that cannot be written or read."""
+
+
+class Record:
+    """The record of one session.
+
+    Args:
+        path: The file; its directory is made where it is missing.
+
+    Raises:
+        RecordError: It cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise RecordError(f"the record {path} cannot be made: {error.strerror}; choose another --records") from None
+        self._broken = False
+
+    def add(self, kind: str, **values: Any) -> None:
+        """Append one line.
+
+        Raises:
+            RecordError: It could not be written, and nothing is recorded any more; what was written before is there.
+        """
+        if self._broken:
+            return
+        line = json.dumps({"kind": kind, "at": monotonic()} | values, separators=(",", ":"), default=_plain).encode()
+        self._append(line + b"\n")
+
+    def flush(self) -> None:
+        """Have the system put everything on disk; takes a while, and is not for a moving arm."""
+        if not self._broken:
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the file. May be repeated."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor, self._broken = -1, True
+
+    def _append(self, line: bytes) -> None:
+        begin = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, line)
+            if written < len(line):
+                os.truncate(self._descriptor, begin)  # no half lines
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._broken = True
+            raise RecordError(
+                f"the record {self.path} cannot be written any more ({error.strerror}), so the arm was stopped; what "
+                "was recorded until then is there; make room, then begin again"
+            ) from None
+
+
+def read_record(path: Path) -> Iterator[dict[str, Any]]:
+    """Give the lines of a record; one that was cut off in the middle is the end.
+
+    Raises:
+        RecordError: The file cannot be read, or is no record.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"the record {path} cannot be read: {error}") from None
+    for number, line in enumerate(lines):
+        try:
+            if line:
+                yield json.loads(line)
+        except ValueError:
+            if number < len(lines) - 1:
+                raise RecordError(f"{path} is no record: line {number + 1} is not JSON") from None
+
+
+def state_to_json(state: RobotState) -> dict[str, Any]:
+    """Write a measured state as plain values."""
+    return {"stamp": state.stamp, "q": state.q, "dq": state.dq, "driver_q": state.driver_q}
+
+
+def command_to_json(command: JointCommand) -> dict[str, Any]:
+    """Write a command as plain values."""
+    return {"q": command.q, "gripper": command.gripper}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        # A microradian is less than an encoder tells.
+        return np.round(value.astype(np.float64), 7).tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be recorded")

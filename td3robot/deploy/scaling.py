@@ -1,0 +1,43 @@
+"""Slower than in training: every limit of speed and acceleration scaled by one factor."""
+
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.errors import ConfigError
+
+# Slower than this, a control period's move is finer than what an arm repeats.
+SLOWEST = 0.02
+
+
+def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConfig:
+    """Scale the guard's limits, and with them what actions ask for; episodes get longer in proportion.
+
+    Args:
+        config: The environment of a run.
+        speed: In [0.02, 1]; at 1 nothing changes.
+
+    Raises:
+        ConfigError: The speed is outside that range.
+    """
+    if not SLOWEST <= speed <= 1.0:
+        raise ConfigError(f"--speed {speed:g} is outside [{SLOWEST:g}, 1]: 1 is the speed of training")
+    if speed == 1.0:
+        return config
+    guard, action = config.guard, config.action
+    return config.model_copy(
+        update={
+            "guard": guard.model_copy(
+                update={
+                    "max_tcp_speed_m_s": guard.max_tcp_speed_m_s * speed,
+                    "joint_speed_fraction": guard.joint_speed_fraction * speed,
+                    "max_joint_acceleration_rad_s2": guard.max_joint_acceleration_rad_s2 * speed,
+                }
+            ),
+            "action": action.model_copy(
+                update={
+                    "turn_rad_s": action.turn_rad_s * speed,
+                    "turn_acceleration_rad_s2": action.turn_acceleration_rad_s2 * speed,
+                    "orientation_gain_hz": action.orientation_gain_hz * speed,
+                }
+            ),
+            "episode_s": config.episode_s / speed,
+        }
+    )

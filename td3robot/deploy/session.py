@@ -1,0 +1,232 @@
+"""Episodes on an arm: played, watched over by an operator, recorded, and stopped in order whatever happens."""
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from td3robot.deploy.episode import Act, Figures, Player, Vector
+from td3robot.deploy.operator import Operator, OperatorStop
+from td3robot.deploy.recording import Record, RecordError, command_to_json, state_to_json
+from td3robot.deploy.shadow import ShadowRobot
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.envs.travel import Journey
+from td3robot.errors import Td3RobotError
+from td3robot.robots.guard import Ruling
+from td3robot.robots.ur import UrRobot
+from td3robot.state import JointCommand, RobotState
+from td3robot.training import seeding
+
+MODES = ("check", "shadow", "confirm", "run")
+# How often a fault is looked for, to be told at once [s].
+LOOK_S = 0.05
+
+
+class Session:
+    """Some episodes of one policy on one arm.
+
+    Args:
+        environment: The task on the arm.
+        act: The policy.
+        record: Where everything goes.
+        operator: Who watches over it.
+        mode: ``shadow``, ``confirm`` or ``run``.
+        on_episode: Told the number of each episode that is about to begin, the arm being at its start.
+
+    Attributes:
+        episodes: Figures of the episodes so far.
+        fault: What ended the session, or None.
+    """
+
+    def __init__(
+        self,
+        environment: RobotEnv,
+        act: Act,
+        record: Record,
+        operator: Operator,
+        mode: str,
+        on_episode: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        self.environment, self.mode, self.episodes = environment, mode, list[Figures]()
+        self.fault: str | None = None
+        self._record, self._operator, self._on_episode = record, operator, on_episode
+        self._player = Player(environment, act, self._record_period)
+        self._agreed = False
+        environment.travel.agree = self._agree
+        environment.travel.watch = self._travelled
+
+    def run(self, episodes: int, seed: int, options: dict[str, Any] | None = None, first: int = 0) -> None:
+        """Play episodes until they are done, the operator stops them, or a fault does; the arm rests afterwards.
+
+        Args:
+            episodes: How many.
+            seed: Each episode's own seed is derived from it, as in an evaluation.
+            options: Of :meth:`RobotEnv.reset`.
+            first: The number of the first of them.
+        """
+        self.fault = None
+        teller = Teller(self.environment, self._operator)
+        gc.collect()
+        gc.disable()  # a collection takes longer than a policy's step
+        teller.start()
+        try:
+            for number in range(first, first + episodes):
+                self._play(number, seeding.integer(seed, seeding.Stream.EVALUATION_EPISODES, number), options)
+                gc.collect()
+        except OperatorStop as stop:
+            self._finish("operator", None, str(stop))
+        except RecordError as error:
+            self._finish("fault", str(error), str(error))
+        except Td3RobotError as error:
+            self._finish("fault", str(error), str(error))
+        finally:
+            self.environment.robot.stop()
+            teller.stop()
+            gc.enable()
+            self._close_record()
+
+    def _play(self, number: int, seed: int, options: dict[str, Any] | None) -> None:
+        self._operator.heed()
+        self.episodes.append(Figures(number, seed))
+        self._record.add("episode", number=number, seed=seed, mode=self.mode, options=options)
+        self.episodes[-1] = self._player.begin(number, seed, options)
+        goal = self.environment.goal
+        self._record.add("goal", number=number, position=goal.position, gripper=goal.gripper)
+        self._on_episode(number)
+        self._player.resume()  # the state is as old as the way here and the announcement took
+        {"run": self._run, "confirm": self._confirm, "shadow": self._shadow}[self.mode]()
+        figures = self.episodes[-1]
+        self._record.add(
+            "episode_end", number=number, ended=figures.ended, success=figures.success, fault=figures.fault,
+            distance_m=figures.distance_m, missed_ticks=figures.missed_ticks,
+            state=state_to_json(self.environment.world.robot),
+        )  # fmt: skip
+        self._record.flush()
+        self._operator.say(_line(figures))
+        if figures.fault is not None:
+            self.fault = figures.fault
+
+    def _run(self) -> None:
+        while not self._player.step():
+            self._operator.heed()
+
+    def _confirm(self) -> None:
+        """Move for as long as a key press is worth, and rest in between."""
+        rate = round(self.environment.robot.spec.control_rate_hz)
+        over = False
+        while not over:
+            self.environment.robot.stop()
+            periods = self._operator.next_periods(rate)
+            self._player.resume()
+            for _ in range(periods):
+                if over := self._player.step():
+                    break
+                self._operator.heed()
+
+    def _shadow(self) -> None:
+        """Decide in every period as if the arm came by where it stands, as fast as it would have been by then."""
+        guard = self.environment.guard
+        rate = round(self.environment.robot.spec.control_rate_hz)
+        over = False
+        while not over:
+            over = self._player.step()
+            if self._player.figures.steps % rate == 0:
+                self._tell_shadow()
+            velocity = guard.velocity
+            self._player.resume()
+            guard.velocity = velocity
+            self._operator.heed()
+
+    def _tell_shadow(self) -> None:
+        robot, world = self.environment.robot, self.environment.world
+        assert isinstance(robot, ShadowRobot) and robot.would_send is not None
+        way = self.environment.tool_at(robot.would_send.q).position - world.tcp.position
+        x, y, z = way / robot.spec.period_s * 1e3
+        changed = ", ".join(sorted(set(self._player.figures.reasons) - {"any"})) or "nothing"
+        self._operator.say(f"would move the tool at ({x:+.0f}, {y:+.0f}, {z:+.0f}) mm/s; the guard changes: {changed}")
+
+    def _agree(self, journey: Journey) -> None:
+        if journey.drops:
+            self._operator.take("the gripper holds something and is going to open: take hold of it")
+        if not self._agreed:
+            largest = float(np.abs(journey.way[0] - journey.start).max())
+            self._operator.agree(
+                f"the arm is going to move to its start, by {largest:.2f} rad in its first leg of {len(journey.way)}"
+                + (", and its gripper opens" if journey.opens_gripper else "")
+            )
+            self._agreed = True
+
+    def _travelled(self, state: RobotState, ruling: Ruling) -> None:
+        self._record.add(
+            "travel", state=state_to_json(state), command=command_to_json(ruling.command), reasons=ruling.reasons
+        )
+        self._operator.heed()
+
+    def _record_period(
+        self, figures: Figures, observed: Vector, action: Vector, wish: JointCommand, ruling: Ruling, sent: JointCommand
+    ) -> None:
+        self._record.add(
+            "period", episode=figures.number, step=figures.steps, decide_s=figures.decide_s[-1],
+            state=state_to_json(self.environment.seen.robot), observation=observed, action=action,
+            wish=command_to_json(wish), command=command_to_json(ruling.command), sent=command_to_json(sent),
+            reasons=ruling.reasons,
+        )  # fmt: skip
+
+    def _finish(self, ended: str, fault: str | None, said: str) -> None:
+        """Stop the arm first, then write down why."""
+        self.environment.robot.stop()
+        self.fault = fault
+        if self.episodes and not self.episodes[-1].ended:
+            if self._player.figures.number == self.episodes[-1].number:
+                self.episodes[-1] = self._player.figures
+            self.episodes[-1].ended, self.episodes[-1].fault = ended, fault
+            self.episodes[-1].success = False
+        self._operator.say(said)
+        try:
+            self._record.add("stop", ended=ended, fault=fault)
+        except RecordError as error:
+            self._operator.say(str(error))
+
+    def _close_record(self) -> None:
+        """Save where the arm rests, as far as that is known."""
+        try:
+            self._record.add("rest", state=state_to_json(self.environment.robot.read()))
+        except RecordError as error:
+            self.fault = self.fault or str(error)
+        except Td3RobotError as error:
+            self._record.add("rest", unknown=str(error))
+        self._record.flush()
+
+
+class Teller(threading.Thread):
+    """Tells a fault of the arm at once, even where the policy hangs and nobody asks the arm."""
+
+    def __init__(self, environment: RobotEnv, operator: Operator) -> None:
+        super().__init__(name="fault-teller", daemon=True)
+        robot = environment.robot
+        self._robot = robot if isinstance(robot, UrRobot) else None
+        self._operator = operator
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Look until there is something to tell."""
+        while not self._stopping.wait(LOOK_S):
+            if self._robot is not None and self._robot.fault is not None:
+                self._operator.say(f"FAULT: {self._robot.fault}")
+                return
+
+    def stop(self) -> None:
+        """End, and wait for the end."""
+        self._stopping.set()
+        self.join()
+
+
+def _line(figures: Figures) -> str:
+    distance = "" if figures.distance_m is None else f", {1e3 * figures.distance_m:.1f} mm left"
+    return (
+        f"episode {figures.number}: {'success' if figures.success else 'no success'}{distance}, "
+        f"{figures.steps} periods, {figures.missed_ticks} missed, guard changed {figures.reasons['any']}"
+        + (f"; FAULT: {figures.fault}" if figures.fault else "")
+    )

@@ -1,0 +1,62 @@
+"""A robot that is only watched: states are the arm's, and what would be sent to it is not."""
+
+from time import monotonic, sleep
+from typing import ClassVar
+
+from td3robot.robots.interface import Robot
+from td3robot.robots.ur import UrRobot
+from td3robot.state import Array, JointCommand, RobotState
+
+
+class ShadowRobot(Robot):
+    """Reads an arm that was opened for reading only, and keeps what would have been sent.
+
+    Attributes:
+        watched: The arm.
+        missed_ticks: Control periods that were over before ``advance`` was called.
+        would_send: The last command.
+    """
+
+    teleports: ClassVar[bool] = False
+
+    def __init__(self, watched: UrRobot) -> None:
+        super().__init__(watched.spec)
+        self.watched, self.missed_ticks = watched, 0
+        self.would_send: JointCommand | None = None
+        self._due: float | None = None
+
+    def connect(self) -> None:
+        """Open the arm for reading."""
+        self.watched.connect()
+
+    def read(self) -> RobotState:
+        """Read the arm."""
+        return self.watched.read()
+
+    def now(self) -> float:
+        """Give this computer's monotonic time [s]."""
+        return self.watched.now()
+
+    def _send(self, command: JointCommand) -> None:
+        self.would_send = command
+
+    def advance(self) -> None:
+        """Wait for the next tick of the control clock."""
+        now, period = monotonic(), self.spec.period_s
+        due = (now if self._due is None else self._due) + period
+        if now > due:
+            self.missed_ticks += 1
+            due = now
+        self._due = due
+        sleep(due - now)
+
+    def move_to(self, q: Array) -> None:
+        """Do nothing: a shadow moves no arm."""
+
+    def stop(self) -> None:
+        """Stop nothing: nothing was started."""
+        self._due = None
+
+    def close(self) -> None:
+        """Let go of the arm."""
+        self.watched.close()
