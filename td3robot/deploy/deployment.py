@@ -181,7 +181,6 @@ def _play(
     options["stay"] = shadow or request.goal is not None
     session = Session(environment, played.policy.act, record, operator, request.mode)
     try:
-        environment.robot.connect()  # what fails here has moved nothing, and is no fault to recover from
         session.run(request.episodes, request.seed, options)
         return {"figures": summarize(session.episodes), "driver": driver_figures(environment)}, session.fault
     finally:

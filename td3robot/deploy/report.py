@@ -17,7 +17,9 @@ def summarize(episodes: Sequence[Figures]) -> dict[str, Any]:
     """
     steps = sum(episode.steps for episode in episodes)
     successes = sum(episode.success for episode in episodes)
-    reasons: Counter[str] = sum((episode.reasons for episode in episodes), Counter())
+    reasons: Counter[str] = Counter()
+    for episode in episodes:
+        reasons.update(episode.reasons)
     distances = [episode.distance_m for episode in episodes if episode.distance_m is not None]
     missed = sum(episode.missed_ticks for episode in episodes)
     return {

@@ -13,7 +13,7 @@ from td3robot.deploy.recording import Record, RecordError, command_to_json, stat
 from td3robot.deploy.shadow import ShadowRobot
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.travel import Journey
-from td3robot.errors import Td3RobotError
+from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.robots.guard import Ruling
 from td3robot.robots.ur import UrRobot
 from td3robot.state import JointCommand, RobotState
@@ -65,8 +65,13 @@ class Session:
             seed: Each episode's own seed is derived from it, as in an evaluation.
             options: Of :meth:`RobotEnv.reset`.
             first: The number of the first of them.
+
+        Raises:
+            ConfigError: What the options want cannot be had.
+            RobotError: The robot cannot be opened.
         """
         self.fault = None
+        self.environment.robot.connect()  # what fails here has moved nothing
         teller = Teller(self.environment, self._operator)
         gc.collect()
         gc.disable()  # a collection takes longer than a policy's step
@@ -77,10 +82,10 @@ class Session:
                 gc.collect()
         except OperatorStop as stop:
             self._finish("operator", None, str(stop))
-        except RecordError as error:
-            self._finish("fault", str(error), str(error))
+        except ConfigError:
+            raise  # a wish that cannot be had is no fault of the arm
         except Td3RobotError as error:
-            self._finish("fault", str(error), str(error))
+            self._finish("fault", self._cause(error), str(error))
         finally:
             self.environment.robot.stop()
             teller.stop()
@@ -173,6 +178,11 @@ class Session:
             wish=command_to_json(wish), command=command_to_json(ruling.command), sent=command_to_json(sent),
             reasons=ruling.reasons,
         )  # fmt: skip
+
+    def _cause(self, error: Td3RobotError) -> str:
+        """Prefer what the driver says: what was met here may be a consequence of it."""
+        first = getattr(self.environment.robot, "fault", None)
+        return str(error) if first is None or isinstance(error, RecordError) else str(first)
 
     def _finish(self, ended: str, fault: str | None, said: str) -> None:
         """Stop the arm first, then write down why."""

@@ -190,6 +190,11 @@ class UrRobot(Robot):
         self._open(unlock_after_s=max(0.0, UNLOCK_AFTER_S - since_fault))
 
     @property
+    def worker_pid(self) -> int:
+        """The process id of the worker."""
+        return self._open_process().pid
+
+    @property
     def fault(self) -> str | None:
         """Why nothing is sent any more, or None."""
         return self._fault

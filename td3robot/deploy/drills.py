@@ -1,0 +1,290 @@
+"""Fault drills: a moving arm, one fault, and what the operator sees, how long until the arm rests, what is recorded."""
+
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from math import cos, sin
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+
+from td3robot.build import make_robot_env, robot_spec
+from td3robot.cell import CellConfig
+from td3robot.config import GraspConfig, ReachConfig, RobotEnvironmentConfig
+from td3robot.deploy.bench import BenchObjects, BenchOperator
+from td3robot.deploy.episode import Vector
+from td3robot.deploy.recording import FILE, Record, read_record
+from td3robot.deploy.session import Session
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.errors import RobotError
+from td3robot.robots.robotiq import ACTIVE
+from td3robot.robots.tracker import ObjectTracker
+from td3robot.robots.ur import UrRobot
+from td3robot.standin.process import Standin, start_standin
+from td3robot.standin.watch import RestWatch
+from td3robot.tasks.grasp import OBJECT
+
+TRACKER_PORT = 47301
+# The arm moves for so long before the fault; where it goes on, so long after it; and is watched for so long [s].
+BEFORE_S, AFTER_S, WATCHED_S = 0.5, 1.2, 1.0
+# The policy of the drills leads the tool around in circles at full speed [rad/s].
+TURNS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """One fault.
+
+    Attributes:
+        name: For the table.
+        strike: Brings it about.
+        says: Part of what the operator reads, or None where the arm goes on.
+        rests_within_s: From the fault to rest, at most; None where the arm goes on.
+        task: ``reach`` or ``grasp``: the second has an object and a tracker.
+        by_policy: Whether the fault is the policy's: ``strike`` gives the action then.
+    """
+
+    name: str
+    strike: Callable[["Scene"], Any]
+    says: str | None
+    rests_within_s: float | None
+    task: str = "reach"
+    by_policy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it.
+
+    Attributes:
+        said: What the operator read, or None.
+        told_s: From the fault to the first word of it.
+        rest_s: From the fault to the arm's last movement; None where it goes on, or nobody can see it any more.
+        moving: Whether the arm was seen to move when the fault came.
+        ended: How the episode ended.
+        recorded: Control periods in the record, and its last kind of line.
+    """
+
+    name: str
+    said: str | None
+    told_s: float | None
+    rest_s: float | None
+    moving: bool
+    ended: str
+    recorded: tuple[int, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        return asdict(self)
+
+
+class DrillOperator(BenchOperator):
+    """Notes when something was said, and stops an arm that goes on."""
+
+    def __init__(self, standin: Standin, say: Callable[[str], None]) -> None:
+        super().__init__(standin, say)
+        self.at: list[float] = []
+        self.stop_at = np.inf
+
+    def say(self, text: str) -> None:
+        """Note it."""
+        self.at.append(monotonic())
+        super().say(text)
+
+    def stop_wanted(self) -> bool:
+        """Whether it has gone on for long enough."""
+        return monotonic() > self.stop_at
+
+
+class Scene:
+    """A stand-in with an object and a tracker, and both tasks on it.
+
+    Attributes:
+        standin, arm: The stand-in, and the arm of the drill in progress.
+    """
+
+    def __init__(self, host: str, records: Path, say: Callable[[str], None] = lambda text: None) -> None:
+        self._host, self._records, self._say = host, records, say
+        self.cell = CellConfig.model_validate(
+            {"ur": {"host": host, "connect_timeout_s": 5.0}, "tracker": {"host": host, "port": TRACKER_PORT}}
+        )
+        self._start()
+        self._environments = {name: self._make(name) for name in ("reach", "grasp")}
+        self._actions = 0
+
+    def close(self) -> None:
+        """End the stand-in."""
+        for environment in self._environments.values():
+            environment.close()
+        self.standin.close()
+
+    def perform(self, drill: Drill) -> Outcome:
+        """Bring the arm to move, strike, and look."""
+        self._tidy()
+        environment = self._environments[drill.task]
+        robot = environment.robot
+        assert isinstance(robot, UrRobot)
+        self.arm, self._drill, self._struck_at, self._actions = robot, drill, np.inf, 0
+        self._operator = DrillOperator(self.standin, self._say)
+        folder = self._records / drill.name.replace(" ", "_").replace(",", "")
+        record = Record(folder / FILE)
+        watch = RestWatch(self.standin)
+        striker = threading.Thread(target=self._strike, daemon=True)
+        session = Session(environment, self._act, record, self._operator, "run", lambda number: striker.start())
+        watch.start()
+        try:
+            session.run(1, 1, {"stay": True})
+            sleep(WATCHED_S)
+        finally:
+            watch.finish()
+            vars(robot).pop("read", None)
+            _lift_limit()
+            if striker.ident is not None:
+                striker.join()
+            record.close()
+            environment.close()
+        return self._judge(drill, session, watch, folder / FILE)
+
+    def _judge(self, drill: Drill, session: Session, watch: RestWatch, path: Path) -> Outcome:
+        struck = self._struck_at
+        told = [(at, text) for at, text in zip(self._operator.at, self._operator.said, strict=True) if at >= struck]
+        fault = session.fault
+        lines = list(read_record(path))
+        try:
+            rest = None if fault is None else watch.rest_after(struck)
+        except RobotError:
+            rest = None
+        return Outcome(
+            drill.name,
+            None if fault is None else fault,
+            None if fault is None or not told else told[0][0] - struck,
+            rest,
+            watch.moved_before(struck),
+            session.episodes[-1].ended,
+            (sum(line["kind"] == "period" for line in lines), lines[-1]["kind"]),
+        )
+
+    def _strike(self) -> None:
+        sleep(BEFORE_S)
+        if not self._drill.by_policy:
+            self._struck_at = monotonic()
+            self._operator.stop_at = self._struck_at + AFTER_S
+            self._drill.strike(self)
+
+    def _act(self, observation: Vector) -> Vector:
+        self._actions += 1
+        angle = TURNS * self._actions * self.arm.spec.period_s
+        circle = np.zeros(self._environments[self._drill.task].action_space.shape or (), np.float32)
+        circle[:2] = cos(angle), sin(angle)
+        if circle.size == 5:
+            circle[4] = -1.0
+        if self._drill.by_policy and self._actions > BEFORE_S * self.arm.spec.control_rate_hz:
+            if self._struck_at == np.inf:
+                self._struck_at = monotonic()
+                self._operator.stop_at = self._struck_at + AFTER_S
+            action: Vector = np.asarray(self._drill.strike(self), np.float32) * np.ones_like(circle)
+            return action
+        return circle
+
+    def _make(self, task: str) -> RobotEnv:
+        kind = GraspConfig() if task == "grasp" else ReachConfig()
+        config = RobotEnvironmentConfig(task=kind, episode_s=30.0)
+        objects = None
+        if task == "grasp":
+            assert self.cell.tracker is not None
+            objects = BenchObjects(ObjectTracker([OBJECT], self.cell.tracker), self.standin)
+        arm = UrRobot(robot_spec(self.cell.robot), self.cell)
+        return make_robot_env(config, cell=self.cell, objects=objects, robot=arm)
+
+    def _start(self) -> None:
+        self.standin = start_standin(
+            self._host, objects={OBJECT: GraspConfig().object}, tracker=f"{self._host}:{TRACKER_PORT}"
+        )
+
+    def _tidy(self) -> None:
+        """Undo the last drill."""
+        if self.standin.process.poll() is not None:
+            self.standin.close()
+            self._start()
+            self._environments["grasp"] = self._make("grasp")
+        self.standin.reset()
+        self.standin.ask(remote=True, speed_slider=1.0)
+        if self.standin.state()["gripper"]["STA"] != ACTIVE:
+            UrRobot(robot_spec(self.cell.robot), self.cell).gripper.activate()
+
+
+def _fault(kind: str, **values: Any) -> Callable[[Scene], None]:
+    return lambda scene: scene.standin.fault(kind, **values)
+
+
+def _kill_worker(scene: Scene) -> None:
+    os.kill(scene.arm.worker_pid, signal.SIGKILL)
+
+
+def _fill_disk(_scene: Scene) -> None:
+    """Have every further byte refused, as a full disk does; a limit on file sizes is what a process can do to itself."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def _lift_limit() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def _second_client(scene: Scene) -> None:
+    second = UrRobot(scene.arm.spec, scene.cell)
+    try:
+        second.connect()
+    except RobotError:
+        return
+    finally:
+        second.close()
+    raise AssertionError("a second client was let in")
+
+
+def _age(scene: Scene) -> None:
+    """Have every later reading give the same old state."""
+    old = scene.arm.read()
+    scene.arm.read = lambda: old  # type: ignore[method-assign]
+
+
+def _hang(seconds: float) -> Callable[[Scene], float]:
+    def act(_scene: Scene) -> float:
+        sleep(seconds)
+        return 0.0
+
+    return act
+
+
+DRILLS = (
+    Drill("latency 20 ms, jitter 20 ms", _fault("latency", delay_s=0.02, jitter_s=0.02), None, None),
+    Drill("5 % of packets dropped", _fault("dropped_packets", probability=0.05), None, None),
+    Drill("packets delayed by 40 ms", _fault("delayed_packets", probability=0.02, delay_s=0.04), None, None),
+    Drill("frozen stream", _fault("frozen_stream"), "clock has not moved", 1.0),
+    Drill("stream repeats one package", _fault("frozen_stream", repeat=True), "clock has not moved", 1.0),
+    Drill("sockets closed", _fault("closed_sockets"), "connection to the controller was lost", 1.0),
+    Drill("protective stop", _fault("protective_stop"), "protective stop", 0.6),
+    Drill("emergency stop", _fault("emergency_stop"), "emergency stop", 0.6),
+    Drill("servoJ refused", _fault("refused_servoj"), "control script no longer runs", 0.8),
+    Drill("control script never ready", _fault("refused_servoj", how="busy", for_s=5.0), "no sign of life", 1.5),
+    Drill("local control during a run", _fault("local_mode"), "control script no longer runs", 0.8),
+    Drill("speed slider moved", _fault("speed_slider", fraction=0.5), "speed slider", 0.8),
+    Drill("gripper deactivated", _fault("gripper_not_activated"), "not active", 1.2),
+    Drill("gripper silent", _fault("gripper_silent", for_s=2.0), "not answer", 1.5),
+    Drill("tracker silent", _fault("tracker_silent"), "tracker silent", 1.0, task="grasp"),
+    Drill("tracker jumps", _fault("tracker_jump"), "jump", 1.0, task="grasp"),
+    Drill("worker killed -9", _kill_worker, "worker process", 0.8),
+    Drill("two clients at once", _second_client, None, None),
+    Drill("disk full while recording", _fill_disk, "cannot be written any more", 0.8),
+    Drill("policy gives NaN", lambda scene: np.nan, "finite numbers in", 0.8, by_policy=True),
+    Drill("policy gives 1e30", lambda scene: 1e30, None, None, by_policy=True),
+    Drill("observation stale", _age, "s old, more than guard.max_state_age_s", 0.8),
+    Drill("policy late", _hang(0.13), "program that decides is late", 0.8, by_policy=True),
+    Drill("policy silent", _hang(1.5), "program that decides is late", 0.8, by_policy=True),
+    Drill("controller killed", _fault("killed_process"), "connection to the controller was lost", None),
+)

@@ -1,0 +1,118 @@
+"""A stand-in with its cell, a checkpoint that nobody trained, and an operator who plays a part."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from td3robot.build import make_robot_env, robot_spec
+from td3robot.cell import CellConfig
+from td3robot.config import load_config, to_yaml
+from td3robot.deploy.bench import BenchOperator
+from td3robot.deploy.deployment import open_checkpoint
+from td3robot.errors import RobotError
+from td3robot.robots.robotiq import ACTIVE
+from td3robot.robots.ur import UrRobot
+from td3robot.standin.process import start_standin
+from td3robot.training.checkpoint import Contents, write
+
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+
+
+@pytest.fixture(scope="session")
+def own_host():
+    """Give loopback addresses that no other test process uses."""
+    pid = os.getpid()
+    return lambda number: f"127.{61 + number}.{pid // 250 % 250}.{1 + pid % 250}"
+
+
+def make_cell(host):
+    return CellConfig.model_validate({"ur": {"host": host, "connect_timeout_s": 5.0}})
+
+
+@pytest.fixture(scope="session")
+def stood_in(own_host):
+    pytest.importorskip("rtde_control")
+    with start_standin(own_host(0)) as standin:
+        yield standin
+
+
+@pytest.fixture
+def standin(stood_in):
+    """Give the stand-in at home, without faults, its gripper active."""
+    stood_in.reset()
+    stood_in.ask(remote=True, speed_slider=1.0)
+    if stood_in.state()["gripper"]["STA"] != ACTIVE:
+        cell = make_cell(stood_in.host)
+        UrRobot(robot_spec(cell.robot), cell).gripper.activate()
+    stood_in.ask(reset_wire=True)
+    return stood_in
+
+
+@pytest.fixture
+def cell(standin):
+    return make_cell(standin.host)
+
+
+def write_checkpoint(path, config):
+    """Write a policy of random weights, which moves the tool somewhere."""
+    rng = np.random.default_rng(0)
+    environment = make_robot_env(config.environment)
+    contract = environment.contract()
+    environment.close()
+    inputs, outputs = contract.observation.size, contract.action.size
+    actor = {
+        "net.0.weight": rng.normal(size=(16, inputs)) / 4, "net.0.bias": np.zeros(16),
+        "net.2.weight": rng.normal(size=(outputs, 16)) / 4, "net.2.bias": np.zeros(outputs),
+    }  # fmt: skip
+    moments = {"mean": np.zeros(inputs), "variance": np.ones(inputs), "enabled": np.array([True])}
+    write(
+        path,
+        Contents(
+            to_yaml(config),
+            {"contract": dict(contract.terms), "counters": {"step": 0}},
+            {"actor": {name: value.astype(np.float32) for name, value in actor.items()}, "normalizer": moments},
+        ),
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    return write_checkpoint(
+        tmp_path_factory.mktemp("policy") / "policy", load_config(REACH, ["environment.episode_s=2"])
+    )
+
+
+@pytest.fixture(scope="session")
+def played(checkpoint):
+    return open_checkpoint(checkpoint)
+
+
+class Person(BenchOperator):
+    """Agrees, presses keys that were given before, and stops the arm after so many looks."""
+
+    def __init__(self, keys=(), stop_after=None):
+        super().__init__(None, lambda text: None)
+        self.keys, self.looks, self.stop_after = list(keys), 0, stop_after
+        self.agreed, self.took = [], []
+
+    def stop_wanted(self):
+        self.looks += 1
+        return self.stop_after is not None and self.looks > self.stop_after
+
+    def agree(self, what):
+        self.agreed.append(what)
+
+    def take(self, what):
+        self.took.append(what)
+        raise RobotError(what)
+
+    def next_periods(self, per_second):
+        return self.keys.pop(0)
+
+
+@pytest.fixture
+def person():
+    return Person()

@@ -1,0 +1,182 @@
+"""Rung by rung against the stand-in: what is sent, what stops it, what is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from td3robot.deploy.deployment import Request, deploy, recover
+from td3robot.deploy.ledger import LadderError, Ledger
+from td3robot.deploy.operator import Signals
+from td3robot.deploy.recording import read_record
+from td3robot.errors import ConfigError
+from td3robot.standin.watch import RestWatch
+
+GOAL = (0.2, 0.5, 0.3)
+
+
+def ask(checkpoint, cell, records, mode, **values):
+    return Request(checkpoint, cell, mode, records=records, **({"speed": 1.0, "goal": GOAL} | values))
+
+
+def kinds(report):
+    found = {}
+    for line in read_record(report_path(report)):
+        found.setdefault(line["kind"], []).append(line)
+    return found
+
+
+def report_path(report):
+    return Path(report["record"])
+
+
+def test_the_ladder_from_check_to_run(standin, cell, checkpoint, person, tmp_path):
+    with pytest.raises(LadderError, match="--mode shadow asks for a passed --mode check"):
+        deploy(ask(checkpoint, cell, tmp_path, "shadow"), person)
+    report = deploy(ask(checkpoint, cell, tmp_path, "check"), person)
+    assert report["check"]["go"]
+
+    before = standin.state()["q"]
+    report = deploy(ask(checkpoint, cell, tmp_path, "shadow"), person)
+    assert report["fault"] is None
+    assert report["figures"]["steps"] == 40
+    np.testing.assert_allclose(standin.state()["q"], before, atol=1e-6)
+    assert standin.record() == []
+    assert any("would move the tool at" in text for text in person.said)
+
+    person.keys = [1, 20, 1, 20]
+    report = deploy(ask(checkpoint, cell, tmp_path, "confirm"), person)
+    assert person.keys == []
+    assert report["fault"] is None
+    assert report["figures"]["steps"] == 40
+
+    report = deploy(ask(checkpoint, cell, tmp_path, "run"), person)
+    assert report["fault"] is None
+    assert report["figures"]["ended"] == {"time": 1}
+    record = kinds(report)
+    assert len(record["period"]) == 40
+    line = record["period"][20]
+    assert np.shape(line["observation"]) == (20,)
+    assert np.shape(line["action"]) == (3,)
+    for name in ("wish", "command", "sent"):
+        assert np.shape(line[name]["q"]) == (6,)
+    assert line["sent"] == line["command"]
+    assert record["session"][0]["digest"] == report["digest"]
+    assert json.loads((report_path(report).parent / "report.json").read_text()) == json.loads(json.dumps(report))
+    wire = standin.state()["wire"]["measured"]
+    assert 0.01 < wire["tcp_speed_m_s"] < 0.25
+    assert max(map(abs, standin.state()["dq"])) < 0.01
+
+
+def test_confirm_without_a_keyboard_is_refused_before_anything_else(cell, checkpoint, tmp_path):
+    with pytest.raises(ConfigError, match=r"waits for key presses, and standard input is no terminal"):
+        deploy(ask(checkpoint, cell, tmp_path, "confirm", override="a test"), Signals())
+
+
+def test_at_a_tenth_of_the_speed_the_arm_is_a_tenth_as_fast(standin, cell, checkpoint, person, tmp_path):
+    person.stop_after = 60
+    report = deploy(ask(checkpoint, cell, tmp_path, "run", speed=0.1, override="a test"), person)
+    assert report["figures"]["ended"] == {"operator": 1}
+    wire = standin.state()["wire"]
+    assert 0.005 < wire["measured"]["tcp_speed_m_s"] < 0.025
+    assert wire["targets"]["tcp_speed_m_s"] <= 0.025 * 1.01
+    assert wire["targets"]["joint_acceleration_rad_s2"] <= 0.8 * 1.1
+
+
+def test_the_operator_stops_the_arm_which_holds_and_everything_is_kept(standin, cell, checkpoint, person, tmp_path):
+    person.stop_after = 20
+    report = deploy(ask(checkpoint, cell, tmp_path, "run", override="a test"), person)
+    assert report["fault"] is None
+    assert report["figures"]["ended"] == {"operator": 1}
+    record = kinds(report)
+    assert record["stop"][0]["ended"] == "operator"
+    np.testing.assert_allclose(record["rest"][0]["state"]["q"], standin.state()["q"], atol=2e-3)
+    assert max(map(abs, standin.state()["dq"])) < 0.01
+    serial = report["robot"]["serial_number"]
+    with pytest.raises(LadderError):  # a run that was stopped is no rung
+        Ledger(tmp_path).require("run", serial, report["digest"], None)
+    assert Ledger(tmp_path).latched(serial) is None
+
+
+def test_after_a_protective_stop_nothing_moves_until_recover(standin, cell, checkpoint, person, tmp_path):
+    standin.ask(fault={"kind": "protective_stop", "at_s": 6.0})
+    report = deploy(ask(checkpoint, cell, tmp_path, "run", override="a test", speed=0.2), person)
+    assert "a protective stop holds the arm" in report["fault"]
+    rested = standin.state()["q"]
+    with pytest.raises(Exception, match="no-go: safety: PROTECTIVE_STOP"):
+        deploy(ask(checkpoint, cell, tmp_path, "run", override="a test"), person)
+    begin = time.monotonic()
+    assert "protective stop" in recover(cell, tmp_path, False)["was"]
+    assert time.monotonic() - begin > 5.0
+    np.testing.assert_allclose(standin.state()["q"], rested, atol=1e-3)
+    person.stop_after = 5
+    report = deploy(ask(checkpoint, cell, tmp_path, "run", override="a test"), person)
+    assert report["fault"] is None
+
+
+# There is no torch on the robot's side.
+PROGRAM = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch was asked for")
+sys.meta_path.insert(0, NoTorch())
+from td3robot.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def running(standin, cell, checkpoint, tmp_path):
+    """Run the command in a process of its own, until its arm moves."""
+    path = tmp_path / "cell.yaml"
+    path.write_text(yaml.safe_dump({"ur": {"host": standin.host}}))
+    arguments = [
+        "deploy", checkpoint, "--robot", path, "--mode", "run", "--override", "a test", "--records", tmp_path,
+        "--goal", "0.2,0.5,0.3", "--speed", "0.3", "--json",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
+    )  # fmt: skip
+    end = time.monotonic() + 40
+    while max(map(abs, standin.state()["dq"])) < 0.02:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    time.sleep(0.3)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_killing_the_program_stops_the_arm_and_leaves_the_record(running, standin, tmp_path):
+    watch = RestWatch(standin)
+    watch.start()
+    time.sleep(0.2)
+    killed = time.monotonic()
+    running.send_signal(signal.SIGKILL)
+    time.sleep(1.5)
+    watch.finish()
+    assert watch.moved_before(killed)
+    assert watch.rest_after(killed) < 0.8
+    (record,) = tmp_path.glob("*-run-*/record.jsonl")
+    assert sum(line["kind"] == "period" for line in read_record(record)) >= 5
+
+
+def test_ctrl_c_stops_and_reports_and_torch_is_not_needed(running, standin):
+    running.send_signal(signal.SIGINT)
+    out, error = running.communicate(timeout=30)
+    assert running.returncode == 0, error
+    assert "the operator stopped the arm" in error
+    report = json.loads(out)
+    assert report["figures"]["ended"] == {"operator": 1}
+    assert max(map(abs, standin.state()["dq"])) < 0.01

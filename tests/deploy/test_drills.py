@@ -1,0 +1,54 @@
+"""The fault table: a moving arm, one fault each. What the operator sees, how soon the arm rests, what is recorded."""
+
+import pytest
+
+from td3robot.deploy.drills import DRILLS, Scene
+
+# Alike to a neighbour, or long: with -m slow.
+SLOW = {
+    "packets delayed by 40 ms",
+    "servoJ refused",
+    "gripper deactivated",
+    "stream repeats one package",
+    "control script never ready",
+    "local control during a run",
+    "policy late",
+}
+
+
+@pytest.fixture(scope="module")
+def scene(own_host, tmp_path_factory):
+    pytest.importorskip("rtde_control")
+    scene = Scene(own_host(1), tmp_path_factory.mktemp("drills"))
+    yield scene
+    scene.close()
+
+
+@pytest.mark.parametrize(
+    "drill",
+    [pytest.param(drill, id=drill.name, marks=[pytest.mark.slow] * (drill.name in SLOW)) for drill in DRILLS],
+)
+def test_a_fault(scene, drill):
+    outcome = scene.perform(drill)
+    assert outcome.moving
+    periods, last = outcome.recorded
+    assert periods >= 8
+    if drill.says is None:
+        assert (outcome.said, outcome.ended) == (None, "operator")
+        assert periods >= 20
+        return
+    assert drill.says in outcome.said
+    assert outcome.ended == "fault"
+    assert outcome.told_s < 1.0
+    assert last == ("period" if "disk" in drill.name else "rest")
+    if drill.rests_within_s is not None:
+        assert outcome.rest_s < drill.rests_within_s
+
+
+def test_every_fault_of_the_standin_is_drilled():
+    from td3robot.standin.settings import FAULTS
+
+    held = [cell.cell_contents for drill in DRILLS for cell in drill.strike.__closure__ or ()]
+    drilled = {value for value in held if isinstance(value, str)}
+    # Lost objects and wrong models are no faults of a moving arm: see test_refusals.py and test_rehearsal.py.
+    assert set(FAULTS) - drilled == {"object_lost", "wrong_model"}

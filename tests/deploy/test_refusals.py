@@ -1,0 +1,128 @@
+"""What keeps an arm from being moved at all, and in which words."""
+
+import copy
+
+import pytest
+
+from td3robot.contract import Contract
+from td3robot.deploy.check import Check, check_contract
+from td3robot.deploy.deployment import Request, check_cell, deploy, open_checkpoint
+from td3robot.errors import ConfigError, RobotError
+
+
+def numbers(terms, prefix=()):
+    """List the paths of every value in nested terms."""
+    if isinstance(terms, dict):
+        return [path for key, value in terms.items() for path in numbers(value, (*prefix, key))]
+    if isinstance(terms, list) and terms:
+        return [path for index, value in enumerate(terms) for path in numbers(value, (*prefix, index))]
+    return [prefix]
+
+
+def changed(terms, path):
+    """Change one value."""
+    other = copy.deepcopy(terms)
+    node = other
+    for key in path[:-1]:
+        node = node[key]
+    value = node[path[-1]]
+    node[path[-1]] = f"{value}x" if isinstance(value, str) else (value + 1 if isinstance(value, int | float) else "x")
+    return other
+
+
+def dotted(path):
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
+    return text
+
+
+def test_a_contract_that_differs_in_any_term_is_no_go_and_named(played):
+    terms = copy.deepcopy(dict(played.policy.contract.terms))
+    paths = numbers(terms)
+    assert len(paths) > 80
+    for path in paths:
+        check = Check()
+        check_contract(check, Contract(changed(terms, path)), Contract(terms))
+        assert not check.go
+        assert f"contract: {dotted(path)}: " in check.objection, dotted(path)
+        assert "a policy runs only on what it was trained for" in check.objection
+
+
+def test_the_same_contract_is_go(played):
+    check = Check()
+    check_contract(check, played.policy.contract, played.policy.contract)
+    assert check.go
+    assert [finding.name for finding in check.findings] == [
+        f"contract: {name}" for name in played.policy.contract.terms
+    ]
+
+
+def ask(checkpoint, cell, records, mode="run", **values):
+    return Request(checkpoint, cell, mode, records=records, override="a test", **values)
+
+
+def at_rest(standin):
+    assert max(map(abs, standin.state()["dq"])) < 0.01
+    assert standin.record() == []
+
+
+PREPARE = {
+    "local control": (lambda standin: standin.ask(remote=False), "remote control: false, wanted true"),
+    "wrong model": (lambda standin: standin.fault("wrong_model", for_s=60.0), "model: UR10, wanted UR5 or UR5e"),
+    "protective stop": (lambda standin: standin.fault("protective_stop"), "safety: PROTECTIVE_STOP.*td3robot recover"),
+    "emergency stop": (lambda standin: standin.emergency_stop(), "robot mode: POWER_OFF|safety: ROBOT_EMERGENCY_STOP"),
+    "gripper inactive": (lambda standin: standin.fault("gripper_not_activated"), "--activate-gripper"),
+    "speed slider": (lambda standin: standin.ask(speed_slider=0.3), "speed slider: 30 %, wanted at least 95 %"),
+}
+
+
+@pytest.mark.parametrize("name", PREPARE)
+def test_a_robot_that_is_not_ready_is_not_moved(name, standin, cell, checkpoint, person, tmp_path):
+    prepare, said = PREPARE[name]
+    prepare(standin)
+    standin.ask(state=True)
+    with pytest.raises(RobotError, match=f"no-go: .*({said})"):
+        deploy(ask(checkpoint, cell, tmp_path), person)
+    at_rest(standin)
+    standin.ask(clear_faults=True, emergency_stop=False)
+
+
+def test_a_wrong_address_is_said_in_one_sentence(cell, checkpoint, person, tmp_path):
+    nowhere = cell.model_copy(update={"ur": cell.ur.model_copy(update={"host": "127.255.255.250"})})
+    with pytest.raises(
+        RobotError, match=r"there is no UR controller at 127\.255\.255\.250, port 29999 .*check ur\.host"
+    ):
+        deploy(ask(checkpoint, nowhere, tmp_path), person)
+
+
+def test_a_cell_unlike_that_of_training_is_refused(standin, cell, checkpoint, person, tmp_path):
+    other = cell.model_copy(update={"robot": cell.robot.model_copy(update={"coupling_thickness_m": 0.01})})
+    with pytest.raises(RobotError, match=r"no-go: contract: robot\.tcp_offset_m: 0\.1658, wanted 0\.1558"):
+        deploy(ask(checkpoint, other, tmp_path), person)
+    at_rest(standin)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [({"speed": 1.5}, "--speed 1.5 is outside"), ({"goal": (9.0, 0.0, 0.0)}, "for which the policy was trained")],
+)
+def test_requests_that_make_no_sense_are_refused(values, said, standin, cell, checkpoint, person, tmp_path):
+    with pytest.raises(ConfigError, match=said):
+        deploy(ask(checkpoint, cell, tmp_path, **values), person)
+    at_rest(standin)
+
+
+def test_a_policy_for_no_robot_is_refused(untrained):
+    with pytest.raises(ConfigError, match="was trained on 'gymnasium', and there is no arm for that"):
+        open_checkpoint(untrained)
+
+
+def test_a_check_of_the_standin_is_go_and_measures(standin, cell, played):
+    check = check_cell(played, cell, 0.5)
+    assert check.objection is None
+    assert set(check.histograms) == {"arm_round_trip_ms", "gripper_round_trip_ms", "arm_state_period_ms"}
+    assert check.histograms["arm_state_period_ms"]["p50"] == pytest.approx(8.0, abs=1.0)
+    names = {finding.name for finding in check.findings}
+    assert {"joints", "TCP", "payload", "clock", "jitter", "gripper calibration", "contract: guard"} <= names
+    at_rest(standin)

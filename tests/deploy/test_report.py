@@ -1,0 +1,54 @@
+import json
+
+import numpy as np
+import pytest
+
+from td3robot.build import make_robot_env
+from td3robot.deploy.episode import Figures, Player
+from td3robot.deploy.report import percentiles, summarize
+from td3robot.training import seeding
+from td3robot.training.evaluation import evaluate
+
+
+def test_the_figures_of_a_player_are_those_of_an_evaluation(played):
+    environment = make_robot_env(played.environment)
+    wanted = evaluate(environment, played.policy.act, 3, seed=7)
+    found, player = [], Player(environment, played.policy.act)
+    for number in range(3):
+        player.begin(number, seeding.integer(7, seeding.Stream.EVALUATION_EPISODES, number))
+        while not player.step():
+            pass
+        found.append(player.figures)
+    report = summarize(found)
+    for name in ("success_rate", "episodes", "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions"):
+        assert report[name] == pytest.approx(getattr(wanted, name)), name
+    assert report["mean_return"] == pytest.approx(wanted.mean_return)
+    assert report["mean_final_distance_m"] == pytest.approx(wanted.mean_final_distance_m)
+    assert report["ended"] == {"time": 3}
+    assert report["missed_ticks"] == 0
+    json.dumps(report, allow_nan=False)
+
+
+def test_figures_by_hand():
+    one = Figures(0, 1, steps=4, success=True, distance_m=0.002, total_reward=3.0, ended="time", missed_ticks=1)
+    one.lead_rad += [0.0, 0.3, 0.4, 0.0]
+    one.decide_s += [0.001, 0.002, 0.003]
+    one.reasons.update({"lead": 2, "any": 2})
+    two = Figures(1, 2, steps=4, ended="fault", fault="it fell")
+    report = summarize([one, two])
+    assert report["success_rate"] == 0.5
+    assert report["missed_share"] == 1 / 8
+    assert report["guard_interventions"] == {"any": 0.25, "lead": 0.25}
+    assert report["tracking"] == pytest.approx({"rms_rad": 0.25, "max_rad": 0.4, "at_end_rad": 0.0})
+    assert report["decide_ms"] == pytest.approx({"p50": 2.0, "p99": 2.98, "max": 3.0})
+    assert report["faults"] == ["it fell"]
+    assert report["ended"] == {"time": 1, "fault": 1}
+
+
+def test_nothing_gives_none_and_no_nan():
+    report = summarize([])
+    assert report["success_rate"] is None
+    assert report["tracking"] is None
+    assert percentiles([]) is None
+    json.dumps(report, allow_nan=False)
+    assert np.isfinite(summarize([Figures(0, 0)])["mean_return"])
