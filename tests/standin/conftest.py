@@ -13,7 +13,7 @@ from td3robot.standin.process import Standin, start_standin
 
 # ur_rtde's constructors hold the interpreter's lock and losing RTDE ends the process: it never runs in a test's own.
 HEADER = """
-import json, math, sys, time
+import json, math, os, sys, time
 import dashboard_client, rtde_control, rtde_io, rtde_receive
 host = sys.argv[1]
 q0 = [float(value) for value in sys.argv[2].split(",")]
@@ -33,8 +33,11 @@ def stream(control, seconds, path, period=0.008, lookahead=0.1, gain=300, after=
     return True
 """
 
+# Disconnecting takes ur_rtde half a second an interface; its process is done here.
+FOOTER = "\nos._exit(0)\n"
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="session")
 def running() -> Iterator[Standin]:
     """A stand-in with a cube on the table."""
     with start_standin(objects={"object": {}}) as standin:
@@ -57,7 +60,7 @@ def ur_rtde(standin: Standin) -> Callable[..., dict[str, Any]]:
     def run(program: str, timeout_s: float = 40.0) -> dict[str, Any]:
         q0 = ",".join(str(value) for value in standin.state()["q"])
         result = subprocess.run(
-            [sys.executable, "-c", HEADER + program, standin.host, q0],
+            [sys.executable, "-c", HEADER + program + FOOTER, standin.host, q0],
             capture_output=True,
             text=True,
             timeout=timeout_s,
