@@ -99,6 +99,7 @@ class Server:
 
     def run(self) -> None:
         """Tick until stopped."""
+        self._warm_up()
         self.clock.is_real_time = _ask_for_real_time()
         gc.collect()
         gc.freeze()
@@ -140,6 +141,12 @@ class Server:
 
         self.loop.watch_file(lifeline, read)
         self._parent = parent
+
+    def _warm_up(self) -> None:
+        """Take the first steps, which are slow, before time counts."""
+        for _ in range(50):
+            self.arm.step(self.arm.q, 0.0)
+        self.arm.reset(self.arm.spec.arm.home)
 
     def _rtde(self, connection: Connection) -> RtdePort:
         return RtdePort(connection, self.controller, self._sources, self._in_use, self.line)

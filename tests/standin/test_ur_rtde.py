@@ -5,6 +5,9 @@ import time
 
 import numpy as np
 import pytest
+from ur_rtde_client import run_client
+
+from td3robot.standin.process import start_standin
 
 
 def test_servoj_is_followed_with_the_lag_of_its_lookahead(standin, ur_rtde):
@@ -311,3 +314,15 @@ say(ok=ok, stopped=receive.isProtectiveStopped())
     assert said == {"ok": False, "stopped": True}
     assert any("wrist_3_joint at 3." in text for text in standin.log())
     assert standin.state()["wire"]["measured"]["joint_speed_rad_s"] < math.pi + 0.4
+
+
+def test_polyscope_5_23_with_its_own_script():
+    pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
+    with start_standin(polyscope="5.23") as standin:
+        program = """
+receive = rtde_receive.RTDEReceiveInterface(host)
+control = rtde_control.RTDEControlInterface(host)
+say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tcp=receive.getActualTCPPose())
+"""
+        said = run_client(program, standin)
+    assert said["ok"] and np.allclose(said["fk"][:3], said["tcp"][:3], atol=1e-4)
