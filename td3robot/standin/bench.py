@@ -13,9 +13,9 @@ import numpy as np
 
 from td3robot.errors import ConfigError, Td3RobotError, choose
 from td3robot.standin.dashboard import serial_number
+from td3robot.standin.fault_kinds import parse_fault
 from td3robot.standin.gripper import READABLE
 from td3robot.standin.loop import Connection
-from td3robot.standin.settings import parse_fault
 from td3robot.state import Array, Pose
 
 if TYPE_CHECKING:

@@ -69,7 +69,7 @@ class Standin:
         self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
 
     def fault(self, kind: str, **values: Any) -> None:
-        """Ask for a fault; :mod:`td3robot.standin.settings` lists them."""
+        """Ask for a fault; :mod:`td3robot.standin.fault_kinds` lists them."""
         self.ask(fault={"kind": kind, **values})
 
     def begin_episode(self, number: int) -> None:

@@ -78,9 +78,10 @@ class Server:
             for name, item in config.objects.items()
         )
         self.config = config
+        self.loop = Loop(config.host)
+        self._listen()  # first, so that a port that is taken is told at once
         self.arm = SimulatedArm(robot_spec(config.robot), models)
         self.controller: Controller = Controller(self.arm, config)
-        self.loop = Loop(config.host)
         self.line = Line(lambda: self.controller.time_s, config.seed)
         self.tracker = Tracker(self.arm, config.tracker)
         self.faults: Faults = Faults(config.faults, self.controller, self.arm, self.line, self.loop, self.tracker)
@@ -88,12 +89,14 @@ class Server:
         self.stopped = False
         self._parent: int | None = None
         self._sources, self._in_use = sources(self.controller), InputsInUse()
+
+    def _listen(self) -> None:
         for service in (
             Service("rtde", settings.RTDE_PORT, self._rtde),
             Service("dashboard", settings.DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
             Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
             Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
-            Service("bench", config.bench_port, lambda it: BenchPort(it, self)),
+            Service("bench", self.config.bench_port, lambda it: BenchPort(it, self)),
         ):
             self.loop.listen(service)
 

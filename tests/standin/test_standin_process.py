@@ -2,16 +2,20 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
 
+from td3robot.cli import app
 from td3robot.errors import ConfigError, RobotError
 from td3robot.standin import process
+from td3robot.standin.fault_kinds import AnyFault, load_faults
 from td3robot.standin.process import start_standin
-from td3robot.standin.settings import AnyFault, StandinConfig, check_standin_config, load_faults, make_standin_config
+from td3robot.standin.settings import StandinConfig, check_standin_config, make_standin_config
 
 CHILD = """
 import sys, time
@@ -84,6 +88,27 @@ def test_the_clock_keeps_its_rate(standin):
     made = (clock["ticks"] - ticks) / (time.monotonic() - start)
     assert made == pytest.approx(500.0, rel=0.05)
     assert clock["late_p50_s"] < 1e-3
+
+
+def test_the_command_serves_until_it_is_interrupted():
+    host = process.free_host()
+    command = [sys.executable, "-m", "td3robot", "standin", "ur5e", "--host", host, "--polyscope", "5.23"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
+        assert f"serves on {host}" in served.stderr.readline()
+        for _ in range(100):
+            try:
+                with socket.create_connection((host, 29999), 3.0) as dashboard:
+                    assert dashboard.recv(100).startswith(b"Connected")
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        served.send_signal(signal.SIGINT)
+        assert served.wait(5.0) == 0
+
+
+def test_the_command_refuses_the_network():
+    refused = CliRunner().invoke(app, ["standin", "ur5e", "--host", "10.1.1.1"])
+    assert isinstance(refused.exception, ConfigError) and "--allow-network" in str(refused.exception)
 
 
 def test_only_loopback_unless_told():

@@ -14,25 +14,28 @@ def test_servoj_is_followed_with_the_lag_of_its_lookahead(standin, ur_rtde):
     said = ur_rtde("""
 receive = rtde_receive.RTDEReceiveInterface(host)
 control = rtde_control.RTDEControlInterface(host)
-speed, errors = 0.3, []
+speed, errors, times = 0.3, [], []
 def path(t):
     return [q0[0] + speed * t, *q0[1:]]
 def after(t):
+    times.append(t)
     if t > 0.8:
         errors.append(path(t)[0] - receive.getActualQ()[0])
 ok = stream(control, 1.5, path, after=after)
 stopped = control.servoStop(10.0)
 time.sleep(0.3)
 say(ok=ok, stopped=stopped, lag=sum(errors) / len(errors) / speed, steady=control.isSteady(),
-    q=receive.getActualQ(), qd=receive.getActualQd())
+    gap=max(b - a for a, b in zip(times, times[1:])), qd=receive.getActualQd())
 """)
     assert said["ok"] and said["stopped"] and said["steady"]
     # The lookahead, and up to two of the 8 ms in which a target is reached.
     assert 0.095 < said["lag"] < 0.13
     assert max(abs(value) for value in said["qd"]) < 1e-2
     wire = standin.state()["wire"]
-    assert wire["targets"]["joint_speed_rad_s"] == pytest.approx(0.3, rel=0.15)
-    assert wire["measured"]["joint_speed_rad_s"] == pytest.approx(0.3, rel=0.15)
+    # Where this machine kept the client from sending, it caught up afterwards.
+    fastest = 0.3 * (1 + said["gap"] / wire["window_s"])
+    assert 0.29 < wire["targets"]["joint_speed_rad_s"] < 1.05 * fastest
+    assert 0.29 < wire["measured"]["joint_speed_rad_s"] < 1.05 * fastest
     record = np.array(standin.record())
     assert len(record) > 150 and record[-1, 1] - record[0, 1] == pytest.approx(0.3 * 1.5, rel=0.05)
 
