@@ -94,6 +94,8 @@ class Controller:
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._stopped_s = 0.0
         self._power(config.powered)
+        if config.gripper_active:
+            self.gripper.activate_at_once()
 
     @property
     def time_s(self) -> float:

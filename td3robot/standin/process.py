@@ -86,7 +86,12 @@ class Standin:
 
     def record(self) -> list[list[float]]:
         """Take the servoJ targets received since the last call: controller time [s], then six angles [rad]."""
-        record: list[list[float]] = self.ask(record=True)["record"]
+        record: list[list[float]] = []
+        left = 1
+        while left:
+            answer = self.ask(record=True)
+            record += answer["record"]
+            left = answer["left"]
         return record
 
     def log(self) -> list[str]:

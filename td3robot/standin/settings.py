@@ -63,6 +63,7 @@ class StandinConfig(Section):
         tcp_offset_m: The tool centre point of the installation, from the flange along its z axis; the cell's, if left
             out.
         payload_kg: The payload of the installation; a 2F-85 weighs 0.9 kg (data sheet).
+        gripper_active: Whether the gripper is activated from the start, as by a program that ran before.
         accounting_window_s: Span over which the speed of received targets is averaged.
         token: Whoever starts the stand-in recognises it by this.
         allow_network: Allow addresses that other computers can reach.
@@ -80,6 +81,7 @@ class StandinConfig(Section):
     powered: bool = True
     tcp_offset_m: NonNegative | None = None
     payload_kg: NonNegative = 0.9
+    gripper_active: bool = False
     accounting_window_s: Annotated[float, Field(ge=0.002, le=1.0)] = 0.1
     seed: int = 0
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] = "0"
