@@ -73,7 +73,7 @@ class Controller:
         self.gripper, self.gripper_silent = Gripper(), False
         self.inputs = Inputs(self)
         self.ticks = 0
-        self.robot_mode = RobotMode.RUNNING if config.powered else RobotMode.POWER_OFF
+        self.robot_mode = RobotMode.POWER_OFF
         self.safety_mode = SafetyMode.NORMAL
         self.remote = config.remote
         self.own_model = self.model = "UR5"  # what an e-Series answers, too

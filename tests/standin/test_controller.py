@@ -99,6 +99,14 @@ def test_the_slider_slows_what_servoj_reaches():
     assert ways == pytest.approx([0.005, 0.0025, 0.0])
 
 
+@pytest.mark.parametrize("slider", [1.0, 0.5])
+def test_the_slider_makes_the_arm_lag_behind_a_stream(controller, slider):
+    start = controller.arm.q.copy()
+    controller.slider = slider
+    run(controller, 2.0, lambda t: start + np.array([0.2 * t, 0, 0, 0, 0, 0]))
+    assert (start[0] + 0.2 * 2.0 - controller.arm.q[0]) / 0.2 == pytest.approx(0.1 / slider, abs=0.01)
+
+
 def test_speedj_changes_speed_within_its_acceleration():
     reference, speed = Reference(np.zeros(6)), Speed(np.array([0.4, 0.2, 0, 0, 0, 0]), 2.0)
     before = 0.0
