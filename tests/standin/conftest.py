@@ -31,7 +31,7 @@ def ur_rtde(standin: Standin) -> Callable[..., dict[str, Any]]:
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
 
     def run(program: str, timeout_s: float = 40.0) -> dict[str, Any]:
-        return run_client(program, standin, timeout_s)
+        return run_client(program, standin.host, standin.state()["q"], timeout_s)
 
     return run
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from typer.testing import CliRunner
+from ur_rtde_client import run_client
 
 from td3robot.cli import app
 from td3robot.errors import ConfigError, RobotError
@@ -90,7 +91,8 @@ def test_the_clock_keeps_its_rate(standin):
     assert clock["late_p50_s"] < 1e-3
 
 
-def test_the_command_serves_until_it_is_interrupted():
+def test_the_command_serves_another_version_until_it_is_interrupted(spec):
+    pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
     host = process.free_host()
     command = [sys.executable, "-m", "td3robot", "standin", "ur5e", "--host", host, "--polyscope", "5.23"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
@@ -102,6 +104,13 @@ def test_the_command_serves_until_it_is_interrupted():
                 break
             except ConnectionRefusedError:
                 time.sleep(0.1)
+        program = """
+receive = rtde_receive.RTDEReceiveInterface(host)
+control = rtde_control.RTDEControlInterface(host)
+say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tcp=receive.getActualTCPPose())
+"""
+        said = run_client(program, host, spec.arm.home)
+        assert said["ok"] and said["fk"][:3] == pytest.approx(said["tcp"][:3], abs=1e-4)
         served.send_signal(signal.SIGINT)
         assert served.wait(5.0) == 0
 

@@ -5,9 +5,6 @@ import time
 
 import numpy as np
 import pytest
-from ur_rtde_client import run_client
-
-from td3robot.standin.process import start_standin
 
 
 def test_servoj_is_followed_with_the_lag_of_its_lookahead(standin, ur_rtde):
@@ -63,12 +60,12 @@ control = rtde_control.RTDEControlInterface(host)
 io.setSpeedSlider(0.5)
 time.sleep(0.05)
 start = time.perf_counter()
-moved = control.moveJ([q0[0] + 0.4, *q0[1:]], 0.4, 4.0)
+moved = control.moveJ([q0[0] + 0.2, *q0[1:]], 0.4, 4.0)
 say(moved=moved, took=time.perf_counter() - start, fraction=receive.getTargetSpeedFraction(), q=receive.getActualQ())
 """)
     assert said["moved"]
     assert said["fraction"] == 0.5
-    assert 1.9 < said["took"] < 2.6, "0.4 rad at half of 0.4 rad/s take two seconds"
+    assert 0.95 < said["took"] < 1.4, "0.2 rad at half of 0.4 rad/s take one second"
 
 
 def test_the_watchdog_stops_speedj_when_its_client_is_gone(standin, ur_rtde, eventually):
@@ -317,15 +314,3 @@ say(ok=ok, stopped=receive.isProtectiveStopped())
     assert said == {"ok": False, "stopped": True}
     assert any("wrist_3_joint at 3." in text for text in standin.log())
     assert standin.state()["wire"]["measured"]["joint_speed_rad_s"] < math.pi + 0.4
-
-
-def test_polyscope_5_23_with_its_own_script():
-    pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
-    with start_standin(polyscope="5.23") as standin:
-        program = """
-receive = rtde_receive.RTDEReceiveInterface(host)
-control = rtde_control.RTDEControlInterface(host)
-say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tcp=receive.getActualTCPPose())
-"""
-        said = run_client(program, standin)
-    assert said["ok"] and np.allclose(said["fk"][:3], said["tcp"][:3], atol=1e-4)

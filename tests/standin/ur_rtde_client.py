@@ -3,9 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
-
-from td3robot.standin.process import Standin
 
 # ur_rtde's constructors hold the interpreter's lock and losing RTDE ends the process: it never runs in a test's own.
 HEADER = """
@@ -33,11 +32,10 @@ def stream(control, seconds, path, period=0.008, lookahead=0.1, gain=300, after=
 FOOTER = "\nos._exit(0)\n"
 
 
-def run_client(program: str, standin: Standin, timeout_s: float = 40.0) -> dict[str, Any]:
-    """Run a program with ur_rtde in a process of its own."""
-    q0 = ",".join(str(value) for value in standin.state()["q"])
+def run_client(program: str, host: str, q0: Sequence[float], timeout_s: float = 40.0) -> dict[str, Any]:
+    """Run a program with ur_rtde in a process of its own; ``q0`` is where the arm is [rad]."""
     result = subprocess.run(
-        [sys.executable, "-c", HEADER + program + FOOTER, standin.host, q0],
+        [sys.executable, "-c", HEADER + program + FOOTER, host, ",".join(map(str, q0))],
         capture_output=True,
         text=True,
         timeout=timeout_s,
