@@ -1,5 +1,6 @@
 """What several tests need: a robot's geometry, and small runs of a quick environment."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -48,6 +49,24 @@ class Quiet:
     def message(self, text: str) -> None:
         """Keep."""
         self.messages.append(text)
+
+
+def host_of_this_process(number: int) -> str:
+    """Give a loopback address that no other test process uses."""
+    pid = os.getpid()
+    return f"127.{31 + number}.{pid // 250 % 250}.{1 + pid % 250}"
+
+
+@pytest.fixture(scope="session")
+def own_host() -> str:
+    """Give the address of the stand-in that the tests of a folder share."""
+    return host_of_this_process(0)
+
+
+@pytest.fixture(scope="session")
+def another_host() -> str:
+    """Give an address beside it."""
+    return host_of_this_process(1)
 
 
 @pytest.fixture(scope="session")

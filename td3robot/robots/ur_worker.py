@@ -50,7 +50,7 @@ class Worker:
         """Open the controller and publish a first state; gives what the controller says of itself."""
         facts = self._controller.connect(unlock_after_s)
         self._stream = TargetStream(facts["q"], self._period, self._tick)
-        self._played = self._memory.target.read().count
+        self._drop_targets()
         now = monotonic()
         first = self._controller.observe(now, self._state)
         self._state = replace(self._state, **({"stamp": now} | first), beat=now, status=Status.HOLDING)
@@ -142,16 +142,21 @@ class Worker:
         self._state = replace(self._state, target=tuple(q))
 
     def _stop(self, now: float) -> None:
+        self._drop_targets()
         if self._state.status == Status.STREAMING:
             self._stream.brake(now, self._deceleration)
             self._state = replace(self._state, status=Status.STOPPING)
+
+    def _drop_targets(self) -> None:
+        """Never play what was sent before the arm was told to stop, or while it did."""
+        self._played = self._memory.target.read().count
 
     def _settled(self, now: float) -> bool:
         idle = self._stream.idle_s(now)
         return idle > 2 * self._tick and (max(map(abs, self._state.dq)) < SETTLED_RAD_S or idle > SETTLE_S)
 
     def _rest(self) -> None:
-        self._played = self._memory.target.read().count  # what came while stopping is not played
+        self._drop_targets()
         self._state = replace(self._state, status=Status.HOLDING if self._fault is None else Status.FAILED)
 
     def _fail(self, stop: StoppedError, now: float) -> None:
