@@ -58,15 +58,9 @@ def host_of_this_process(number: int) -> str:
 
 
 @pytest.fixture(scope="session")
-def own_host() -> str:
-    """Give the address of the stand-in that the tests of a folder share."""
-    return host_of_this_process(0)
-
-
-@pytest.fixture(scope="session")
-def another_host() -> str:
-    """Give an address beside it."""
-    return host_of_this_process(1)
+def hosts() -> tuple[str, ...]:
+    """Give loopback addresses for stand-ins: of the robots' tests, of the environments', and for one test alone."""
+    return tuple(host_of_this_process(number) for number in range(3))
 
 
 @pytest.fixture(scope="session")

@@ -7,16 +7,22 @@ from td3robot.robots.robotiq import RobotiqGripper
 from td3robot.standin.process import start_standin
 
 
-@pytest.fixture(scope="package")
-def standin(own_host):
+@pytest.fixture
+def another_host(hosts):
+    """Give an address for one test alone."""
+    return hosts[2]
+
+
+@pytest.fixture(scope="session")
+def standin(hosts):
     """Start one stand-in for all tests of this folder; its gripper is active."""
     pytest.importorskip("rtde_control")
-    with start_standin(own_host) as standin:
+    with start_standin(hosts[0]) as standin:
         RobotiqGripper(standin.host, CellConfig.model_validate({"ur": {"host": standin.host}}).gripper).activate()
         yield standin
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def ur_cell(standin):
     """Describe the stand-in's cell."""
     return CellConfig.model_validate({"ur": {"host": standin.host}})
