@@ -29,8 +29,9 @@ class Status(IntEnum):
     STARTING = 0
     HOLDING = 1
     STREAMING = 2
-    STOPPING = 3
-    FAILED = 4
+    BRAKING = 3
+    SETTLING = 4
+    FAILED = 5
 
 
 @dataclass(frozen=True, slots=True)
