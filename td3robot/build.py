@@ -8,6 +8,7 @@ import numpy as np
 
 from td3robot.cell import CellConfig
 from td3robot.config import (
+    DISTURBANCES,
     GraspConfig,
     GymnasiumEnvironmentConfig,
     ReachConfig,
@@ -20,6 +21,7 @@ from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError
+from td3robot.robots.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
@@ -64,6 +66,7 @@ def robot_spec(config: RobotConfig) -> RobotSpec:
 def make_robot_env(
     config: RobotEnvironmentConfig,
     render_mode: str | None = None,
+    practice: bool = False,
     cell: CellConfig | None = None,
     objects: Objects | None = None,
 ) -> RobotEnv:
@@ -72,6 +75,7 @@ def make_robot_env(
     Args:
         config: The environment of a run.
         render_mode: As in Gymnasium.
+        practice: Whether episodes may begin where there is most to learn; for training alone.
         cell: A physical or stand-in cell; its robot takes the place of the configured one.
         objects: Where the task's objects are, where the cell does not say it or somebody knows better.
 
@@ -84,19 +88,26 @@ def make_robot_env(
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
+    objects = objects or _objects(robot, models, cell)
+    seen: Robot = robot
+    if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
+        seen = DisturbedRobot(robot, config.disturbance)
+        objects = DisturbedObjects(objects, seen)
     environment = RobotEnv(
-        robot=robot,
+        robot=seen,
         task=task,
         guard=Guard(spec, config.guard, kinematics),
         action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
         kinematics=kinematics,
         observer=robot.kinematics if isinstance(robot, KinematicRobot) else kinematics,
         ik=ToolboxKinematics(spec),
-        objects=objects or _objects(robot, models, cell),
+        objects=objects,
+        object_models=models,
         episode_steps=config.episode_steps,
+        practice=practice,
         render_mode=render_mode,
     )
-    environment.require_reachable(np.array(config.task.goals.low), np.array(config.task.goals.high))
+    environment.require_reachable(config.task.region, np.array(config.task.goals.low), np.array(config.task.goals.high))
     return environment
 
 
@@ -129,11 +140,11 @@ def _objects(robot: Robot, models: tuple[ObjectModel, ...], cell: CellConfig | N
 
 
 def make_environment(
-    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None
+    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None, practice: bool = False
 ) -> Environment:
     """Build the environment of a run."""
     if isinstance(config, RobotEnvironmentConfig):
-        return make_robot_env(config, render_mode)
+        return make_robot_env(config, render_mode, practice)
     return make_gymnasium(config, render_mode)
 
 
@@ -158,7 +169,7 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     """
     from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
 
-    environments = [make_environment(config.environment) for _ in range(config.training.environments)]
+    environments = [make_environment(config.environment, practice=True) for _ in range(config.training.environments)]
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)
     return Trainer(config, environments, evaluation_environment, contract, run, listener)

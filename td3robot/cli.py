@@ -73,6 +73,9 @@ def options(version: Annotated[bool, typer.Option("--version", help="Print the v
 def train(
     config: Annotated[Path | None, typer.Argument(help="The configuration of a new run.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run directory or checkpoint instead.")] = None,
+    init_from: Annotated[
+        Path | None, typer.Option(help="Begin the new run with the networks of this checkpoint (fine-tuning).")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>-seed<seed>.")
     ] = None,
@@ -85,14 +88,16 @@ def train(
     if (config is None) == (resume is None):
         raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
     if resume is not None:
-        if out is not None or seed is not None or any(not o.startswith("agent.device=") for o in overrides or ()):
+        if any(option is not None for option in (out, seed, init_from)) or any(
+            not o.startswith("agent.device=") for o in overrides or ()
+        ):
             raise ConfigError(
                 "--resume goes on with the run as it was; only --steps and --set agent.device=... may change it"
             )
         trainer = _resumed(resume, steps, overrides or [])
     else:
         assert config is not None
-        trainer = _started(config, out, seed, steps, overrides or [])
+        trainer = _started(config, out, seed, steps, init_from, overrides or [])
 
     _announce(trainer)
     start, first = perf_counter(), trainer.step
@@ -215,7 +220,7 @@ def import_command(
     """Take over an older six-file checkpoint (torch.save state dicts), as a run that can be resumed."""
     from td3robot.agent.legacy import import_legacy
 
-    trainer = _started(config, out, None, None, overrides or [])
+    trainer = _started(config, out, None, None, None, overrides or [])
     import_legacy(trainer.agent, prefix)
     trainer.save(strict=True)
     people.print(
@@ -310,7 +315,9 @@ def _request_stop(trainer: "Trainer") -> Any:
     return handle
 
 
-def _started(path: Path, out: Path | None, seed: int | None, steps: int | None, overrides: list[str]) -> "Trainer":
+def _started(
+    path: Path, out: Path | None, seed: int | None, steps: int | None, init_from: Path | None, overrides: list[str]
+) -> "Trainer":
     """Make the trainer of a new run."""
     from td3robot.build import make_trainer
     from td3robot.config import load_config
@@ -324,6 +331,10 @@ def _started(path: Path, out: Path | None, seed: int | None, steps: int | None, 
     if existed and (not run.is_dir() or any(run.iterdir())):
         raise taken
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
+    if init_from is not None:
+        from td3robot.training.checkpoint import Checkpoint, find
+
+        trainer.start_from(Checkpoint(find(init_from)))
     try:
         run.mkdir(parents=True, exist_ok=existed)
     except FileExistsError:

@@ -7,10 +7,23 @@ alone shows them, and when the environment is built where the robot's model has 
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from td3robot.errors import ConfigError, choose
 
@@ -19,6 +32,17 @@ Widths = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
+
+
+def _ordered(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError(f"{value} is no range: the first must not be above the second")
+    return value
+
+
+Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(_ordered)]
+LoadRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(_ordered)]
+StepRange = Annotated[tuple[NonNegativeInt, NonNegativeInt], AfterValidator(_ordered)]
 
 
 class Section(BaseModel):
@@ -93,6 +117,8 @@ class ActionConfig(Section):
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
+        response: How much of the wished change of velocity happens in one period; 1 is all of it. Below, a policy that
+            dithers moves the arm smoothly instead of being held back by the guard's acceleration limit.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
@@ -100,6 +126,7 @@ class ActionConfig(Section):
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     orientation_gain_hz: NonNegative = 4.0
     turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
+    response: Fraction = 0.4
 
 
 class GuardConfig(Section):
@@ -123,7 +150,7 @@ class GuardConfig(Section):
     workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
     max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
-    max_state_age_s: PositiveFloat = 0.1
+    max_state_age_s: PositiveFloat = 0.15
 
 
 # Robotiq 2F-85 data sheet: 85 mm stroke, 5 kg payload by friction. The jaw needs some play to go around an object.
@@ -160,18 +187,13 @@ class ReachConfig(Section):
 
     name: Literal["reach"] = "reach"
     goals: Box = Box(low=(-0.3, 0.25, 0.05), high=(0.3, 0.75, 0.45))
-    gripper: tuple[UnitInterval, UnitInterval] = (0.0, 1.0)
+    gripper: Annotated[tuple[UnitInterval, UnitInterval], AfterValidator(_ordered)] = (0.0, 1.0)
     tolerance_m: PositiveFloat = 0.01
     settle_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 5
     near_m: PositiveFloat = 0.03
     rewards: ReachRewards = ReachRewards()
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.gripper[0] > self.gripper[1]:
-            raise ValueError(f"gripper {self.gripper} is no range: the first must not be above the second")
-        return self
+    region: ClassVar[str] = "task.goals"
 
 
 class ObjectConfig(Section):
@@ -202,7 +224,8 @@ class ObjectConfig(Section):
             )
         if z < MIN_GRASP_HEIGHT_M:
             raise ValueError(
-                f"the object is {1e3 * z:g} mm high, and the fingers grasp nothing lower than {1e3 * MIN_GRASP_HEIGHT_M:g} mm"
+                f"the object is {1e3 * z:g} mm high, and the fingers grasp nothing lower than "
+                f"{1e3 * MIN_GRASP_HEIGHT_M:g} mm"
             )
         if self.mass_kg > GRIPPER_PAYLOAD_KG:
             raise ValueError(
@@ -230,10 +253,10 @@ class GraspRewards(Section):
     alignment: NonNegative = 0.5
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0
-    rise: NonNegative = 2.0
-    held: NonNegative = 2.0
-    smoothness: NonNegative = 0.05
-    guard: NonNegative = 0.05
+    rise: NonNegative = 20.0
+    held: NonNegative = 4.0
+    smoothness: NonNegative = 0.3
+    guard: NonNegative = 0.1
 
 
 class GraspConfig(Section):
@@ -245,6 +268,10 @@ class GraspConfig(Section):
         lift_height_m: How far the object must be lifted.
         rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
         hold_steps: How many steps at the end of an episode it must be held.
+        full_turn_rad: Turn of the tool in one period that earns the whole of ``alignment``.
+        near_m: Scale on which the observation resolves the last stretch to the object.
+        practice_share: Share of the training's episodes that begin with the tool around the object, so that closing and
+            lifting are met before the way there is learned; evaluations have none.
     """
 
     name: Literal["grasp"] = "grasp"
@@ -257,7 +284,9 @@ class GraspConfig(Section):
     hold_steps: PositiveInt = 10
     full_turn_rad: PositiveFloat = 0.025
     near_m: PositiveFloat = 0.03
+    practice_share: UnitInterval = 0.25
     rewards: GraspRewards = GraspRewards()
+    region: ClassVar[str] = "the task's patch, with start and lift above it,"
 
     @property
     def goals(self) -> Box:
@@ -266,14 +295,119 @@ class GraspConfig(Section):
         return Box(low=low, high=(*self.patch_high, max(self.start_height_m[1], GRASP_HEIGHT_M + self.lift_height_m)))
 
 
+TASK_CONFIGS: Mapping[str, type[Section]] = {"reach": ReachConfig, "grasp": GraspConfig}
+
+
+def _task_name(value: Any) -> Any:
+    return value.get("name", "reach") if isinstance(value, Mapping) else getattr(value, "name", None)
+
+
+TaskConfig = Annotated[
+    Annotated[ReachConfig, Tag("reach")] | Annotated[GraspConfig, Tag("grasp")], Discriminator(_task_name)
+]
+
+
+class DisturbanceConfig(Section):
+    """What reality adds to a simulation, drawn anew for each episode; ``off``, ``mild`` and ``real`` are levels of it.
+
+    Attributes:
+        action_delay_steps: Control periods from sending a command to its effect.
+        observation_delay_steps: Control periods from a measurement to its being read.
+        encoder_noise_rad, encoder_bias_rad: Joint angles: standard deviation per reading, bound per episode.
+        driver_noise_rad, driver_bias_rad: The same of the gripper's driver joints.
+        object_offset_m, object_turn_rad: Bounds of the tracker's error per episode, along each axis and about the
+            vertical.
+        object_noise_m, object_turn_noise_rad: Standard deviation per reading.
+        servo_stiffness, servo_lag: Factors on the arm's servos.
+        object_mass_kg, object_friction: Ranges in place of the object's own; mass is drawn log-uniformly.
+        object_scale: Factor on the object's size.
+        payload_kg: Mass at the gripper that the controller was not told of.
+        table_offset_m: Bound of the table's height error.
+    """
+
+    action_delay_steps: StepRange = (0, 0)
+    observation_delay_steps: StepRange = (0, 0)
+    encoder_noise_rad: NonNegative = 0.0
+    encoder_bias_rad: NonNegative = 0.0
+    driver_noise_rad: NonNegative = 0.0
+    driver_bias_rad: NonNegative = 0.0
+    object_offset_m: NonNegative = 0.0
+    object_turn_rad: NonNegative = 0.0
+    object_noise_m: NonNegative = 0.0
+    object_turn_noise_rad: NonNegative = 0.0
+    servo_stiffness: Range = (1.0, 1.0)
+    servo_lag: Range = (1.0, 1.0)
+    object_mass_kg: Range | None = None
+    object_friction: Range | None = None
+    object_scale: Range = (1.0, 1.0)
+    payload_kg: LoadRange = (0.0, 0.0)
+    table_offset_m: Annotated[float, Field(ge=0.0, le=0.02)] = 0.0
+
+
+# Where the figures come from: docs/tasks.md. `mild` is half of `real`.
+DISTURBANCES: Mapping[str, DisturbanceConfig] = {
+    "off": DisturbanceConfig(),
+    "mild": DisturbanceConfig(
+        action_delay_steps=(0, 1),
+        observation_delay_steps=(0, 1),
+        encoder_noise_rad=0.0001,
+        encoder_bias_rad=0.0005,
+        driver_noise_rad=0.001,
+        driver_bias_rad=0.005,
+        object_offset_m=0.002,
+        object_turn_rad=0.035,
+        object_noise_m=0.0003,
+        object_turn_noise_rad=0.005,
+        servo_stiffness=(0.85, 1.15),
+        servo_lag=(0.85, 1.15),
+        object_mass_kg=(0.05, 0.2),
+        object_friction=(0.6, 0.9),
+        object_scale=(0.95, 1.05),
+        payload_kg=(0.0, 0.15),
+        table_offset_m=0.002,
+    ),
+    "real": DisturbanceConfig(
+        action_delay_steps=(0, 3),
+        observation_delay_steps=(0, 2),
+        encoder_noise_rad=0.0002,
+        encoder_bias_rad=0.001,
+        driver_noise_rad=0.002,
+        driver_bias_rad=0.01,
+        object_offset_m=0.005,
+        object_turn_rad=0.087,
+        object_noise_m=0.0005,
+        object_turn_noise_rad=0.01,
+        servo_stiffness=(0.7, 1.3),
+        servo_lag=(0.7, 1.3),
+        object_mass_kg=(0.02, 0.3),
+        object_friction=(0.5, 1.2),
+        object_scale=(0.9, 1.1),
+        payload_kg=(0.0, 0.3),
+        table_offset_m=0.005,
+    ),
+}
+
+
+def _disturbance_level(value: Any) -> Any:
+    """Look a level up by name; YAML reads a bare ``off`` as false."""
+    if value is False:
+        return DISTURBANCES["off"]
+    if isinstance(value, str):
+        if value not in DISTURBANCES:
+            raise ValueError(choose("disturbance", value, DISTURBANCES))
+        return DISTURBANCES[value]
+    return value
+
+
 class RobotEnvironmentConfig(Section):
     """A task on a robot, behind the guard."""
 
     kind: Literal["robot"] = "robot"
     robot: RobotConfig = RobotConfig()
-    task: Annotated[ReachConfig | GraspConfig, Field(discriminator="name")] = ReachConfig()
+    task: TaskConfig = ReachConfig()
     action: ActionConfig = ActionConfig()
     guard: GuardConfig = GuardConfig()
+    disturbance: Annotated[DisturbanceConfig, BeforeValidator(_disturbance_level)] = DISTURBANCES["off"]
     episode_s: PositiveFloat = 5.0
 
     @property
@@ -285,7 +419,7 @@ class RobotEnvironmentConfig(Section):
     def _consistent(self) -> Self:
         if not self.guard.workspace.contains(self.task.goals):
             raise ValueError(
-                f"task.goals {self.task.goals.low}..{self.task.goals.high} m reaches outside guard.workspace "
+                f"{self.task.region} {self.task.goals.low}..{self.task.goals.high} m reaches outside guard.workspace "
                 f"{self.guard.workspace.low}..{self.guard.workspace.high} m, so some goals could never be reached"
             )
         if self.episode_steps < self.task.hold_steps:
@@ -315,6 +449,7 @@ class AgentConfig(Section):
     Attributes:
         updates_per_step: Learner updates for each environment step.
         n_step: Rewards summed before bootstrapping.
+        random_share: Share of exploration's actions that are uniformly random.
         device: ``auto`` takes CUDA where there is one.
     """
 
@@ -330,6 +465,7 @@ class AgentConfig(Section):
     noise_clip: NonNegative = 0.5
     policy_freq: PositiveInt = 2
     exploration_noise: NonNegative = 0.1
+    random_share: UnitInterval = 0.0
     batch_size: PositiveInt = 100
     updates_per_step: PositiveFloat = 1.0
     n_step: PositiveInt = 1
@@ -458,23 +594,32 @@ def explain(error: ValidationError, whole: type[Section]) -> str:
         return f"{name} is missing"
     if kind == "value_error":
         return f"{name}: {context['error']}" if name else str(context["error"])
-    if kind == "union_tag_not_found":
-        return f"{name}.kind is missing (choices: {', '.join(sorted(ENVIRONMENTS))})"
-    if kind == "union_tag_invalid":
-        return f"{name}.kind: {choose('kind', str(context['tag']), ENVIRONMENTS)}"
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        key, choices = ("name", TASK_CONFIGS) if location[-1:] == ["task"] else ("kind", ENVIRONMENTS)
+        if kind == "union_tag_not_found":
+            return f"{name}.{key} is missing (choices: {', '.join(sorted(choices))})"
+        return f"{name}.{key}: {choose(key, str(context['tag']), choices)}"
     if kind == "literal_error":
-        choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
-        return f"{name}: {choose(location[-1], str(value), choices)}"
+        literals = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
+        return f"{name}: {choose(location[-1], str(value), literals)}"
     shown = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
     return f"{name} is {shown}, but {first['msg'][0].lower()}{first['msg'][1:].replace('nput should', 't should')}"
+
+
+# Where a union's tag stands in the location of an error, after which keys.
+UNIONS: Mapping[tuple[str, ...], Mapping[str, type[Section]]] = {
+    ("environment",): ENVIRONMENTS,
+    ("environment", "task"): TASK_CONFIGS,
+}
 
 
 def _locate(location: list[str], section: type[Section]) -> tuple[list[str], type[Section]]:
     """Drop a union's tag from an error's location, and find the section that holds its last key."""
     path: list[str] = []
     for index, part in enumerate(location):
-        if index == 1 and location[0] == "environment" and part in ENVIRONMENTS:
-            section = ENVIRONMENTS[part]
+        tags = UNIONS.get(tuple(path), {})
+        if index > 0 and path[-1] == location[index - 1] and part in tags:
+            section = tags[part]
             continue
         path.append(part)
         field = section.model_fields.get(part)

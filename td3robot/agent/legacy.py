@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from td3robot.agent.scaling import ObservationScaling
-from td3robot.agent.td3 import TD3
+from td3robot.agent.td3 import TD3, TRAINED
 from td3robot.errors import CheckpointError
-
-LIVE = ("actor", "Q1", "Q2")
 
 
 def export_legacy(agent: TD3, prefix: str) -> list[Path]:
@@ -28,7 +26,7 @@ def export_legacy(agent: TD3, prefix: str) -> list[Path]:
     Raises:
         CheckpointError: One of them exists already, or cannot be written.
     """
-    paths = [Path(f"{prefix}{name}{suffix}") for name in LIVE for suffix in ("", "_optimizer")]
+    paths = [Path(f"{prefix}{name}{suffix}") for name in TRAINED for suffix in ("", "_optimizer")]
     for path in paths:
         if path.exists():
             raise CheckpointError(f"{path} exists already; choose another prefix")
@@ -36,7 +34,7 @@ def export_legacy(agent: TD3, prefix: str) -> list[Path]:
         agent = _folded(agent)
     try:
         paths[0].parent.mkdir(parents=True, exist_ok=True)
-        for name in LIVE:
+        for name in TRAINED:
             torch.save(getattr(agent, name).state_dict(), f"{prefix}{name}")
             torch.save(getattr(agent, f"{name}_optimizer").state_dict(), f"{prefix}{name}_optimizer")
     except (OSError, RuntimeError) as error:
@@ -57,7 +55,7 @@ def import_legacy(agent: TD3, prefix: str) -> None:
         )
     # Into copies first, so that a file that is refused leaves the agent as it was.
     read = {}
-    for name in LIVE:
+    for name in TRAINED:
         network: nn.Module = deepcopy(getattr(agent, name))
         _load_network(network, name, _load(Path(f"{prefix}{name}")))
         path = Path(f"{prefix}{name}_optimizer")
@@ -84,7 +82,7 @@ def _folded(agent: TD3) -> TD3:
     shift, scale = torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale)
     config = agent.config.model_copy(update={"normalize_observations": False, "device": "cpu"})
     folded = TD3(agent.observation_size, agent.action_size, config, seed=0)
-    for name in LIVE:
+    for name in TRAINED:
         weights = {key: value.cpu().clone() for key, value in getattr(agent, name).state_dict().items()}
         columns = weights["net.0.weight"][:, : len(shift)]
         columns *= scale

@@ -17,6 +17,7 @@ from td3robot.agent.replay import Batch
 from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError, ConfigError
 
+TRAINED = ("actor", "Q1", "Q2")
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
 OPTIMIZERS = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
 TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
@@ -157,6 +158,18 @@ class TD3:
             optimizer: torch.optim.Adam = getattr(self, name)
             optimizer.state.clear()
             optimizer.state.update(moments[name])
+
+    def start_from(self, groups: dict[str, dict[str, Tensor]]) -> None:
+        """Take over the actor and both critics of another agent; targets start as copies, optimizers afresh.
+
+        Raises:
+            CheckpointError: A group has other names or shapes than this agent.
+        """
+        for name in TRAINED:
+            _require_match(name, groups[name], dict(getattr(self, name).state_dict()))
+        for name in TRAINED:
+            getattr(self, name).load_state_dict(groups[name])
+            getattr(self, f"{name}_target").load_state_dict(groups[name])
 
     def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
         optimizer: torch.optim.Adam = getattr(self, name)

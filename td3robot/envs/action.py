@@ -39,15 +39,15 @@ class ActionKind(ABC):
         self.layout = Layout([*fields, *gripper])
 
     @abstractmethod
-    def move(self, action: NDArray[np.float32], q: Array) -> Array:
-        """Compute the change (n,) [rad] of the commanded posture q (n,) in one period."""
+    def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
+        """Compute the change (n,) [rad] of the commanded posture q (n,) in one period, after ``velocity`` [rad/s]."""
 
     @abstractmethod
     def implied_speeds(self) -> dict[str, float]:
         """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for in the home posture."""
 
-    def wish(self, action: NDArray[np.float32], commanded: JointCommand, held: float) -> JointCommand:
-        """Compute the wished command.
+    def wish(self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, held: float) -> JointCommand:
+        """Compute the wished command after ``commanded``, which was reached at ``velocity`` [rad/s].
 
         The gripper's component -1 is open, +1 closed, and it moves there as fast as it can; without one, the gripper
         goes to the closed fraction ``held``.
@@ -56,7 +56,7 @@ class ActionKind(ABC):
         if self.uses_gripper:
             way = (float(action[-1]) + 1.0) / 2.0 - commanded.gripper
             gripper = commanded.gripper + min(max(way, -self._gripper_reach), self._gripper_reach)
-        return JointCommand(commanded.q + self.move(action, commanded.q), gripper)
+        return JointCommand(commanded.q + self.move(action, commanded.q, velocity), gripper)
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
@@ -75,12 +75,13 @@ class JointDelta(ActionKind):
         super().__init__(config, [Field("joint_delta", spec.arm.joint_names, "1", "arm")], spec, uses_gripper)
         self._joints = len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
-        self._scale = self._speed * spec.period_s
+        self._period = spec.period_s
         _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
 
-    def move(self, action: NDArray[np.float32], q: Array) -> Array:
-        """Scale the action."""
-        return action[: self._joints] * self._scale
+    def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
+        """Approach the speed that the scaled action asks for."""
+        change = action[: self._joints] * self._speed - velocity
+        return (velocity + self.config.response * change) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
@@ -101,8 +102,8 @@ class TcpDelta(ActionKind):
 
     Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
     turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
-    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns the
-    tool, the turn about the vertical is the action's, and only tilt is taken back.
+    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns
+    the tool, the turn about the vertical is the action's, and only tilt is taken back.
     """
 
     def __init__(
@@ -130,19 +131,21 @@ class TcpDelta(ActionKind):
         self._orientation_damping = ORIENTATION_DAMPING**2 * np.eye(3)
         self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
 
-    def move(self, action: NDArray[np.float32], q: Array) -> Array:
+    def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Solve for the joints' share of a tool displacement."""
         direction = action[:3].astype(np.float64)
         length = float(np.sqrt(direction @ direction))
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
-        dx = direction * (self._speed * self._period / max(length, 1.0))
-        dx = np.clip(pose.position + dx, self._low, self._high) - pose.position
+        position, orientation = jacobian[:3], jacobian[3:]
+        before = position @ velocity
+        tool = before + self.config.response * (direction * (self._speed / max(length, 1.0)) - before)
+        dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
         upright = _about_vertical(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
-            turn[2] = float(action[3]) * self.config.turn_rad_s * self._period
+            rate = float(orientation[2] @ velocity)
+            turn[2] = (rate + self.config.response * (float(action[3]) * self.config.turn_rad_s - rate)) * self._period
 
-        position, orientation = jacobian[:3], jacobian[3:]
         gram = position @ position.T
         dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)
         crossed = np.linalg.solve(gram + self._null_space_damping, position @ orientation.T)

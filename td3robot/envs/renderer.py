@@ -10,22 +10,24 @@ from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.scene import set_gripper, simulation_spec
-from td3robot.state import Array, RobotState
+from td3robot.robots.scene import ObjectModel, quaternion, set_gripper, simulation_spec
+from td3robot.state import Array, World
 
 GOAL_RADIUS_M = 0.015
 MAX_GEOMS = 1000
 
 
 class Renderer:
-    """Draw the arm, its gripper, the table and a goal.
+    """Draw the arm, its gripper, the table, objects and a goal.
 
     Raises:
         ConfigError: There is no OpenGL to draw with.
     """
 
-    def __init__(self, spec: RobotSpec, width: int = 640, height: int = 480) -> None:
-        scene = simulation_spec(spec, physics_rate_hz=500)
+    def __init__(
+        self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = (), width: int = 640, height: int = 480
+    ) -> None:
+        scene = simulation_spec(spec, 500, objects)
         scene.visual.global_.offwidth, scene.visual.global_.offheight = width, height
         goal = scene.worldbody.add_body(name="goal", mocap=True)
         goal.add_geom(
@@ -53,9 +55,12 @@ class Renderer:
         # A software renderer spends nine tenths of a frame on shadows.
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
 
-    def draw(self, state: RobotState, goal_position: Array) -> NDArray[np.uint8]:
+    def draw(self, world: World, goal_position: Array) -> NDArray[np.uint8]:
         """Draw one moment (height, width, 3)."""
+        state = world.robot
         self._data.qpos[: len(state.q)] = state.q
+        for name, pose in world.objects.items():
+            self._data.joint(name).qpos[:] = [*pose.position, *quaternion(pose.rotation)]
         set_gripper(self._model, self._data, state.driver_q)
         self._data.mocap_pos[0] = goal_position
         mujoco.mj_forward(self._model, self._data)

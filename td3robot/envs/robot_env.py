@@ -1,6 +1,6 @@
 """A task on a robot, behind the guard: the same environment for simulation and hardware."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from td3robot.contract import Contract
 from td3robot.envs.action import ActionKind
 from td3robot.envs.travel import Travel
-from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError
+from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, TrackerError
 from td3robot.layout import Layout
+from td3robot.robots.disturbed import DisturbedRobot
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.objects import Objects
-from td3robot.state import Array, JointCommand, World
+from td3robot.robots.scene import ObjectModel
+from td3robot.state import Array, JointCommand, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
 
 Vector = NDArray[np.float32]
@@ -38,6 +40,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         kinematics: The arm's geometry, of commands.
         observer: The same, of what is measured; a robot may have a model of its own.
         ik: For start postures.
+        object_models: What they look like, for pictures.
+        practice: Whether episodes may begin where there is most to learn; see the task.
 
     Attributes:
         travel: How an arm that cannot be placed gets to its start; who deploys may have to agree to it.
@@ -55,14 +59,17 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         observer: Kinematics | ToolboxKinematics,
         ik: ToolboxKinematics,
         objects: Objects,
+        object_models: tuple[ObjectModel, ...],
         episode_steps: int,
+        practice: bool = False,
         render_mode: str | None = None,
     ) -> None:
         self.robot, self.task, self.guard, self.action_kind = robot, task, guard, action_kind
         self.render_mode = render_mode
         self._kinematics, self._observer, self._ik = kinematics, observer, ik
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
-        self._objects = objects
+        self._objects, self._object_models = objects, object_models
+        self._practice = practice
         self.travel = Travel(robot, guard, kinematics, ik)
         self._episode_steps = episode_steps
         self._renderer: Any = None
@@ -91,16 +98,19 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         super().reset(seed=seed)
         self.robot.connect()
-        self.goal, q = self._draw()
+        goal, q = self._draw()
+        self.robot.begin(self.np_random)
         if self.robot.teleports:
             self.robot.move_to(q)
         else:
             q = self.travel.to(q)
-        self.goal = replace(self.goal, objects=self._objects.arrange(self.goal.objects))
+        lying = self._objects.arrange(goal.objects)
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
-        self.world = self._look(self.guard.commanded)
+        self._last_info: dict[str, Any] = {}
+        self._look(self.guard.commanded)
+        self.goal, self._told = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
         return self._observe(), {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
@@ -117,16 +127,19 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 f"action {action} is not {self.action_kind.layout.size} finite numbers in [-1, 1]; nothing was sent"
             )
         action = np.clip(action, -1.0, 1.0)
-        wish = self.action_kind.wish(action, self.guard.commanded, self.goal.gripper)
+        wish = self.action_kind.wish(action, self.guard.commanded, self.guard.velocity, self.goal.gripper)
         try:
-            ruling = self.guard.filter(wish, self.world.robot, self.robot.now())
+            ruling = self.guard.filter(wish, self.seen.robot, self.robot.now())
             sent = self.robot.send(ruling.command)
             self.robot.advance()
         except RobotError:
             self.robot.stop()
             raise
-        before, self.world = self.world, self._look(sent)
-
+        before = self.world
+        try:
+            self._look(sent)
+        except TrackerError as error:
+            return self._abandon(str(error))
         moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
         self._previous_action = action
@@ -161,8 +174,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if self._renderer is None:
             from td3robot.envs.renderer import Renderer
 
-            self._renderer = Renderer(self.robot.spec)
-        frame: NDArray[np.uint8] = self._renderer.draw(self.world.robot, self.goal.position)
+            self._renderer = Renderer(self.robot.spec, self._object_models)
+        frame: NDArray[np.uint8] = self._renderer.draw(self.world, self.goal.position)
         return frame
 
     def close(self) -> None:
@@ -173,7 +186,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._objects.close()
         self.robot.close()
 
-    def require_reachable(self, low: Array, high: Array) -> None:
+    def require_reachable(self, region: str, low: Array, high: Array) -> None:
         """Refuse a box of goals that the arm cannot reach everywhere, on a grid of 5 x 5 x 5 points.
 
         Raises:
@@ -185,14 +198,14 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             if q is None:
                 x, y, z = point
                 raise ConfigError(
-                    f"task.goals holds ({x:.3f}, {y:.3f}, {z:.3f}) m, which the arm cannot reach ({objection}); "
+                    f"{region} holds ({x:.3f}, {y:.3f}, {z:.3f}) m, which the arm cannot reach ({objection}); "
                     "move or shrink the box"
                 )
 
     def _draw(self) -> tuple[Goal, Array]:
         objection = ""
         for _ in range(MAX_DRAWS):
-            goal = self.task.sample(self.np_random)
+            goal = self.task.sample(self.np_random, self._practice)
             reachable, objection = self._posture_at(goal.position)
             if reachable is None:
                 continue
@@ -219,19 +232,34 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 objection = f"the guard's limit: {limit}"
         return None, objection
 
-    def _look(self, commanded: JointCommand) -> World:
-        state = self.robot.read()
+    def _look(self, commanded: JointCommand) -> None:
+        """Read the robot: ``seen`` is what a controller is told, ``world`` what is."""
+        commanded_tcp = self._kinematics.tcp(commanded.q)
+        self.seen = self._world(self.robot.read(), self._objects.read(), commanded, commanded_tcp)
+        self.world = self.seen
+        if isinstance(self.robot, DisturbedRobot):
+            self.world = self._world(self.robot.truth(), self._objects.truth(), commanded, commanded_tcp)
+
+    def _world(
+        self, state: RobotState, objects: Mapping[str, Pose], commanded: JointCommand, commanded_tcp: Pose
+    ) -> World:
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
-        return World(
-            state, tcp, jacobian @ state.dq, commanded, self._kinematics.tcp(commanded.q), self._objects.read()
-        )
+        return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, objects)
 
     def _observe(self) -> Vector:
-        return self.task.layout.pack(self.task.observe(self.world, self.goal))
+        self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self._told))
+        return self._last_observation
+
+    def _abandon(self, fault: str) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        """End the episode where nobody knows any more where the objects are; nothing moves blind."""
+        self.robot.stop()
+        self._held = 0
+        info = self._last_info | {"success": False, "reward_terms": {}, "interventions": (), "fault": fault}
+        return self._last_observation, 0.0, False, True, info
 
     def _info(self, score: Score, reasons: tuple[str, ...]) -> dict[str, Any]:
         velocity = self.world.tcp_velocity
-        return {
+        self._last_info = {
             "reward_terms": score.terms,
             "interventions": reasons,
             "success": self._held >= self.task.hold_steps,
@@ -239,3 +267,4 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             "tcp_speed_m_s": float(np.sqrt(velocity @ velocity)),
             "joint_speed_rad_s": float(np.abs(self.world.robot.dq).max()),
         }
+        return self._last_info

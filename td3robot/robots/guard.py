@@ -84,7 +84,7 @@ class Guard:
     def reset(self, q: Array, gripper: float = 0.0) -> None:
         """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction."""
         self.commanded = JointCommand(q.copy(), gripper)
-        self._velocity = np.zeros_like(q)
+        self.velocity = np.zeros_like(q)
         _, self._jacobian = self.kinematics.tcp_and_jacobian(q)
 
     def twin(self) -> "Guard":
@@ -124,7 +124,7 @@ class Guard:
         q.setflags(write=False)
         gripper = min(max(wish.gripper, 0.0), 1.0)
         self.commanded = JointCommand(q, gripper)
-        self._velocity = velocity
+        self.velocity = velocity
         self.commands += 1
         distinct = tuple(dict.fromkeys(reasons))
         self.interventions.update(distinct)
@@ -170,12 +170,12 @@ class Guard:
         return desired if scale == 1.0 else desired * scale
 
     def _limit_acceleration(self, velocity: Array, reasons: list[str]) -> Array:
-        change = velocity - self._velocity
+        change = velocity - self.velocity
         excess = float(np.abs(change).max()) / self._max_change
         if excess <= 1.0 + 1e-9:
             return velocity
         reasons.append("acceleration")
-        return self._velocity + change / excess
+        return self.velocity + change / excess
 
     def _limit_reach(self, velocity: Array, measured: Array, reasons: list[str]) -> tuple[Array, Array]:
         """Take the largest admissible part of the way from braking to ``velocity``."""
@@ -183,7 +183,7 @@ class Guard:
         if objection is None:
             return self._reached, velocity
         reasons.append(objection)
-        brake = self._braked(self._velocity)
+        brake = self._braked(self.velocity)
         best_velocity, best_q, best_jacobian = brake, self.commanded.q + brake * self._period, None
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS):

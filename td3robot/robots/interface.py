@@ -82,6 +82,13 @@ class Robot(ABC):
             RobotError: The robot no longer reports.
         """
 
+    def begin(self, rng: np.random.Generator) -> None:  # noqa: B027  # most robots have nothing to draw
+        """Draw what an episode brings that a controller cannot know; only a disturbed robot has such."""
+
+    def truth(self) -> RobotState:
+        """Give the state as it is, for scoring: as it is read, unless disturbed."""
+        return self.read()
+
     @abstractmethod
     def now(self) -> float:
         """Give the time on the clock of ``RobotState.stamp`` [s]."""

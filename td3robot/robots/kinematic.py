@@ -8,6 +8,7 @@ from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematics import ToolboxKinematics
 from td3robot.robots.models import SERVO_LAG_S
+from td3robot.robots.variation import Variation
 from td3robot.state import Array, JointCommand, RobotState
 
 
@@ -29,6 +30,7 @@ class KinematicRobot(Robot):
         self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
         self._target = spec.arm.home.copy()
         self._gripper, self._time = 0.0, 0.0
+        self._lag = SERVO_LAG_S
 
     def connect(self) -> None:
         """Stand at home."""
@@ -56,10 +58,10 @@ class KinematicRobot(Robot):
         self._require_open()
         period = self.spec.period_s
         # q(t) = target(t) - s lag + (q0 - target0 + s lag) exp(-t / lag), for a target of slope s.
-        trail = (self._command.q - self._target) / period * SERVO_LAG_S
-        self._q = self._command.q - trail + (self._q - self._target + trail) * exp(-period / SERVO_LAG_S)
+        trail = (self._command.q - self._target) / period * self._lag
+        self._q = self._command.q - trail + (self._q - self._target + trail) * exp(-period / self._lag)
         self._target = self._command.q.copy()
-        self._dq = (self._target - self._q) / SERVO_LAG_S
+        self._dq = (self._target - self._q) / self._lag
         reach = self.spec.gripper.closing_rate * period
         self._gripper += min(max(self._command.gripper - self._gripper, -reach), reach)
         self._time += period
@@ -70,6 +72,10 @@ class KinematicRobot(Robot):
         self._q, self._dq, self._gripper, self._time = q.copy(), np.zeros_like(q), 0.0, 0.0
         self._target = q.copy()
         self._command = JointCommand(self._q.copy(), 0.0)
+
+    def vary(self, variation: Variation) -> None:
+        """Take on another servo lag; nothing else of a variation exists without dynamics."""
+        self._lag = SERVO_LAG_S * variation.servo_lag
 
     def stop(self) -> None:
         """Stand still."""

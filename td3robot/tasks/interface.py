@@ -89,8 +89,12 @@ class Task(ABC):
         """Give the terms of a contract: the task's name, and what its observations depend on."""
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator) -> Goal:
-        """Draw the goal of an episode."""
+    def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
+        """Draw the goal of an episode; practising, some may begin where there is most to learn."""
+
+    def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
+        """Give the goal once the objects lie where they lie, which may not be where they were wanted."""
+        return goal
 
     @abstractmethod
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:

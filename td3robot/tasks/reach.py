@@ -49,7 +49,7 @@ class Reach(Task):
         """Give the name, and the scale of ``goal_near``."""
         return {"name": self.name, "near_m": self.config.near_m}
 
-    def sample(self, rng: np.random.Generator) -> Goal:
+    def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
         """Draw goal and start, each uniformly from the box of goals, and what the gripper holds."""
         box = self.config.goals
         return Goal(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from td3robot.agent.exploration import GaussianExploration
 from td3robot.agent.replay import ReplayBuffer
-from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3
+from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3, TRAINED
 from td3robot.config import RunConfig, to_yaml
 from td3robot.contract import Contract
 from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
@@ -68,13 +68,14 @@ class Trainer:
         self.agent = TD3(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
         self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
         self.exploration = GaussianExploration(
-            agent.exploration_noise, seeding.generator(seed, seeding.Stream.EXPLORATION)
+            agent.exploration_noise, agent.random_share, seeding.generator(seed, seeding.Stream.EXPLORATION)
         )
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = Collector(environments, seed, agent.n_step, agent.gamma)
         self.step = 0
         self.best: Evaluation | None = None
         self.best_step = 0
+        self.warm = False
         self.stop_requested = False
         self._finished: list[FinishedEpisode] = []
         self._losses: list[dict[str, torch.Tensor]] = []
@@ -152,6 +153,7 @@ class Trainer:
         seeding.restore(self.exploration.rng, random_states["exploration"])
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
+        self.warm = counters["warm_start"]
         evaluation = saved.document("evaluation")
         if evaluation is not None:
             self.best, self.best_step = Evaluation(**evaluation), counters["evaluated_step"]
@@ -161,13 +163,33 @@ class Trainer:
                 "reset, or this is another machine or version), so that episode was dropped"
             )
 
+    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+        """Begin with another run's networks and normaliser: its policy explores instead of uniformly random actions.
+
+        Raises:
+            ContractError: Its observations or actions differ, naming the field.
+            CheckpointError: It lacks its critics, or its networks have other sizes.
+        """
+        theirs = saved.contract()
+        self.contract.observation.require_same(theirs.observation, "observation")
+        self.contract.action.require_same(theirs.action, "action")
+        for name in TRAINED:
+            if not saved.has(name):
+                raise CheckpointError(
+                    f"{saved.path} lacks {name}, without which training cannot go on from it; "
+                    "use a checkpoint that this version has saved"
+                )
+        self.agent.start_from({name: _to_torch(saved.arrays(name)) for name in TRAINED})
+        self.agent.normalizer.load_state(saved.arrays("normalizer"))
+        self.warm = True
+
     def _iterate(self, pool: ThreadPoolExecutor) -> None:
         """Step every environment once and do the updates that are due."""
         training, clock = self.config.training, self._clock
         count = len(self.collector.environments)
         observations = self.collector.observations
         self.agent.normalizer.update(observations)
-        if self.step < training.random_steps:
+        if self.step < training.random_steps and not self.warm:
             actions = self.exploration.uniform(count, self.agent.action_size)
         else:
             actions = self.exploration.perturb(self.agent.select_action(observations))
@@ -263,14 +285,20 @@ class Trainer:
         return checkpoint.Contents(
             config=to_yaml(self.config),
             documents=self._documents(evaluation, self.step),
-            arrays={"actor": _to_numpy(self.agent.actor.state_dict()), "normalizer": self.agent.normalizer.state()},
+            arrays={name: _to_numpy(getattr(self.agent, name).state_dict()) for name in TRAINED}
+            | {"normalizer": self.agent.normalizer.state()},
         )
 
     def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
         return {
             "contract": dict(self.contract.terms),
             "evaluation": evaluation.to_json() if evaluation else None,
-            "counters": {"step": self.step, "updates": self.agent.updates, "evaluated_step": evaluated_step},
+            "counters": {
+                "step": self.step,
+                "updates": self.agent.updates,
+                "evaluated_step": evaluated_step,
+                "warm_start": self.warm,
+            },
         }
 
     def _contents(self) -> checkpoint.Contents:

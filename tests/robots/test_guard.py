@@ -346,7 +346,7 @@ SANE = {"q": (0.0,) * 6, "gripper": 0.0, "measured": (0.0,) * 6, "stamp": 0.0, "
         ({"measured": (0.0, np.nan, 0.0, 0.0, 0.0, 0.0)}, "measured joint angles"),
         ({"measured": (0.0, 0.0, 0.0, 0.0, 0.0, -np.inf)}, "measured joint angles"),
         ({"measured": (0.0,) * 5}, "measured joint angles"),
-        ({"now": 0.2}, r"measured state is 0\.200 s old.*guard\.max_state_age_s 0\.1 s"),
+        ({"now": 0.2}, r"measured state is 0\.200 s old.*guard\.max_state_age_s 0\.15 s"),
         ({"stamp": np.nan}, "measured state is nan s old"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),

@@ -102,7 +102,7 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, monkeypat
     config = configuration("ur5e_reach", overlap)
     with monkeypatch.context() as patch:
         made = iter(robot_environments * 2)
-        patch.setattr(build, "make_environment", lambda *_: next(made))
+        patch.setattr(build, "make_environment", lambda *_, **__: next(made))
         train(config, tmp_path / "straight")
         train(config, tmp_path / "resumed", stop_at=600)
     assert newest(tmp_path / "resumed").path.name == "last-000000600"

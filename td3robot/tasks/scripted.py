@@ -1,0 +1,74 @@
+"""A grasp written by hand: what shows that the task can be done, and what learned policies are compared with."""
+
+from math import atanh
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.config import GRIPPER_STROKE_M, ActionConfig, GraspConfig
+from td3robot.layout import Layout
+from td3robot.robots.interface import RobotSpec
+from td3robot.tasks.grasp import ABOVE
+
+# Come down only this near the vertical over the object [m], turned by less than this [rad]; close within this [m].
+OVER, ALIGNED, AT = 0.005, 0.05, 0.006
+# Height over the grasp point while the tool is not yet over the object [m].
+HOVER = 0.08
+# Share of what is left that one action asks for: the arm answers over several periods.
+GAIN = 0.5
+# Drivers further closed than the object allows, by this closed fraction, hold nothing.
+EMPTY = 0.12
+
+
+class ScriptedGrasp:
+    """Hover over the object, turn, come down, close, lift and hold; open and try again if nothing is held.
+
+    It keeps no memory: an observation of the grasp task is all it decides by. Its actions are ``tcp_delta``.
+
+    Args:
+        layout: The grasp task's observation.
+        tool_step_m: How far a full action moves the tool in one period.
+        turn_step_rad: The same, turning.
+    """
+
+    def __init__(
+        self, layout: Layout, config: GraspConfig, spec: RobotSpec, tool_step_m: float, turn_step_rad: float
+    ) -> None:
+        self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
+        self._driver_closed = spec.gripper.driver_closed
+        self._lift = config.lift_height_m + ABOVE
+        self._gripped = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
+
+    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the action (5,): tool displacement, turn, gripper."""
+        seen = self._layout.unpack(observation.astype(np.float64))
+        way = seen["object_from_tcp"] - seen["commanded_from_tcp"]
+        turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
+        closed = float(seen["driver_q"].mean()) / self._driver_closed
+        empty = closed > self._gripped + EMPTY
+        if empty or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):
+            return self._action(self._approach(way, turn), turn, gripper=-1.0)
+        if commanded < 0.99:
+            return self._action(way, turn, gripper=1.0)
+        lift = atanh(min(max(float(seen["lift_left"][0]), -0.999), 0.999)) * self._lift
+        return self._action(np.array([0.0, 0.0, lift - seen["commanded_from_tcp"][2]]), 0.0, gripper=1.0)
+
+    def _ready(self, way: NDArray[np.float64], turn: float, lead: NDArray[np.float64]) -> bool:
+        return bool(np.linalg.norm(way) < AT and np.linalg.norm(lead) < AT and abs(turn) < ALIGNED)
+
+    def _approach(self, way: NDArray[np.float64], turn: float) -> NDArray[np.float64]:
+        over = np.hypot(way[0], way[1]) < OVER and abs(turn) < ALIGNED
+        return way if over else way + np.array([0.0, 0.0, HOVER])
+
+    def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
+        step = GAIN * way / self._tool_step
+        step /= max(1.0, float(np.linalg.norm(step)))
+        return np.array([*step, np.clip(GAIN * turn / self._turn_step, -1.0, 1.0), gripper], np.float32)
+
+
+def scripted_grasp(
+    layout: Layout, config: GraspConfig, action: ActionConfig, spec: RobotSpec, max_tcp_speed_m_s: float
+) -> ScriptedGrasp:
+    """Make the script for an environment's configuration."""
+    tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
+    return ScriptedGrasp(layout, config, spec, tool_step, action.turn_rad_s * spec.period_s)
