@@ -125,6 +125,11 @@ def small_checkpoint(path):
     write(path, Contents(config="", documents={"contract": contract.terms}, arrays=arrays))
 
 
+def test_a_stand_in_needs_no_torch():
+    result = run("import sys, td3robot.standin.__main__; print('torch' in sys.modules)")
+    assert result.stdout.strip() == "False", result.stderr
+
+
 def test_loading_and_playing_a_policy_needs_no_torch(tmp_path):
     small_checkpoint(tmp_path / "policy")
     program = (

@@ -73,7 +73,7 @@ class Controller:
         self.gripper, self.gripper_silent = Gripper(), False
         self.inputs = Inputs(self)
         self.ticks = 0
-        self.robot_mode = RobotMode.RUNNING if config.powered else RobotMode.POWER_OFF
+        self.robot_mode = RobotMode.POWER_OFF
         self.safety_mode = SafetyMode.NORMAL
         self.remote = config.remote
         self.own_model = self.model = "UR5"  # what an e-Series answers, too
@@ -94,6 +94,8 @@ class Controller:
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._stopped_s = 0.0
         self._power(config.powered)
+        if config.gripper_active:
+            self.gripper.activate_at_once()
 
     @property
     def time_s(self) -> float:

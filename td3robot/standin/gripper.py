@@ -48,6 +48,10 @@ class Gripper:
         if not on:
             self.deactivate()
 
+    def activate_at_once(self) -> None:
+        """Be activated without the way open and closed."""
+        self._set["ACT"], self._active, self._activating_s = 1, True, None
+
     def deactivate(self) -> None:
         """Lose the activation."""
         self._set["ACT"] = self._set["GTO"] = 0

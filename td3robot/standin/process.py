@@ -69,7 +69,7 @@ class Standin:
         self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
 
     def fault(self, kind: str, **values: Any) -> None:
-        """Ask for a fault; :mod:`td3robot.standin.settings` lists them."""
+        """Ask for a fault; :mod:`td3robot.standin.fault_kinds` lists them."""
         self.ask(fault={"kind": kind, **values})
 
     def begin_episode(self, number: int) -> None:
@@ -86,7 +86,12 @@ class Standin:
 
     def record(self) -> list[list[float]]:
         """Take the servoJ targets received since the last call: controller time [s], then six angles [rad]."""
-        record: list[list[float]] = self.ask(record=True)["record"]
+        record: list[list[float]] = []
+        left = 1
+        while left:
+            answer = self.ask(record=True)
+            record += answer["record"]
+            left = answer["left"]
         return record
 
     def log(self) -> list[str]:

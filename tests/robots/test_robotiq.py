@@ -24,13 +24,12 @@ class Answers:
 
     def _serve(self):
         link, _ = self._listener.accept()
-        with link:
-            with suppress(OSError):
-                while data := link.recv(1024):
-                    self.requests.append(data)
-                    for piece in self._answer(data):
-                        link.sendall(piece)
-                        time.sleep(0.005)
+        with link, suppress(OSError):
+            while data := link.recv(1024):
+                self.requests.append(data)
+                for piece in self._answer(data):
+                    link.sendall(piece)
+                    time.sleep(0.005)
 
     def close(self):
         self._listener.close()

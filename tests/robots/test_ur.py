@@ -133,6 +133,17 @@ def test_a_pause_by_stop_is_no_fault_and_motion_goes_on_from_there(robot):
     assert robot.read().q[0] < rest.q[0]
 
 
+def test_a_target_that_was_followed_by_stop_at_once_is_not_played(robot, cell):
+    q = robot.read().q
+    for _ in range(5):
+        robot.send(JointCommand(q + 0.05, 0.0))
+        begin = time.monotonic()
+        robot.stop()
+        assert time.monotonic() - begin < 1.0
+    time.sleep(0.3)
+    np.testing.assert_allclose(robot.read().q, q, rtol=0, atol=0.02)
+
+
 def test_without_new_targets_the_arm_holds_and_the_driver_says_late(robot, cell):
     hand = Hand(robot)
     hand.drive(20)

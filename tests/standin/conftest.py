@@ -1,40 +1,16 @@
 """A running stand-in, and clients of it in processes of their own."""
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from ur_rtde_client import run_client
 
 from td3robot.standin.process import Standin, start_standin
 
-# ur_rtde's constructors hold the interpreter's lock and losing RTDE ends the process: it never runs in a test's own.
-HEADER = """
-import json, math, sys, time
-import dashboard_client, rtde_control, rtde_io, rtde_receive
-host = sys.argv[1]
-q0 = [float(value) for value in sys.argv[2].split(",")]
 
-def say(**found):
-    print(json.dumps(found), flush=True)
-
-def stream(control, seconds, path, period=0.008, lookahead=0.1, gain=300, after=None):
-    start, index = time.perf_counter(), 0
-    while (now := time.perf_counter() - start) < seconds:
-        if not control.servoJ(path(now), 0, 0, period, lookahead, gain):
-            return False
-        if after is not None:
-            after(now)
-        index = max(index + 1, int(now / period))
-        time.sleep(max(0.0, start + index * period - time.perf_counter()))
-    return True
-"""
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running() -> Iterator[Standin]:
     """A stand-in with a cube on the table."""
     with start_standin(objects={"object": {}}) as standin:
@@ -55,16 +31,7 @@ def ur_rtde(standin: Standin) -> Callable[..., dict[str, Any]]:
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
 
     def run(program: str, timeout_s: float = 40.0) -> dict[str, Any]:
-        q0 = ",".join(str(value) for value in standin.state()["q"])
-        result = subprocess.run(
-            [sys.executable, "-c", HEADER + program, standin.host, q0],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
-        assert result.returncode == 0, result.stderr
-        said: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
-        return said
+        return run_client(program, standin.host, standin.state()["q"], timeout_s)
 
     return run
 

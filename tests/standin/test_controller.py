@@ -10,6 +10,7 @@ from td3robot.standin.arm import PERIOD_S, SimulatedArm, rotation_matrix, rotati
 from td3robot.standin.controller import Controller
 from td3robot.standin.motion import Brake, Hold, Move, Reference, Servo, Speed
 from td3robot.standin.settings import SafetyConfig, StandinConfig
+from td3robot.state import JointCommand
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,14 @@ def test_the_slider_slows_what_servoj_reaches():
     assert ways == pytest.approx([0.005, 0.0025, 0.0])
 
 
+@pytest.mark.parametrize("slider", [1.0, 0.5])
+def test_the_slider_makes_the_arm_lag_behind_a_stream(controller, slider):
+    start = controller.arm.q.copy()
+    controller.slider = slider
+    run(controller, 2.0, lambda t: start + np.array([0.2 * t, 0, 0, 0, 0, 0]))
+    assert (start[0] + 0.2 * 2.0 - controller.arm.q[0]) / 0.2 == pytest.approx(0.1 / slider, abs=0.01)
+
+
 def test_speedj_changes_speed_within_its_acceleration():
     reference, speed = Reference(np.zeros(6)), Speed(np.array([0.4, 0.2, 0, 0, 0, 0]), 2.0)
     before = 0.0
@@ -174,6 +183,33 @@ def test_the_wire_sees_what_a_guard_would_not_let_through(spec):
         accounting.tick(arm, q + (0.4 if index > 100 else 0.0))
     assert accounting.targets.joint_speed_rad_s == pytest.approx(4.0)
     assert accounting.targets.joint_acceleration_rad_s2 > 30.0
+
+
+@pytest.mark.parametrize(("streaming_hz", "tolerance_rad"), [(125, 1e-3), (500, 1e-4)])
+def test_the_arm_moves_as_in_training(spec, robot, arm, streaming_hz, tolerance_rad):
+    """The same commands, to the training's simulation and, interpolated as a driver does, to the controller."""
+    robot.move_home()
+    arm.reset(spec.arm.home)
+    controller = Controller(arm, StandinConfig(gripper_active=True))
+    before = spec.arm.home
+    rates = np.array([1.0, 1.3, 1.7, 2.0, 2.3, 2.6])
+    for period in range(100):
+        command = JointCommand(spec.arm.home + 0.15 * np.sin(rates * (period + 1) * 0.05), min(1.0, period / 12))
+        robot.send(command)
+        robot.advance()
+        controller.gripper.write({"POS": round(3 + 227 * command.gripper), "GTO": 1})
+        ticks_each = 500 // streaming_hz
+        for tick in range(25):
+            if tick % ticks_each == 0:
+                share = min(1.0, (tick + ticks_each) / 25)
+                controller.servo(before + (command.q - before) * share, 1 / streaming_hz, 0.1)
+            controller.tick()
+        before = command.q
+        state = robot.read()
+        assert np.abs(state.q - arm.q).max() < tolerance_rad
+        # The fingers ramp here and step there: half a period apart at their highest speed.
+        assert abs(state.driver_q.mean() - arm.driver_q) < 0.05
+    assert abs(state.driver_q.mean() - arm.driver_q) < 1e-3
 
 
 def test_rotation_vectors_turn_back():

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from itertools import pairwise
 
 import pytest
 from rtde_client import SIZES, RtdeClient
@@ -49,7 +50,7 @@ def test_the_stream_has_the_period_that_was_asked_for(client, frequency, period)
     client.outputs(["timestamp"], frequency)
     client.request("S")
     stamps = [struct.unpack(">Bd", client.data())[1] for _ in range(8)]
-    assert [later - sooner for sooner, later in zip(stamps, stamps[1:], strict=False)] == pytest.approx([period] * 7)
+    assert [later - sooner for sooner, later in pairwise(stamps)] == pytest.approx([period] * 7)
 
 
 def test_an_unknown_output_is_named_and_nothing_starts(client):
@@ -106,5 +107,5 @@ def test_a_client_that_does_not_read_harms_nobody(standin, client):
     client.outputs([name for name in NAMES if name != "joint_mode"] * 20, 500.0)
     client.request("S")
     before = standin.state()["clock"]["ticks"]
-    time.sleep(1.0)
-    assert standin.state()["clock"]["ticks"] - before > 400
+    time.sleep(0.4)
+    assert standin.state()["clock"]["ticks"] - before > 150

@@ -101,17 +101,16 @@ def test_closed_sockets_open_again(standin, stream, eventually):
     eventually(is_open)
 
 
-@pytest.mark.parametrize(("how", "least_s", "most_s"), [("stop", 0.0, 1.0), ("busy", 2.0, 5.0)])
+@pytest.mark.parametrize(("how", "least_s", "most_s"), [("stop", 0.0, 1.5), ("busy", 3.0, 6.0)])
 def test_refused_servoj(standin, ur_rtde, how, least_s, most_s):
     standin.fault("refused_servoj", how=how, at_s=0.6, for_s=15.0)
     said = ur_rtde("""
 control = rtde_control.RTDEControlInterface(host)
-ok = stream(control, 0.9, lambda t: q0)
 start = time.perf_counter()
-again = control.servoJ(q0, 0, 0, 0.008, 0.1, 300)
-say(ok=ok, again=again, took=time.perf_counter() - start, running=control.isProgramRunning())
+ok = stream(control, 2.0, lambda t: q0)
+say(ok=ok, took=time.perf_counter() - start, running=control.isProgramRunning())
 """)
-    assert not said["ok"] and not said["again"]
+    assert not said["ok"]
     assert said["running"] is (how == "busy")
     assert said["took"] < most_s
     assert how == "stop" or said["took"] > least_s, "ur_rtde waits three seconds for the script to be ready"
@@ -149,7 +148,7 @@ say(moved=control.moveJ([q0[0], q0[1] - 0.2, *q0[2:]], 0.3, 1.0))
 def test_the_tracker_sends_falls_silent_and_jumps():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
-        receiver.settimeout(0.3)
+        receiver.settimeout(0.02)
 
         def take(seconds):
             found, end = [], time.monotonic() + seconds
@@ -162,23 +161,23 @@ def test_the_tracker_sends_falls_silent_and_jumps():
 
         port = receiver.getsockname()[1]
         faults = [
-            {"kind": "tracker_silent", "episode": 2, "at_s": 0.2, "for_s": 0.8},
+            {"kind": "tracker_silent", "episode": 2, "at_s": 0.1, "for_s": 0.6},
             {"kind": "tracker_jump", "episode": 3, "offset_m": [0.0, 0.1, 0.0], "for_s": 0.5},
         ]
         with start_standin(objects={"cup": {}}, tracker=f"127.0.0.1:{port}", faults=faults) as standin:
-            take(0.2)
-            found = take(1.0)
-            assert 50 < len(found) < 70, "60 Hz"
+            take(0.1)
+            found = take(0.5)
+            assert 24 < len(found) < 36, "60 Hz"
             assert found[0]["name"] == "cup" and abs(found[-1]["stamp"] - time.time()) < 1.0
             assert np.allclose(found[-1]["position_m"], [0.0, 0.5, 0.02], atol=1e-3)
             assert np.linalg.norm(found[-1]["quaternion_wxyz"]) == pytest.approx(1.0)
             standin.begin_episode(1)
-            assert len(take(0.5)) > 20, "the first episode has no fault"
+            assert len(take(0.3)) > 12, "the first episode has no fault"
             standin.begin_episode(2)
-            time.sleep(0.3)
-            take(0.01)
-            assert len(take(0.4)) <= 2
-            time.sleep(0.5)
+            time.sleep(0.2)
+            take(0.02)
+            assert len(take(0.3)) <= 2
+            time.sleep(0.4)
             standin.begin_episode(3)
             time.sleep(0.1)
             assert take(0.3)[-1]["position_m"][1] == pytest.approx(0.6, abs=0.01)

@@ -2,16 +2,21 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
+from ur_rtde_client import run_client
 
+from td3robot.cli import app
 from td3robot.errors import ConfigError, RobotError
 from td3robot.standin import process
+from td3robot.standin.fault_kinds import AnyFault, load_faults
 from td3robot.standin.process import start_standin
-from td3robot.standin.settings import AnyFault, StandinConfig, check_standin_config, load_faults, make_standin_config
+from td3robot.standin.settings import StandinConfig, check_standin_config, make_standin_config
 
 CHILD = """
 import sys, time
@@ -30,13 +35,12 @@ def is_alive(pid):
     return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_it_dies_with_its_parent(number, eventually):
+def test_it_dies_with_its_parent(eventually):
     parent = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         pid = int(parent.stdout.readline().split()[0])
         assert is_alive(pid)
-        parent.send_signal(number)
+        parent.send_signal(signal.SIGKILL)
         parent.wait(10.0)
         eventually(lambda: not is_alive(pid), 3.0)
     finally:
@@ -52,7 +56,7 @@ def test_an_address_serves_one_only(standin):
 def test_another_ones_controller_is_not_taken_for_ours(standin, monkeypatch):
     monkeypatch.setattr(process, "serial_number", lambda token: "12345")
     with pytest.raises(RobotError, match=r"something else listens there, and nothing was moved"):
-        start_standin()
+        process._prove(standin)
 
 
 def test_the_bench_shows_places_and_explains(standin):
@@ -87,6 +91,35 @@ def test_the_clock_keeps_its_rate(standin):
     assert clock["late_p50_s"] < 1e-3
 
 
+def test_the_command_serves_another_version_until_it_is_interrupted(spec):
+    pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
+    host = process.free_host()
+    command = [sys.executable, "-m", "td3robot", "standin", "ur5e", "--host", host, "--polyscope", "5.23"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served:
+        assert f"serves on {host}" in served.stderr.readline()
+        for _ in range(100):
+            try:
+                with socket.create_connection((host, 29999), 3.0) as dashboard:
+                    assert dashboard.recv(100).startswith(b"Connected")
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        program = """
+receive = rtde_receive.RTDEReceiveInterface(host)
+control = rtde_control.RTDEControlInterface(host)
+say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tcp=receive.getActualTCPPose())
+"""
+        said = run_client(program, host, spec.arm.home)
+        assert said["ok"] and said["fk"][:3] == pytest.approx(said["tcp"][:3], abs=1e-4)
+        served.send_signal(signal.SIGINT)
+        assert served.wait(5.0) == 0
+
+
+def test_the_command_refuses_the_network():
+    refused = CliRunner().invoke(app, ["standin", "ur5e", "--host", "10.1.1.1"])
+    assert isinstance(refused.exception, ConfigError) and "--allow-network" in str(refused.exception)
+
+
 def test_only_loopback_unless_told():
     with pytest.raises(ConfigError, match="can be reached by other computers"):
         check_standin_config({"host": "192.168.0.10"})
@@ -112,7 +145,7 @@ def test_settings_explain_themselves(tmp_path):
         ("faults: [", "not valid YAML"),
     ]:
         file.write_text(text)
-        with pytest.raises(ConfigError, match="faults.yaml") as error:
+        with pytest.raises(ConfigError, match=r"faults\.yaml") as error:
             load_faults(file)
         assert said in str(error.value)
 

@@ -11,25 +11,28 @@ def test_servoj_is_followed_with_the_lag_of_its_lookahead(standin, ur_rtde):
     said = ur_rtde("""
 receive = rtde_receive.RTDEReceiveInterface(host)
 control = rtde_control.RTDEControlInterface(host)
-speed, errors = 0.3, []
+speed, errors, times = 0.3, [], []
 def path(t):
     return [q0[0] + speed * t, *q0[1:]]
 def after(t):
+    times.append(t)
     if t > 0.8:
         errors.append(path(t)[0] - receive.getActualQ()[0])
 ok = stream(control, 1.5, path, after=after)
 stopped = control.servoStop(10.0)
 time.sleep(0.3)
 say(ok=ok, stopped=stopped, lag=sum(errors) / len(errors) / speed, steady=control.isSteady(),
-    q=receive.getActualQ(), qd=receive.getActualQd())
+    gap=max(b - a for a, b in zip(times, times[1:])), qd=receive.getActualQd())
 """)
     assert said["ok"] and said["stopped"] and said["steady"]
     # The lookahead, and up to two of the 8 ms in which a target is reached.
     assert 0.095 < said["lag"] < 0.13
     assert max(abs(value) for value in said["qd"]) < 1e-2
     wire = standin.state()["wire"]
-    assert wire["targets"]["joint_speed_rad_s"] == pytest.approx(0.3, rel=0.15)
-    assert wire["measured"]["joint_speed_rad_s"] == pytest.approx(0.3, rel=0.15)
+    # Where this machine kept the client from sending, it caught up afterwards.
+    fastest = 0.3 * (1 + said["gap"] / wire["window_s"])
+    assert 0.29 < wire["targets"]["joint_speed_rad_s"] < 1.05 * fastest
+    assert 0.29 < wire["measured"]["joint_speed_rad_s"] < 1.05 * fastest
     record = np.array(standin.record())
     assert len(record) > 150 and record[-1, 1] - record[0, 1] == pytest.approx(0.3 * 1.5, rel=0.05)
 
@@ -57,24 +60,22 @@ control = rtde_control.RTDEControlInterface(host)
 io.setSpeedSlider(0.5)
 time.sleep(0.05)
 start = time.perf_counter()
-moved = control.moveJ([q0[0] + 0.4, *q0[1:]], 0.4, 4.0)
+moved = control.moveJ([q0[0] + 0.2, *q0[1:]], 0.4, 4.0)
 say(moved=moved, took=time.perf_counter() - start, fraction=receive.getTargetSpeedFraction(), q=receive.getActualQ())
 """)
     assert said["moved"]
     assert said["fraction"] == 0.5
-    assert 1.9 < said["took"] < 2.6, "0.4 rad at half of 0.4 rad/s take two seconds"
+    assert 0.95 < said["took"] < 1.4, "0.2 rad at half of 0.4 rad/s take one second"
 
 
 def test_the_watchdog_stops_speedj_when_its_client_is_gone(standin, ur_rtde, eventually):
     said = ur_rtde("""
-import os
 control = rtde_control.RTDEControlInterface(host)
 control.setWatchdog(10.0)
 for _ in range(25):
     control.speedJ([0.3, 0, 0, 0, 0, 0], 2.0)
     time.sleep(0.02)
 say(running=control.isProgramRunning())
-os._exit(0)
 """)
     assert said["running"]
     eventually(lambda: not standin.state()["program_running"], 2.0)
@@ -87,13 +88,11 @@ os._exit(0)
 
 def test_without_a_watchdog_speedj_goes_on_after_its_client(standin, ur_rtde):
     ur_rtde("""
-import os
 control = rtde_control.RTDEControlInterface(host)
 for _ in range(10):
     control.speedJ([0.1, 0, 0, 0, 0, 0], 2.0)
     time.sleep(0.02)
 say(done=True)
-os._exit(0)
 """)
     assert abs(standin.state()["dq"][0] - 0.1) < 0.02
     assert standin.state()["program_running"]
@@ -220,8 +219,9 @@ try:
 except Exception as error:
     second = str(error)
 after = control.servoJ(q0, 0, 0, 0.008, 0.1, 300)
-say(ok=ok, second=second, after=after, bits=receive.getActualDigitalOutputBits(), volts=receive.getStandardAnalogOutput1(),
-    fk=control.getForwardKinematics(), tcp=receive.getActualTCPPose(), offset=control.getTCPOffset(),
+say(ok=ok, second=second, after=after, bits=receive.getActualDigitalOutputBits(),
+    volts=receive.getStandardAnalogOutput1(), fk=control.getForwardKinematics(), tcp=receive.getActualTCPPose(),
+    offset=control.getTCPOffset(),
     payload=receive.getPayload(), mode=receive.getRobotMode())
 """)
     assert said["ok"] and said["after"]
