@@ -18,8 +18,6 @@ from td3robot.robots.ur_controller import Controller, StoppedError
 from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState, quantiles_ms
 from td3robot.robots.ur_stream import TargetStream
 
-# Without a new target for this many control periods, the arm holds and a fault is reported.
-LATE_PERIODS = 2.5
 # A deciding process whose sign of life is older hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5
 # Slower than this is at rest, and no stop takes longer [rad/s, s].
@@ -41,6 +39,7 @@ class Worker:
         self._control = settings["control"]
         self._slow = UNFED * settings["ur"]["servo_stop_deceleration_m_s2"] / settings["ur"]["watchdog_hz"]
         self._ended_at = 0.0
+        self._late_periods = settings["ur"]["late_periods"]
         self._min_scaling = settings["ur"]["min_speed_scaling"]
         self._controller = Controller(settings["ur"], self._control)
         self._state = WorkerState()
@@ -125,11 +124,10 @@ class Worker:
         return True
 
     def _require_fit(self, now: float) -> None:
-        idle, limit = self._stream.idle_s(now), (LATE_PERIODS - 1.0) * self._period
-        if idle > limit:
+        if self._stream.idle_s(now) > (self._late_periods - 1.0) * self._period:
             raise StoppedError(
-                f"no new target came for {LATE_PERIODS:g} control periods "
-                f"({1e3 * LATE_PERIODS * self._period:.0f} ms): the program that decides is late"
+                f"no new target came for {self._late_periods:g} control periods "
+                f"({1e3 * self._late_periods * self._period:.0f} ms): the program that decides is late"
             )
         if self._state.speed_slider < self._min_scaling:
             raise StoppedError(
