@@ -37,6 +37,7 @@ from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
 
 if TYPE_CHECKING:
+    from td3robot.training.on_robot import ArmTrainer
     from td3robot.training.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
@@ -177,3 +178,28 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)
     return Trainer(config, environments, evaluation_environment, contract, run, listener)
+
+
+def make_arm_trainer(config: RunConfig, run: Path, listener: "Listener", cell: CellConfig) -> "ArmTrainer":
+    """Build a run that goes on on an arm, and is evaluated in simulation; the arm moves to a first start.
+
+    Raises:
+        ConfigError: The run is not one of a robot.
+        ContractError: The cell is not what the run was trained for.
+        RobotError: The arm cannot be reached, or did not get to its start.
+    """
+    from td3robot.training.on_robot import ArmTrainer
+
+    if not isinstance(config.environment, RobotEnvironmentConfig):
+        raise ConfigError(f"this run trains on {config.environment.kind!r}, and there is no arm for that")
+    environment = make_robot_env(config.environment, cell=cell)
+    simulated = make_robot_env(config.environment)
+    environment.contract().require_same(simulated.contract(), "the cell", "the run")
+    alone = config.training.model_copy(update={"environments": 1, "overlap": False})
+    try:
+        return ArmTrainer(
+            config.model_copy(update={"training": alone}), [environment], simulated, simulated.contract(), run, listener
+        )
+    except BaseException:
+        environment.close()
+        raise

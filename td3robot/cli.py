@@ -83,13 +83,20 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps in all.")] = None,
+    robot: Annotated[
+        Path | None, typer.Option(help="Go on with --resume on the arm of this cell, in a run directory of its own.")
+    ] = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Train a policy, or go on with a run exactly where it was saved. Ctrl-C saves and stops."""
     if (config is None) == (resume is None):
         raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
-    if resume is not None:
+    if robot is not None:
+        if resume is None or any(option is not None for option in (seed, init_from)) or overrides:
+            raise ConfigError("--robot goes on with a run on an arm: only --resume, --steps and --out go with it")
+        trainer: Trainer = cli_deploy.resumed_on_arm(resume, robot, out, steps)
+    elif resume is not None:
         if any(option is not None for option in (out, seed, init_from)) or any(
             not o.startswith("agent.device=") for o in overrides or ()
         ):

@@ -2,17 +2,20 @@
 
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from td3robot.errors import ConfigError, choose
-from td3robot.terminal import people, print_json, short
+from td3robot.errors import ConfigError, RobotError, choose
+from td3robot.terminal import ProgressListener, people, print_json, short
 
 if TYPE_CHECKING:
     from td3robot.deploy.check import Check
+    from td3robot.envs.travel import Journey
+    from td3robot.training.on_robot import ArmTrainer
 
 Checkpoint = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
 Cell = Annotated[Path, typer.Option("--robot", help="The cell's file; see configs/robots/.")]
@@ -142,6 +145,53 @@ def rehearse(
     if as_json:
         print_json(report)
     show_rehearsal(report)
+
+
+def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int | None) -> "ArmTrainer":
+    """Make the trainer that goes on with a run on an arm; torch comes with it. The arm moves to a first start.
+
+    Raises:
+        ConfigError: There is nothing to do, or the run directory is taken.
+        RobotError: The robot is no-go.
+    """
+    from td3robot.build import make_arm_trainer
+    from td3robot.cell import load_cell
+    from td3robot.config import parse_config, to_yaml
+    from td3robot.deploy.deployment import check_cell
+    from td3robot.training import checkpoint
+
+    saved, cell = checkpoint.newest(resume), load_cell(cell_path)
+    extra = [f"training.steps={steps}"] if steps is not None else []
+    config = parse_config(to_yaml(saved.config()), str(saved.path), extra)
+    step = saved.document("counters")["step"]
+    if step >= config.training.steps:
+        raise ConfigError(
+            f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
+        )
+    run = out or Path("checkpoints") / f"{config.name}-{cell_path.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise ConfigError(f"{run} exists and is not empty; choose another --out")
+    found = check_cell(None, cell, 1.0)
+    if found.objection is not None:
+        raise RobotError(f"no-go: {found.objection}")
+    people.print("the arm is going to move, at the speed of training; Ctrl-C stops it and saves", soft_wrap=True)
+    trainer = make_arm_trainer(config, run, ProgressListener(config.training.steps, step), cell)
+    trainer.environment.travel.agree = _agree
+    trainer.environment.travel.watch = lambda state, ruling: _require_wanted(trainer)
+    trainer.resume(saved)
+    return trainer
+
+
+def _agree(journey: "Journey") -> None:
+    if journey.drops and not (
+        sys.stdin.isatty() and typer.confirm("the gripper opens and drops what it holds; go on?")
+    ):
+        raise RobotError("the gripper holds something, and nobody took it; nothing was moved")
+
+
+def _require_wanted(trainer: "ArmTrainer") -> None:
+    if trainer.stop_requested:
+        raise RobotError("the operator stopped the arm on its way to a start")
 
 
 def goal_from_text(text: str) -> tuple[float, float, float]:

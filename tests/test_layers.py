@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "benchmark": GROUND | {"agent", "robots", "tasks", "envs", "training", "build"},
     "transfer": GROUND | {"agent", "training"},
     "terminal": GROUND | {"training"},
-    "cli_deploy": GROUND | {"robots", "deploy", "terminal"},
+    "cli_deploy": GROUND | {"robots", "envs", "training", "build", "deploy", "terminal"},
     "cli": None,
     "__main__": {"cli"},
     "__init__": {"agent.policy", "training.checkpoint"},

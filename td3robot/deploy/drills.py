@@ -227,7 +227,7 @@ def _kill_worker(scene: Scene) -> None:
 
 
 def _fill_disk(_scene: Scene) -> None:
-    """Have every further byte refused, as a full disk does; a limit on file sizes is what a process can do to itself."""
+    """Have every further byte refused, as a full disk does, by a limit on the size of this process's files."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 

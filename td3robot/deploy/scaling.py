@@ -34,7 +34,6 @@ def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConf
             "action": action.model_copy(
                 update={
                     "turn_rad_s": action.turn_rad_s * speed,
-                    "turn_acceleration_rad_s2": action.turn_acceleration_rad_s2 * speed,
                     "orientation_gain_hz": action.orientation_gain_hz * speed,
                 }
             ),

@@ -267,6 +267,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _here(self) -> tuple[Array, float]:
         """Give posture and closed fraction where the arm stands."""
         state = self.robot.read()
+        self.guard.reset(state.q)
         if (limit := self.guard.admits(state.q)) is not None:
             x, y, z = self._kinematics.tcp(state.q).position
             raise RobotError(

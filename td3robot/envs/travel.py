@@ -94,6 +94,7 @@ class Travel:
     def _plan(self, start: Array, end: Array) -> tuple[Array, ...]:
         """Find a way by asking the guard ahead of time; the arm does not move."""
         guard = self._guard.twin()
+        guard.reset(start)
         if (limit := guard.admits(start)) is not None:
             x, y, z = self._kinematics.tcp(start).position
             raise RobotError(

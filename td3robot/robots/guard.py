@@ -37,6 +37,8 @@ BISECTIONS = 5
 # Tool speed is linear in joint velocity only at one posture. A step is scaled for its start, may be this much faster at
 # its end, and the rest up to the limit is for what lies between (tests/robots/test_guard.py measures it).
 TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
+# A measured arm may rest this little outside of the workspace at whose wall it was stopped, and begin from there [m].
+ANCHOR_SLACK = 0.003
 # A wish further away than this is only a direction: the numbers in between must not overflow [rad].
 FAR = 1e3
 
@@ -74,7 +76,6 @@ class Guard:
         self._max_change = config.max_joint_acceleration_rad_s2 * spec.period_s
         self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
         self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
-        self._box_low, self._box_high = np.array(config.workspace.low), np.array(config.workspace.high)
         self.interventions: Counter[str] = Counter()
         self.commands = 0
         self._shape = arm.home.shape
@@ -82,10 +83,16 @@ class Guard:
         self.reset(arm.home)
 
     def reset(self, q: Array, gripper: float = 0.0) -> None:
-        """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction."""
+        """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction.
+
+        Where it rests just outside of the workspace, that much is admitted until the next time.
+        """
         self.commanded = JointCommand(q.copy(), gripper)
         self.velocity = np.zeros_like(q)
-        _, self._jacobian = self.kinematics.tcp_and_jacobian(q)
+        pose, self._jacobian = self.kinematics.tcp_and_jacobian(q)
+        low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
+        self._box_low = np.minimum(low, np.maximum(pose.position, low - ANCHOR_SLACK))
+        self._box_high = np.maximum(high, np.minimum(pose.position, high + ANCHOR_SLACK))
 
     def twin(self) -> "Guard":
         """Make a guard with the same limits, which counts for itself; for travelling, and for planning it."""

@@ -1,7 +1,7 @@
 """Collecting experience from several environments into one replay memory."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,8 +99,13 @@ class Collector:
             )
             self._pending.append((action, step))
 
-    def commit(self, replay: "ReplayBuffer") -> list[FinishedEpisode]:
-        """Remember what the last step brought, and begin new episodes where one ended."""
+    def commit(self, replay: "ReplayBuffer", pause: Callable[[], None] | None = None) -> list[FinishedEpisode]:
+        """Remember what the last step brought, and begin new episodes where one ended.
+
+        Args:
+            replay: Where to.
+            pause: Called between an episode and the next of its environment, if that takes no notice of time then.
+        """
         finished = []
         for index, (action, step) in enumerate(self._pending):
             self._absorb(self._episodes[index], action, step, replay)
@@ -108,9 +113,19 @@ class Collector:
             if step.terminated or step.truncated:
                 episode = self._episodes[index]
                 finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.info.get("success")))
+                if pause is not None:
+                    pause()
                 self._episodes[index] = self._begin(index, episode.index + 1)
         self._pending = []
         return finished
+
+    def observe(self, index: int, observation: Vector) -> None:
+        """Take a newer observation of an environment, in which time went by."""
+        self._episodes[index].observation = np.asarray(observation, np.float32)
+
+    def begin_after(self, indices: Sequence[int]) -> None:
+        """Begin the episode after the given one in every environment, whatever was in progress."""
+        self._episodes = [self._begin(index, episode + 1) for index, episode in enumerate(indices)]
 
     def state(self) -> tuple[dict[str, NDArray[Any]], list[int]]:
         """Give each episode's actions and last observation as arrays, and the episodes' indices."""

@@ -157,7 +157,11 @@ class Trainer:
         evaluation = saved.document("evaluation")
         if evaluation is not None:
             self.best, self.best_step = Evaluation(**evaluation), counters["evaluated_step"]
-        for index in self.collector.load_state(saved.arrays("episodes"), counters["episodes"]):
+        self._resume_episodes(saved)
+
+    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
+        episodes = saved.document("counters")["episodes"]
+        for index in self.collector.load_state(saved.arrays("episodes"), episodes):
             self.listener.message(
                 f"environment {index} did not repeat its unfinished episode (it is not deterministic after a "
                 "reset, or this is another machine or version), so that episode was dropped"

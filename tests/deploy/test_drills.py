@@ -46,7 +46,7 @@ def test_a_fault(scene, drill):
 
 
 def test_every_fault_of_the_standin_is_drilled():
-    from td3robot.standin.settings import FAULTS
+    from td3robot.standin.fault_kinds import FAULTS
 
     held = [cell.cell_contents for drill in DRILLS for cell in drill.strike.__closure__ or ()]
     drilled = {value for value in held if isinstance(value, str)}

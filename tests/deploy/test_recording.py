@@ -83,5 +83,5 @@ def test_what_is_no_record_is_refused(tmp_path):
 
 def test_a_record_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RecordError, match="cannot be made: .*; choose another --records"):
+    with pytest.raises(RecordError, match=r"cannot be made: .*; choose another --records"):
         Record(tmp_path / "file" / "record.jsonl")

@@ -16,7 +16,7 @@ def test_at_full_speed_nothing_changes():
 
 @pytest.mark.parametrize("speed", [0.0, 0.01, -1.0, 1.01, float("nan"), float("inf")])
 def test_other_speeds_are_refused(speed):
-    with pytest.raises(ConfigError, match="--speed .* is outside"):
+    with pytest.raises(ConfigError, match=r"--speed .* is outside"):
         scaled(CONFIG, speed)
 
 

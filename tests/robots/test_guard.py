@@ -497,3 +497,26 @@ def test_a_command_is_not_the_wish_in_disguise(spec, guard):
     before = ruling.command.q.copy()
     wish += 1.0
     np.testing.assert_array_equal(guard.commanded.q, before)
+
+
+def test_an_arm_that_rests_just_outside_its_workspace_can_leave_that_wall_and_not_pass_it(spec, kinematics):
+    home = spec.arm.home
+    x, y, z = kinematics.tcp(home).position
+    for outside, limit in ((0.002, None), (0.004, "workspace")):
+        box = Box(low=(x - 0.3, y - 0.3, z - 0.3), high=(x + 0.3, y + 0.3, z - outside))
+        guard = Guard(spec, GuardConfig(workspace=box), kinematics)
+        guard.reset(home)
+        assert guard.admits(home) == limit
+    box = Box(low=(x - 0.3, y - 0.3, z - 0.3), high=(x + 0.3, y + 0.3, z - 0.002))
+    heights, stopped = [], 0
+    for direction in (1.0, -1.0):  # the shoulder lifts, or lowers, the tool
+        guard = Guard(spec, GuardConfig(workspace=box), kinematics)
+        guard.reset(home)
+        for _ in range(20):
+            wish = JointCommand(guard.commanded.q + direction * np.array([0.0, -0.02, 0.0, 0.0, 0.0, 0.0]), 0.0)
+            guard.filter(wish, at_rest(guard.commanded.q), 0.0)
+            heights.append(kinematics.tcp(guard.commanded.q).position[2])
+        stopped += guard.interventions["workspace"]
+    assert max(heights) <= z + 1e-6
+    assert min(heights) < z - 0.05
+    assert stopped >= 15
