@@ -27,7 +27,7 @@ FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
-# Speed at which holding still is worth a third [m/s].
+# Speed at which holding is worth half of holding still [m/s].
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
@@ -165,7 +165,7 @@ class Grasp(Task):
             "grasp": weights.grasp * near * aligned * self._grip(world),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) * nearness(speed, STILL),
+            "held": weights.held * float(high) / (1.0 + (speed / STILL) ** 2),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
