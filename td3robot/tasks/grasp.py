@@ -48,13 +48,13 @@ class Grasp(Task):
     Reward terms, each times its weight. The *grasp point* is the object's centre, raised where the fingers would
     be too near the table; g is nearness of the measured tool point to it, ``exp(-(distance / 20 mm)^2)``.
 
-    * ``approach``: progress of the commanded tool point down a funnel over the grasp point
+    * ``approach``: progress of the tool point down a funnel over the grasp point
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
-    * ``grasp``: g times half the closed fraction at which the pads meet the object, plus half where the drivers
-      stop short of what is commanded; 0 where they closed on nothing
-    * ``lift``: g times the object's height over where it lay, up to ``lift_height``
-    * ``rise``: progress of the object's height, up to a tenth above ``lift_height``
-    * ``held``: 1 where it is lifted that far and at rest, in the hand
+    * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
+      half where the drivers stop short of what is commanded; 0 where they closed on nothing
+    * ``lift``: g times how near the object is to the height at which it is to be held
+    * ``rise``: progress of the object to that height, from below or above
+    * ``held``: ``1 / (1 + (object speed / 30 mm/s)^2)`` where it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
