@@ -250,7 +250,7 @@ class GraspRewards(Section):
     """Weights of the grasp task's reward terms; ``tasks/grasp.py`` has the formulas."""
 
     approach: NonNegative = 3.0
-    alignment: NonNegative = 0.5
+    alignment: NonNegative = 3.2
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
@@ -268,7 +268,9 @@ class GraspConfig(Section):
         lift_height_m: How far the object must be lifted.
         rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
         hold_steps: How many steps at the end of an episode it must be held.
-        full_turn_rad: Turn of the tool in one period that earns the whole of ``alignment``.
+        full_turn_rad: Turn of the tool in one period that earns the whole of ``alignment``. Not less than what two
+            joints at the guard's limit turn it by (2 * 1.57 rad/s * 50 ms): clipped on one side only, turning away fast
+            and back slowly would pay.
         near_m: Scale on which the observation resolves the last stretch to the object.
         practice_share: Share of the training's episodes that begin with the tool around the object, so that closing and
             lifting are met before the way there is learned; evaluations have none.
@@ -282,7 +284,7 @@ class GraspConfig(Section):
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
-    full_turn_rad: PositiveFloat = 0.025
+    full_turn_rad: PositiveFloat = 0.16
     near_m: PositiveFloat = 0.03
     practice_share: UnitInterval = 0.25
     rewards: GraspRewards = GraspRewards()

@@ -206,11 +206,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _posture_at(self, position: Array) -> tuple[Array | None, str]:
         """Find a posture with the tool at a position that the guard admits; or say why there is none.
 
-        The tool points as at home if it can, and anyhow if it cannot (far and high).
+        The tool points as at home if it can, and anyhow if it cannot (far and high), unless the task needs it so.
         """
         home = self.robot.spec.arm.home
         objection = "no inverse kinematics solution from home"
-        for rotation in (self._kinematics.tcp(home).rotation, None):
+        for rotation in (self._kinematics.tcp(home).rotation, *([] if self.task.turns_tool else [None])):
             q = self._ik.inverse(position, home, rotation)
             if q is not None:
                 limit = self.guard.admits(q)

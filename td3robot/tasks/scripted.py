@@ -5,7 +5,7 @@ from math import atanh
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.config import GRIPPER_STROKE_M, ActionConfig, GraspConfig
+from td3robot.config import GRASP_HEIGHT_M, GRIPPER_STROKE_M, ActionConfig, GraspConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.tasks.grasp import ABOVE
@@ -34,6 +34,7 @@ class ScriptedGrasp:
     ) -> None:
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._driver_closed = spec.gripper.driver_closed
+        self._lowest = spec.table_height_m + GRASP_HEIGHT_M
         self._lift = config.lift_height_m + ABOVE
         self._gripped = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
 
@@ -41,6 +42,8 @@ class ScriptedGrasp:
         """Compute the action (5,): tool displacement, turn, gripper."""
         seen = self._layout.unpack(observation.astype(np.float64))
         way = seen["object_from_tcp"] - seen["commanded_from_tcp"]
+        # A tracker that reports the object too low sends the tool no further down than the guard lets it.
+        way[2] = max(way[2], self._lowest - (seen["tcp_position"] + seen["commanded_from_tcp"])[2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
         closed = float(seen["driver_q"].mean()) / self._driver_closed
         empty = closed > self._gripped + EMPTY
