@@ -16,6 +16,8 @@ OVER, ALIGNED, AT = 0.005, 0.05, 0.006
 HOVER = 0.08
 # Drivers further closed than the object allows, by this closed fraction, hold nothing.
 EMPTY = 0.12
+# Drivers further closed than commanded by more than noise and bias, in closed fraction: the fingers are opening.
+OPENING = 0.03
 
 
 class ScriptedGrasp:
@@ -47,7 +49,8 @@ class ScriptedGrasp:
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
         closed = float(seen["driver_q"].mean()) / self._driver_closed
         empty = closed > self._gripped + EMPTY
-        if empty or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):
+        opening = closed > commanded + OPENING
+        if empty or opening or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):
             return self._action(self._approach(way, turn), turn, gripper=-1.0)
         if commanded < 0.99:
             return self._action(way, turn, gripper=1.0)
