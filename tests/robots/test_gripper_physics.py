@@ -104,7 +104,6 @@ def assert_opens_and_closes(robot, postures):
 
 def test_the_linkage_stands_a_hundred_cycles_and_impacts(cell, postures):
     hardest = cycles(cell, postures, 100, seed=0)
-    print(hardest)
     assert hardest > 50.0  # [N]: they were impacts
     assert_opens_and_closes(cell, postures)
 
@@ -175,7 +174,11 @@ def test_closing_on_the_cube_stops_where_its_width_says(cell, postures):
 
 @pytest.mark.parametrize(
     "item",
-    [ObjectConfig(), ObjectConfig(mass_kg=0.3, friction=0.5), ObjectConfig(shape="cylinder", size_m=(0.05, 0.05, 0.06))],
+    [
+        ObjectConfig(),
+        ObjectConfig(mass_kg=0.3, friction=0.5),
+        ObjectConfig(shape="cylinder", size_m=(0.05, 0.05, 0.06)),
+    ],
     ids=["cube", "heavy and slippery", "cylinder"],
 )
 def test_what_is_held_creeps_less_than_a_millimetre_in_five_seconds(item):

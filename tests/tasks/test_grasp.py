@@ -1,5 +1,6 @@
 """The grasp task's rewards: each against numbers worked out by hand, and none of them to be farmed."""
 
+from itertools import pairwise
 from math import exp, pi, sqrt, tanh
 
 import numpy as np
@@ -188,7 +189,7 @@ def test_smoothness_and_guard_are_prices(judge):
 
 
 coordinate = st.floats(-0.2, 0.2)
-point = st.tuples(coordinate, coordinate, st.floats(-0.05, 0.5)).map(lambda p: np.array(p) + (0.0, 0.5, 0.0))
+point = st.tuples(coordinate, coordinate, st.floats(-0.05, 0.5)).map(lambda p: np.add(p, (0.0, 0.5, 0.0)))
 angle, fraction = st.floats(-7.0, 7.0), st.floats(-0.05, 1.05)
 any_world = st.builds(
     world, tcp=point, led=st.tuples(coordinate, coordinate, coordinate), tool_yaw=angle, lying=point, yaw=angle,
@@ -211,7 +212,7 @@ def test_every_term_is_bounded_by_its_weight(task, goal, before, after, action, 
 def summed(task, goal, worlds):
     """Sum the terms over a path."""
     totals = dict.fromkeys(task.config.rewards.model_dump(), 0.0)
-    for before, after in zip(worlds[:-1], worlds[1:], strict=True):
+    for before, after in pairwise(worlds):
         for name, value in task.score(Moment(before, after, STILL, STILL, ()), goal).terms.items():
             totals[name] += value
     return totals
@@ -219,7 +220,7 @@ def summed(task, goal, worlds):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_progress_sums_to_nothing_over_a_path_that_comes_back(task, goal, seed):
-    """The tool wanders at its full speed and turns; the object is pushed, lifted and turned; all end where they began."""
+    """The tool wanders at its full speed and turns; the object is pushed, lifted and turned; all come back."""
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(60, 3))
     steps *= 0.012 / np.linalg.norm(steps, axis=1)[:, None]
