@@ -53,6 +53,7 @@ class OpenGuard(Guard):
 
     def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
         """Pass the wish on."""
+        self.velocity = (wish.q - self.commanded.q) / self._period
         self.commanded = wish
         return Ruling(wish, ())
 

@@ -117,8 +117,8 @@ class ActionConfig(Section):
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
-        turn_acceleration_rad_s2: How fast the turning starts and stops: well inside the guard's acceleration limit, so
-            that a policy that dithers about the right angle is not held back by it.
+        response: How much of the wished change of velocity happens in one period; 1 is all of it. Below, a policy that
+            dithers moves the arm smoothly instead of being held back by the guard's acceleration limit.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
@@ -126,7 +126,7 @@ class ActionConfig(Section):
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     orientation_gain_hz: NonNegative = 4.0
     turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
-    turn_acceleration_rad_s2: PositiveFloat = 5.0
+    response: Fraction = 0.4
 
 
 class GuardConfig(Section):

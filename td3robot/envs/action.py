@@ -75,12 +75,13 @@ class JointDelta(ActionKind):
         super().__init__(config, [Field("joint_delta", spec.arm.joint_names, "1", "arm")], spec, uses_gripper)
         self._joints = len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
-        self._scale = self._speed * spec.period_s
+        self._period = spec.period_s
         _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
-        """Scale the action."""
-        return action[: self._joints] * self._scale
+        """Approach the speed that the scaled action asks for."""
+        change = action[: self._joints] * self._speed - velocity
+        return (velocity + self.config.response * change) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
@@ -135,16 +136,15 @@ class TcpDelta(ActionKind):
         direction = action[:3].astype(np.float64)
         length = float(np.sqrt(direction @ direction))
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
-        dx = direction * (self._speed * self._period / max(length, 1.0))
-        dx = np.clip(pose.position + dx, self._low, self._high) - pose.position
         position, orientation = jacobian[:3], jacobian[3:]
+        before = position @ velocity
+        tool = before + self.config.response * (direction * (self._speed / max(length, 1.0)) - before)
+        dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
         upright = _about_vertical(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
-            change = float(action[3]) * self.config.turn_rad_s - rate
-            most = self.config.turn_acceleration_rad_s2 * self._period
-            turn[2] = (rate + min(max(change, -most), most)) * self._period
+            turn[2] = (rate + self.config.response * (float(action[3]) * self.config.turn_rad_s - rate)) * self._period
 
         gram = position @ position.T
         dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)

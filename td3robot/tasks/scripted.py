@@ -14,6 +14,8 @@ from td3robot.tasks.grasp import ABOVE
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
 # Height over the grasp point while the tool is not yet over the object [m].
 HOVER = 0.08
+# Share of what is left that one action asks for: the arm answers over several periods.
+GAIN = 0.5
 # Drivers further closed than the object allows, by this closed fraction, hold nothing.
 EMPTY = 0.12
 # Drivers further closed than commanded by more than noise and bias, in closed fraction: the fingers are opening.
@@ -65,9 +67,9 @@ class ScriptedGrasp:
         return way if over else way + np.array([0.0, 0.0, HOVER])
 
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
-        step = way / self._tool_step
+        step = GAIN * way / self._tool_step
         step /= max(1.0, float(np.linalg.norm(step)))
-        return np.array([*step, np.clip(turn / self._turn_step, -1.0, 1.0), gripper], np.float32)
+        return np.array([*step, np.clip(GAIN * turn / self._turn_step, -1.0, 1.0), gripper], np.float32)
 
 
 def scripted_grasp(
