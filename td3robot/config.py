@@ -160,6 +160,8 @@ GRIPPER_PAYLOAD_KG = 5.0
 # The guard keeps the fingers' ends, 18 mm beyond the tool centre point, 5 mm off the table.
 GRASP_HEIGHT_M = 0.026
 MIN_GRASP_HEIGHT_M = 0.02
+# The fingers reach this far beyond the tool centre point, with some play.
+FINGERTIPS_M = 0.02
 
 
 class ReachRewards(Section):
@@ -194,6 +196,10 @@ class ReachConfig(Section):
     near_m: PositiveFloat = 0.03
     rewards: ReachRewards = ReachRewards()
     region: ClassVar[str] = "task.goals"
+
+    def space(self, table_height_m: float) -> Box:
+        """Give where the tool has to be able to go, in the base frame."""
+        return self.goals
 
 
 class ObjectConfig(Section):
@@ -280,7 +286,7 @@ class GraspConfig(Section):
     object: ObjectConfig = ObjectConfig()
     patch_low: tuple[float, float] = (-0.2, 0.35)
     patch_high: tuple[float, float] = (0.2, 0.65)
-    start_height_m: tuple[PositiveFloat, PositiveFloat] = (0.15, 0.3)
+    start_height_m: Range = (0.15, 0.3)
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
@@ -290,11 +296,26 @@ class GraspConfig(Section):
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
 
-    @property
-    def goals(self) -> Box:
-        """Where the tool has to be able to go: from the table's grasp height to above the lift."""
-        low = (*self.patch_low, GRASP_HEIGHT_M)
-        return Box(low=low, high=(*self.patch_high, max(self.start_height_m[1], GRASP_HEIGHT_M + self.lift_height_m)))
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
+            if not low < high:
+                raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
+        height = self.object.size_m[2]
+        if self.start_height_m[0] < height + FINGERTIPS_M:
+            raise ValueError(
+                f"the tool starts from {self.start_height_m[0]:g} m above the table, with its fingers inside an object "
+                f"of {height:g} m; raise start_height_m to {height + FINGERTIPS_M:g} m or more"
+            )
+        return self
+
+    def space(self, table_height_m: float) -> Box:
+        """Give where the tool has to be able to go, in the base frame: from grasping to above the lift."""
+        lifted = max(GRASP_HEIGHT_M, self.object.size_m[2] / 2) + self.lift_height_m
+        return Box(
+            low=(*self.patch_low, table_height_m + GRASP_HEIGHT_M),
+            high=(*self.patch_high, table_height_m + max(self.start_height_m[1], lifted)),
+        )
 
 
 TASK_CONFIGS: Mapping[str, type[Section]] = {"reach": ReachConfig, "grasp": GraspConfig}
@@ -419,15 +440,39 @@ class RobotEnvironmentConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.guard.workspace.contains(self.task.goals):
+        space = self.task.space(self.robot.table_height_m)
+        if not self.guard.workspace.contains(space):
             raise ValueError(
-                f"{self.task.region} {self.task.goals.low}..{self.task.goals.high} m reaches outside guard.workspace "
+                f"{self.task.region} {space.low}..{space.high} m reaches outside guard.workspace "
                 f"{self.guard.workspace.low}..{self.guard.workspace.high} m, so some goals could never be reached"
             )
         if self.episode_steps < self.task.hold_steps:
             raise ValueError(
                 f"an episode of {self.episode_steps} steps is shorter than task.hold_steps {self.task.hold_steps}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_disturbed(self) -> Self:
+        disturbance, oldest = self.disturbance, self.guard.max_state_age_s
+        age = disturbance.observation_delay_steps[1] / self.robot.control_rate_hz
+        if age > oldest - 1e-9:
+            raise ValueError(
+                f"disturbance.observation_delay_steps {disturbance.observation_delay_steps} makes states {age:g} s "
+                f"old, and the guard refuses them from guard.max_state_age_s {oldest:g} s on"
+            )
+        if isinstance(self.task, GraspConfig):
+            width, most = self.task.object.grip_width_m * disturbance.object_scale[1], GRIPPER_STROKE_M - GRIP_MARGIN_M
+            if width > most:
+                raise ValueError(
+                    f"disturbance.object_scale {disturbance.object_scale} makes the object {1e3 * width:g} mm wide "
+                    f"where it is gripped, and the jaw takes at most {1e3 * most:g} mm; choose a smaller object"
+                )
+            if disturbance.object_mass_kg is not None and disturbance.object_mass_kg[1] > GRIPPER_PAYLOAD_KG:
+                raise ValueError(
+                    f"disturbance.object_mass_kg {disturbance.object_mass_kg} is above the gripper's payload of "
+                    f"{GRIPPER_PAYLOAD_KG:g} kg"
+                )
         return self
 
 

@@ -108,9 +108,10 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
-        self._last_info: dict[str, Any] = {}
         self._look(self.guard.commanded)
         self.goal, self._told = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
+        at_rest = Moment(self.world, self.world, self._previous_action, self._previous_action, ())
+        self._info(self.task.score(at_rest, self.goal), ())
         return self._observe(), {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
@@ -140,6 +141,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self._look(sent)
         except TrackerError as error:
             return self._abandon(str(error))
+        except RobotError:
+            self.robot.stop()
+            raise
         moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
         self._previous_action = action
@@ -246,7 +250,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     def _info(self, score: Score, reasons: tuple[str, ...]) -> dict[str, Any]:
         velocity = self.world.tcp_velocity
-        self._last_info = {
+        self._last_info: dict[str, Any] = {
             "reward_terms": score.terms,
             "interventions": reasons,
             "success": self._held >= self.task.hold_steps,

@@ -417,7 +417,7 @@ def carry_it_far_beyond(seen, scripted, step):
 def shake_it_aloft(seen, scripted, step):
     if seen["commanded_gripper"][0] < 0.99 or seen["lift_left"][0] > tanh(0.1):
         return scripted
-    return np.array([1.0 if step % 4 < 2 else -1.0, 0, 0, 0, 1], np.float32)
+    return np.array([1.0 if step % 8 < 4 else -1.0, 0, 0, 0, 1], np.float32)
 
 
 FARMERS = [
@@ -439,8 +439,8 @@ def test_nobody_earns_without_lifting(grasping, lifted, farmer):
         honest, _, done = lifted[seed]
         assert done["success"]
         reward, totals, info = episode(grasping, farmer, seed)
-        assert reward < 0.3 * honest, {name: round(value, 1) for name, value in totals.items()}
-        assert totals["held"] < 0.1 * lifted[seed][1]["held"]
+        assert reward < 0.5 * honest, {name: round(value, 1) for name, value in totals.items()}
+        assert totals["held"] < 0.2 * lifted[seed][1]["held"]
         assert not info["success"]
 
 
@@ -449,7 +449,7 @@ def test_shaking_it_aloft_earns_less_than_holding_it_still(grasping, lifted):
         honest, parts, _ = lifted[seed]
         reward, totals, info = episode(grasping, shake_it_aloft, seed)
         assert reward < honest - 50
-        assert totals["held"] < 0.6 * parts["held"]
+        assert totals["held"] < 0.75 * parts["held"]
         assert not info["success"]
 
 
