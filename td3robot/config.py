@@ -311,11 +311,10 @@ class GraspConfig(Section):
 
     def space(self, table_height_m: float) -> Box:
         """Give where the tool has to be able to go, in the base frame: from grasping to above the lift."""
+        low = table_height_m + GRASP_HEIGHT_M
         lifted = max(GRASP_HEIGHT_M, self.object.size_m[2] / 2) + self.lift_height_m
-        return Box(
-            low=(*self.patch_low, table_height_m + GRASP_HEIGHT_M),
-            high=(*self.patch_high, table_height_m + max(self.start_height_m[1], lifted)),
-        )
+        high = table_height_m + max(self.start_height_m[1], lifted)
+        return Box(low=(*self.patch_low, round(low, 6)), high=(*self.patch_high, round(high, 6)))
 
 
 TASK_CONFIGS: Mapping[str, type[Section]] = {"reach": ReachConfig, "grasp": GraspConfig}

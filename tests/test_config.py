@@ -263,8 +263,8 @@ def test_a_level_of_disturbance_is_written_out_and_read_back(level):
         ),
         (
             ["disturbance=real", "task.object.size_m=[0.075, 0.075, 0.04]"],
-            "disturbance.object_scale (0.9, 1.1) makes the object 82.5 mm wide where it is gripped, and the jaw takes at "
-            "most 80 mm",
+            "disturbance.object_scale (0.9, 1.1) makes the object 82.5 mm wide where it is gripped, and the jaw takes "
+            "at most 80 mm",
         ),
         (
             ["disturbance={object_mass_kg: [0.1, 6]}"],
