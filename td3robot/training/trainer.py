@@ -184,8 +184,8 @@ class Trainer:
         theirs_scaled, scaled = bool(normalizer["enabled"][0]), self.agent.normalizer.enabled
         if theirs_scaled != scaled:
             raise CheckpointError(
-                f"{saved.path} was trained with agent.normalize_observations {str(theirs_scaled).lower()}, and this run "
-                f"sets it to {str(scaled).lower()}; set it alike"
+                f"{saved.path} was trained with agent.normalize_observations {str(theirs_scaled).lower()}, and this "
+                f"run sets it to {str(scaled).lower()}; set it alike"
             )
         self.agent.start_from({name: _to_torch(saved.arrays(name)) for name in TRAINED})
         self.agent.normalizer.load_state(normalizer)

@@ -151,9 +151,9 @@ def test_a_checkpoint_without_critics_is_refused_with_what_it_lacks(fresh, made,
 
 def test_networks_that_saw_scaled_observations_do_not_go_on_with_plain_ones(fresh, source, made):
     trainer = fresh("agent.normalize_observations=false")
-    with pytest.raises(CheckpointError, match="agent.normalize_observations true, and this run sets it to false"):
+    with pytest.raises(CheckpointError, match=r"agent\.normalize_observations true, and this run sets it to false"):
         trainer.start_from(source)
-    with pytest.raises(CheckpointError, match="agent.normalize_observations false, and this run sets it to true"):
+    with pytest.raises(CheckpointError, match=r"agent\.normalize_observations false, and this run sets it to true"):
         fresh().start_from(newest(made))
     assert not trainer.warm
 
