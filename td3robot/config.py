@@ -157,9 +157,13 @@ class GuardConfig(Section):
 GRIPPER_STROKE_M = 0.085
 GRIP_MARGIN_M = 0.005
 GRIPPER_PAYLOAD_KG = 5.0
+# Drivers that stop on something thinner cannot be told from drivers that close on nothing.
+MIN_GRIP_WIDTH_M = 0.015
 # The guard keeps the fingers' ends, 18 mm beyond the tool centre point, 5 mm off the table.
 GRASP_HEIGHT_M = 0.026
 MIN_GRASP_HEIGHT_M = 0.02
+# Objects are gripped at half their height, and the palm is a good 60 mm above the tool centre point.
+MAX_GRASP_HEIGHT_M = 0.12
 # The fingers reach this far beyond the tool centre point, with some play.
 FINGERTIPS_M = 0.02
 
@@ -228,10 +232,20 @@ class ObjectConfig(Section):
                 f"the object is {1e3 * self.grip_width_m:g} mm wide where it is gripped, and the jaw takes at most "
                 f"{1e3 * (GRIPPER_STROKE_M - GRIP_MARGIN_M):g} mm; choose a smaller object"
             )
+        if self.grip_width_m < MIN_GRIP_WIDTH_M:
+            raise ValueError(
+                f"the object is {1e3 * self.grip_width_m:g} mm wide where it is gripped, and below "
+                f"{1e3 * MIN_GRIP_WIDTH_M:g} mm the gripper's drivers cannot tell it from nothing"
+            )
         if z < MIN_GRASP_HEIGHT_M:
             raise ValueError(
                 f"the object is {1e3 * z:g} mm high, and the fingers grasp nothing lower than "
                 f"{1e3 * MIN_GRASP_HEIGHT_M:g} mm"
+            )
+        if z > MAX_GRASP_HEIGHT_M:
+            raise ValueError(
+                f"the object is {1e3 * z:g} mm high, and the fingers reach down to the middle of at most "
+                f"{1e3 * MAX_GRASP_HEIGHT_M:g} mm"
             )
         if self.mass_kg > GRIPPER_PAYLOAD_KG:
             raise ValueError(

@@ -189,6 +189,11 @@ GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
             ["object.size_m=[0.04, 0.04, 0.019]"],
             "the object is 19 mm high, and the fingers grasp nothing lower than 20",
         ),
+        (
+            ["object.size_m=[0.04, 0.04, 0.121]"],
+            "the object is 121 mm high, and the fingers reach down to the middle of at most 120 mm",
+        ),
+        (["object.size_m=[0.014, 0.1, 0.04]"], "the object is 14 mm wide where it is gripped, and below 15 mm"),
         (["object.size_m=[0.04, -0.04, 0.04]"], "has an extent that is not positive"),
         (
             ["object={shape: cylinder, size_m: [0.04, 0.05, 0.04]}"],
@@ -203,8 +208,9 @@ GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
         ),
         (["start_height_m=[0.3, 0.2]"], "(0.3, 0.2) is no range"),
         (
-            ["object.size_m=[0.04, 0.04, 0.2]"],
-            "with its fingers inside an object of 0.2 m; raise start_height_m to 0.22 m or more",
+            ["start_height_m=[0.05, 0.2]"],
+            "starts from 0.05 m above the table, with its fingers inside an object of 0.04 m; raise start_height_m to "
+            "0.06 m or more",
         ),
         (
             ["patch_high=[0.7, 0.65]"],

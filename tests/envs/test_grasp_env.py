@@ -9,7 +9,7 @@ import td3robot  # noqa: F401  # registers the environment
 from td3robot import build
 from td3robot.build import make_robot_env
 from td3robot.cell import CellConfig
-from td3robot.config import ActionConfig, GraspConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.config import ActionConfig, GraspConfig, ObjectConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
 from td3robot.robots.objects import Objects
@@ -63,6 +63,31 @@ def test_every_episode_begins_with_the_tool_pointing_down():
         environment.reset(seed=seed)
         np.testing.assert_allclose(environment.world.tcp.rotation[2, 2], -1.0, atol=1e-4)
         assert environment.world.tcp.position[2] >= 0.149
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        ObjectConfig(),
+        ObjectConfig(size_m=(0.08, 0.08, 0.05)),
+        ObjectConfig(size_m=(0.12, 0.07, 0.04)),
+        ObjectConfig(size_m=(0.04, 0.04, 0.12)),
+        ObjectConfig(shape="cylinder", size_m=(0.075, 0.075, 0.06)),
+    ],
+    ids=lambda item: f"{item.shape} {item.size_m}",
+)
+def test_practice_begins_around_the_object_and_not_inside_it(item):
+    task = GraspConfig(object=item, practice_share=1.0)
+    environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=True)
+    for seed in range(15):
+        environment.reset(seed=seed)
+        lying = environment.world.objects["object"].position
+        tool = environment.world.tcp.position
+        assert np.linalg.norm((tool - lying)[:2]) < 0.0142  # 10 mm each way
+        for _ in range(4):
+            environment.step(np.array([0, 0, 0, 0, -1], np.float32))
+        assert np.linalg.norm(environment.world.objects["object"].position - lying) < 0.001
     environment.close()
 
 

@@ -126,6 +126,14 @@ def test_grasp_is_read_from_the_drivers(judge, closed, told, share):
     assert judge(now, now)[0]["grasp"] == pytest.approx(share)
 
 
+def test_closing_on_nothing_is_told_from_the_thinnest_object(make, goal):
+    """Closed on nothing, the simulated drivers stand at 0.97 and more of their range."""
+    task = make(object=ObjectConfig(size_m=(0.015, 0.015, 0.04)))
+    for closed, paid in ((70 / 85, 1.0), (0.965, 0.0)):
+        now = world(closed=closed, told=1.0)
+        assert task.score(Moment(now, now, STILL, STILL, ()), goal).terms["grasp"] == pytest.approx(paid)
+
+
 def test_grasp_and_lift_fade_with_the_distance_of_the_tool_and_the_grip_with_its_turn(judge):
     there = world(tcp=above(0.012, 0.016), closed=MEETS, told=1.0)  # 20 mm away
     assert judge(there, there)[0]["grasp"] == pytest.approx(exp(-1))
@@ -323,6 +331,10 @@ def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_doe
         off = goal.start - goal.objects[OBJECT].position - (0.0, 0.0, 0.006)
         assert np.abs(off[:2]).max() <= 0.01 and 0.004 <= off[2] <= 0.034
         assert task.sample(rng, practice=False).start[2] >= 0.15
+    wide, rng = make(practice_share=1.0, object=ObjectConfig(size_m=(0.08, 0.08, 0.1))), np.random.default_rng(0)
+    goal = wide.sample(rng, practice=True)
+    np.testing.assert_allclose(goal.start[:2], goal.objects[OBJECT].position[:2])  # the jaw has no play left
+    assert 0.05 + 0.004 <= goal.start[2] <= 0.05 + 0.034  # around its middle
     rng, task = np.random.default_rng(0), make(practice_share=0.25)
     near = sum(task.sample(rng, practice=True).start[2] < 0.1 for _ in range(2000))
     assert abs(near - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
