@@ -1,5 +1,6 @@
 """What several tests need: a robot's geometry, and small runs of a quick environment."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -48,6 +49,18 @@ class Quiet:
     def message(self, text: str) -> None:
         """Keep."""
         self.messages.append(text)
+
+
+def host_of_this_process(number: int) -> str:
+    """Give a loopback address that no other test process uses."""
+    pid = os.getpid()
+    return f"127.{31 + number}.{pid // 250 % 250}.{1 + pid % 250}"
+
+
+@pytest.fixture(scope="session")
+def hosts() -> tuple[str, ...]:
+    """Give loopback addresses for stand-ins: of the robots' tests, of the environments', and for one test alone."""
+    return tuple(host_of_this_process(number) for number in range(3))
 
 
 @pytest.fixture(scope="session")

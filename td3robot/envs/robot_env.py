@@ -154,6 +154,19 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self.robot.stop()  # nobody sends targets between two episodes
         return self._observe(), score.reward, False, truncated, self._info(score, ruling.reasons)
 
+    def resume(self) -> Vector:
+        """Go on after a pause within an episode, in which the robot was stopped; gives the observation.
+
+        The guard is anchored to where the arm rests now, and the gripper is commanded as before.
+
+        Raises:
+            RobotError: The robot failed.
+        """
+        self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
+        self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
+        self.world = self._look(self.guard.commanded)
+        return self._observe()
+
     def render(self) -> NDArray[np.uint8] | None:
         """Draw the arm and the goal (height, width, 3), in ``rgb_array`` mode.
 

@@ -14,11 +14,14 @@ from time import monotonic, sleep
 
 from td3robot.cell import GripperConfig
 from td3robot.errors import RobotError
+from td3robot.robots.ur_link import quantiles_ms
 
 ACTIVE = 3
 STOPPED_OPENING, STOPPED_CLOSING = 1, 2
 # Some URCaps end their answers without a newline: after this long nothing more is coming [s].
 LINE_PAUSE_S = 0.05
+# How long answers may take before the first motion [s].
+CONNECT_S = 2.0
 # Activation closes and opens the fingers once [s].
 ACTIVATION_S = 8.0
 # Status and fault code are asked for once in so many polls of the position.
@@ -52,7 +55,7 @@ class UrCapSocket:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._where = f"gripper at {host}, port {port}"
-        self._timeout_s, self._buffer = timeout_s, b""
+        self.timeout_s, self._buffer = timeout_s, b""
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -94,15 +97,23 @@ class UrCapSocket:
         self._socket.close()
 
     def _ask(self, request: str) -> str:
-        self._buffer = b""  # nothing is owed to us: what is left is the end of an answer given up before
         try:
-            self._socket.settimeout(self._timeout_s)
+            self._drain()
+            self._socket.settimeout(self.timeout_s)
             self._socket.sendall(request.encode("ascii") + b"\n")
             return self._line()
         except TimeoutError:
-            raise RobotError(f"the {self._where} did not answer {request!r} within {self._timeout_s:g} s") from None
+            raise RobotError(f"the {self._where} did not answer {request!r} within {self.timeout_s:g} s") from None
         except (OSError, UnicodeDecodeError) as error:
             raise RobotError(f"the connection to the {self._where} failed: {error}") from None
+
+    def _drain(self) -> None:
+        """Drop what arrives unasked: the late answer to a request that was given up."""
+        self._buffer = b""
+        self._socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while self._socket.recv(1024):
+                pass
 
     def _line(self) -> str:
         while b"\n" not in self._buffer:
@@ -152,6 +163,7 @@ class RobotiqGripper:
         except RobotError:
             link.close()
             raise
+        link.timeout_s = self.config.answer_timeout_s
         self.fault, self._wanted = None, None
         self._closing.clear()
         self._thread = threading.Thread(target=self._run, args=(link,), name="robotiq", daemon=True)
@@ -195,11 +207,7 @@ class RobotiqGripper:
 
     def figures(self) -> dict[str, float]:
         """Give how long answers took [ms]."""
-        times = sorted(self._answer_times)
-        if not times:
-            return {}
-        p50, p99 = (times[min(int(share * len(times)), len(times) - 1)] for share in (0.5, 0.99))
-        return {"gripper_answer_p50_ms": 1e3 * p50, "gripper_answer_p99_ms": 1e3 * p99}
+        return quantiles_ms("gripper_answer", list(self._answer_times))
 
     def close(self) -> None:
         """Stop polling; the gripper keeps what it holds. May be repeated."""
@@ -209,7 +217,8 @@ class RobotiqGripper:
             self._thread = None
 
     def _open(self) -> UrCapSocket:
-        return UrCapSocket(self.host, self.config.port, self.config.answer_timeout_s)
+        """Open the socket, patiently: nothing moves yet."""
+        return UrCapSocket(self.host, self.config.port, max(CONNECT_S, self.config.answer_timeout_s))
 
     def _run(self, link: UrCapSocket) -> None:
         sent, polls = None, 0

@@ -4,9 +4,10 @@ Nothing here is a safety function. The robot's own safety configuration comes fi
 """
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from math import ceil
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,14 +17,16 @@ from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.robotiq import RobotiqGripper
 from td3robot.robots.ur_controller import UNLOCK_AFTER_S
-from td3robot.robots.ur_link import WorkerState
+from td3robot.robots.ur_link import WorkerState, quantiles_ms
 from td3robot.robots.ur_process import UrProcess
 from td3robot.state import Array, JointCommand, RobotState
 
 # How far beyond the arm's own joint speeds a target may ask to go, for rounding.
 SPEED_MARGIN = 1.001
 # The worker sees a state grow old as well, and knows better why: it is given the time to say so.
-WORKER_FIRST = 1.5
+WORKER_FIRST, WORKER_FIRST_S = 2.0, 0.05
+# Control ticks kept for the figures.
+KEPT_TICKS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,12 @@ class UrRobot(Robot):
         self.facts: dict[str, Any] = {}
         self.missed_ticks = 0
         self._process: UrProcess | None = None
-        self._latch = threading.Lock()
+        self._latch, self._faulted = threading.Lock(), threading.Event()
         self._fault: str | None = None
         self._fault_at = 0.0
         self._sent: Array | None = None
         self._due: float | None = None
+        self._lateness: deque[float] = deque(maxlen=KEPT_TICKS)
 
     def connect(self) -> None:
         """Start the worker, check the robot, take control of the arm and find the gripper active.
@@ -136,7 +140,8 @@ class UrRobot(Robot):
         if now > self._due:
             self.missed_ticks += ceil((now - self._due) / period)
             self._due = now
-        sleep(self._due - now)
+        self._faulted.wait(self._due - now)
+        self._lateness.append(monotonic() - self._due)
         self._require_state()
 
     def move_to(self, q: Array) -> None:
@@ -163,17 +168,22 @@ class UrRobot(Robot):
             self._process = None
         self.gripper.close()
 
-    def recover(self) -> None:
-        """Make the robot ready again after a fault, at the operator's explicit word, and move nothing.
+    def recover(self, activate_gripper: bool = False) -> None:
+        """Make the robot ready again after a fault, at the operator's explicit word; the arm does not move.
 
         The worker starts anew: it waits out the 5 s of a protective stop and unlocks it, uploads the control script,
         arms the watchdog, and begins from the measured posture.
+
+        Args:
+            activate_gripper: Activate the gripper first, which closes and opens its fingers: it drops what it holds.
 
         Raises:
             RobotError: The cause is still there, or needs hands at the pendant; the fault stays.
         """
         since_fault = 0.0 if self._fault is None else monotonic() - self._fault_at
         self.close()
+        if activate_gripper:
+            self.gripper.activate()
         self._open(unlock_after_s=max(0.0, UNLOCK_AFTER_S - since_fault))
 
     @property
@@ -201,8 +211,9 @@ class UrRobot(Robot):
         )
 
     def figures(self) -> dict[str, float]:
-        """Give the streaming periods [ms] and the gripper's answer times [ms] so far."""
-        return self._open_process().figures() | self.gripper.figures()
+        """Give quantiles of streaming periods, lateness of ticks, and the gripper's answer times [ms] so far."""
+        ticks = quantiles_ms("tick_late", self._lateness)
+        return self._open_process().figures() | ticks | self.gripper.figures()
 
     def _open(self, unlock_after_s: float | None) -> None:
         settings = {
@@ -215,6 +226,7 @@ class UrRobot(Robot):
         self.facts = process.start()
         self._process = process
         self._fault, self._sent, self._due, self._fresh = None, None, None, False
+        self._faulted.clear()
         try:
             self.gripper.connect()
         except RobotError:
@@ -236,6 +248,8 @@ class UrRobot(Robot):
         if self._fault is not None:
             raise RobotError(self._say(self._fault))
         if (reason := self.gripper.fault) is not None:
+            # Where the whole controller went, the worker is about to say so, and knows better.
+            self._faulted.wait(WORKER_FIRST_S)
             raise self._failed(reason)
         state = process.state()
         age, limit = monotonic() - state.stamp, self.cell.ur.max_state_age_s
@@ -257,12 +271,14 @@ class UrRobot(Robot):
             if self._fault is not None:
                 return
             self._fault, self._fault_at = reason, monotonic()
+            self._faulted.set()
         if self._process is not None:
             self._process.request_stop()
 
     def _failed(self, reason: str) -> RobotError:
+        """Latch a fault, and make the error that says it; or the fault that came before it."""
         self._latch_fault(reason)
-        return RobotError(self._say(reason))
+        return RobotError(self._say(self._fault or reason))
 
     def _say(self, reason: str) -> str:
         return f"{reason}; nothing moves until the operator recovers the robot (td3robot recover)"

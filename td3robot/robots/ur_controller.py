@@ -172,7 +172,7 @@ class Controller:
         Raises:
             StoppedError: The controller refused.
         """
-        if not self._control.servoStop(self._settings["stop_deceleration_rad_s2"]):
+        if not self._control.servoStop(self._settings["servo_stop_deceleration_m_s2"]):
             raise StoppedError("the controller refused to end servoing (servoStop returned false)")
 
     def leave(self) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ BEAT_S, MAX_SILENCE_S = 0.02, 0.15
 # For interpreter, imports and the controller's answers, beyond what the controller itself is given [s].
 START_S = 20.0
 # For braking, settling and the end of servoing [s].
-STOP_S, LEAVE_S = 3.0, 4.0
+STOP_S, LEAVE_S = 3.0, 2.0
 
 
 class UrProcess:
@@ -50,11 +51,14 @@ class UrProcess:
         self._memory, descriptor = SharedMemory.create()
         self._channel, other = Channel.pair()
         # A session of its own keeps the terminal's Ctrl-C away from it.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "td3robot.robots.ur_worker", str(other.fileno()), str(descriptor)],
             pass_fds=(other.fileno(), descriptor),
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
             start_new_session=True,
         )
         other.close()
@@ -130,6 +134,7 @@ class UrProcess:
         self._end(LEAVE_S)
         self._watch.join()
         self._channel.close()
+        self._output.close()
 
     def _order(self, name: str) -> None:
         with self._lock:
@@ -155,10 +160,7 @@ class UrProcess:
                 elif "refused" in message:
                     raise RobotError(message["refused"])
         except ChannelClosedError:
-            status = self._process.wait()
-            raise RobotError(
-                f"the arm's worker process ended while it connected (status {status}); try again"
-            ) from None
+            raise RobotError(f"the arm's worker process ended while it connected ({self._how_it_ended()})") from None
         raise RobotError(f"the arm's worker process did not connect within {limit:.0f} s")
 
     def _watch_over(self) -> None:
@@ -183,8 +185,7 @@ class UrProcess:
                     return reason
                 self._answers.append(message)
         except ChannelClosedError:
-            status = self._process.wait()
-            return f"the arm's worker process ended (status {status}); the controller's watchdog stops the arm"
+            return f"the arm's worker process ended ({self._how_it_ended()}); the controller's watchdog stops the arm"
         silence = monotonic() - self.state().beat
         if silence > MAX_SILENCE_S:
             return (
@@ -192,6 +193,14 @@ class UrProcess:
                 "the controller's watchdog stops the arm"
             )
         return None
+
+    def _how_it_ended(self) -> str:
+        """Give its status, and the last line it wrote: ur_rtde prints what troubles it."""
+        status = self._process.wait()
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return f"status {status}" + (f"; its last words: {said[-1]}" if said else "")
 
     def _end(self, grace_s: float) -> None:
         try:

@@ -15,15 +15,17 @@ from time import monotonic, sleep
 from typing import Any
 
 from td3robot.robots.ur_controller import Controller, StoppedError
-from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState
+from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState, quantiles_ms
 from td3robot.robots.ur_stream import TargetStream
 
 # Without a new target for this many control periods, the arm holds and a fault is reported.
 LATE_PERIODS = 2.5
 # A deciding process whose sign of life is older hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5
-# After braking, the servo's own lag passes before the arm rests: at most this long, or until it is this slow.
-SETTLE_S, SETTLED_RAD_S = 1.0, 0.005
+# Slower than this is at rest, and no stop takes longer [rad/s, s].
+AT_REST_RAD_S, SETTLE_S = 0.005, 1.0
+# The share of the watchdog's period that may pass while the controller ends the servo.
+UNFED = 0.25
 # Streaming periods kept for the figures: ten minutes at 125 Hz.
 KEPT_PERIODS = 75_000
 
@@ -37,6 +39,8 @@ class Worker:
         self._period = settings["period_s"]
         self._deceleration = settings["ur"]["stop_deceleration_rad_s2"]
         self._control = settings["control"]
+        self._slow = UNFED * settings["ur"]["servo_stop_deceleration_m_s2"] / settings["ur"]["watchdog_hz"]
+        self._ended_at = 0.0
         self._min_scaling = settings["ur"]["min_speed_scaling"]
         self._controller = Controller(settings["ur"], self._control)
         self._state = WorkerState()
@@ -47,11 +51,14 @@ class Worker:
         self._streamed_at: float | None = None
 
     def connect(self, unlock_after_s: float | None) -> dict[str, Any]:
-        """Open the controller; gives what it says of itself."""
+        """Open the controller and publish a first state; gives what the controller says of itself."""
         facts = self._controller.connect(unlock_after_s)
         self._stream = TargetStream(facts["q"], self._period, self._tick)
-        self._played = self._memory.target.read().count
-        self._state = replace(self._state, stamp=monotonic(), status=Status.HOLDING)
+        self._drop_targets()
+        now = monotonic()
+        first = self._controller.observe(now, self._state)
+        self._state = replace(self._state, **({"stamp": now} | first), beat=now, status=Status.HOLDING)
+        self._memory.state.write(self._state)
         return facts
 
     def run(self) -> None:
@@ -89,19 +96,22 @@ class Worker:
 
     def _drive(self, now: float) -> None:
         status = self._state.status
-        if status in (Status.HOLDING, Status.FAILED):
-            self._streamed_at = None
-            if status == Status.HOLDING and self._new_target():
-                self._state = replace(self._state, status=Status.STREAMING)
-            elif self._state.program_running:
-                self._controller.kick()
+        if status in (Status.STREAMING, Status.BRAKING):
+            if status == Status.STREAMING:
+                self._new_target()
+                self._require_fit(now)
+            self._send(now)
+            if status == Status.BRAKING and self._braked(now):
+                self._controller.servo_stop()
+                self._ended_at = monotonic()
+                self._state = replace(self._state, status=Status.SETTLING)
             return
-        if status == Status.STREAMING:
-            self._new_target()
-            self._require_fit(now)
-        self._send(now)
-        if self._state.status == Status.STOPPING and self._settled(now):
-            self._controller.servo_stop()
+        self._streamed_at = None
+        if self._state.program_running:
+            self._controller.kick()
+        if status == Status.HOLDING and self._new_target():
+            self._state = replace(self._state, status=Status.STREAMING)
+        elif status == Status.SETTLING and (self._speed() < AT_REST_RAD_S or now - self._ended_at > SETTLE_S):
             self._rest()
 
     def _new_target(self) -> bool:
@@ -139,16 +149,29 @@ class Worker:
         self._state = replace(self._state, target=tuple(q))
 
     def _stop(self, now: float) -> None:
+        self._drop_targets()
         if self._state.status == Status.STREAMING:
             self._stream.brake(now, self._deceleration)
-            self._state = replace(self._state, status=Status.STOPPING)
+            self._state = replace(self._state, status=Status.BRAKING)
 
-    def _settled(self, now: float) -> bool:
+    def _drop_targets(self) -> None:
+        """Never play what was sent before the arm was told to stop, or while it did."""
+        self._played = self._memory.target.read().count
+
+    def _braked(self, now: float) -> bool:
+        """Whether the target rests, and the arm is so slow that ending the servo takes no time.
+
+        While the controller ends it, ur_rtde waits, and nothing feeds the watchdog. The tool of an arm is less than 1 m
+        from any joint: its speed [m/s] is below the fastest joint's [rad/s] where one joint moves, and about it else.
+        """
         idle = self._stream.idle_s(now)
-        return idle > 2 * self._tick and (max(map(abs, self._state.dq)) < SETTLED_RAD_S or idle > SETTLE_S)
+        return idle > self._tick and (self._speed() < self._slow or idle > SETTLE_S)
+
+    def _speed(self) -> float:
+        return max(map(abs, self._state.dq))
 
     def _rest(self) -> None:
-        self._played = self._memory.target.read().count  # what came while stopping is not played
+        self._drop_targets()
         self._state = replace(self._state, status=Status.HOLDING if self._fault is None else Status.FAILED)
 
     def _fail(self, stop: StoppedError, now: float) -> None:
@@ -156,7 +179,7 @@ class Worker:
         if self._fault is not None:
             if not stop.connected:
                 self._fault = stop
-            if self._state.status == Status.STOPPING:
+            if self._state.status in (Status.BRAKING, Status.SETTLING):
                 self._rest()
             return
         self._fault = stop
@@ -172,14 +195,7 @@ class Worker:
 
     def _figures(self) -> dict[str, float]:
         """Give the streaming periods so far [ms]."""
-        periods = sorted(self._periods)
-        if not periods:
-            return {"streamed": 0}
-        at = {name: periods[min(int(share * len(periods)), len(periods) - 1)] for name, share in QUANTILES.items()}
-        return {"streamed": len(periods)} | {f"period_{name}_ms": 1e3 * value for name, value in at.items()}
-
-
-QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+        return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """What came over the wire, and what the arm made of it: the figures that prove a guard's limits from outside."""
 
+from array import array
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,10 @@ from td3robot.robots.kinematics import Kinematics
 from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.state import Array
 
-# Received targets that are kept for whoever wants to look at them one by one: five minutes at 500 Hz.
-MAX_RECORD = 150_000
+# Received targets that are kept until somebody takes them: ten minutes at 500 Hz.
+MAX_RECORD = 300_000
+# Controller time [s], and six joint angles [rad].
+ROW = 7
 
 
 @dataclass(slots=True)
@@ -49,7 +52,8 @@ class Accounting:
     targets: Extremes = field(default_factory=Extremes)
     measured: Extremes = field(default_factory=Extremes)
     largest_step_rad: float = 0.0
-    record: deque[list[float]] = field(default_factory=lambda: deque(maxlen=MAX_RECORD))
+    not_recorded: int = 0
+    _record: "array[float]" = field(default_factory=lambda: array("d"))
     _goals: deque[tuple[Array, Array]] = field(default_factory=deque)
     _last: Array | None = None
     _dq: Array | None = None
@@ -60,7 +64,10 @@ class Accounting:
 
     def received(self, time_s: float, target: Array) -> None:
         """Take a target (6,) [rad] of servoJ that was received at a controller time."""
-        self.record.append([time_s, *target.tolist()])
+        if len(self._record) < MAX_RECORD * ROW:
+            self._record.extend((time_s, *target.tolist()))
+        else:
+            self.not_recorded += 1
         if self._last is not None:
             self.largest_step_rad = max(self.largest_step_rad, float(np.abs(target - self._last).max()))
         self._last = target
@@ -85,9 +92,19 @@ class Accounting:
     def reset(self) -> None:
         """Begin anew."""
         self.targets, self.measured, self.largest_step_rad = Extremes(), Extremes(), 0.0
-        self.record.clear()
+        self._record, self.not_recorded = array("d"), 0
+        self.forget()
+
+    def take_record(self, rows: int) -> tuple[list[list[float]], int]:
+        """Take the oldest received targets out of the record; give them and how many are left."""
+        taken = self._record[: rows * ROW].tolist()
+        del self._record[: rows * ROW]
+        return [taken[start : start + ROW] for start in range(0, len(taken), ROW)], len(self._record) // ROW
+
+    def forget(self) -> None:
+        """Begin a new stretch of motion: what comes has nothing to do with what was."""
         self._goals.clear()
-        self._dq = None
+        self._last = self._dq = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the figures."""
@@ -95,6 +112,7 @@ class Accounting:
             "targets": {**self.targets.to_json(), "largest_step_rad": self.largest_step_rad},
             "measured": self.measured.to_json(),
             "window_s": self.window_s,
+            "not_recorded": self.not_recorded,
         }
 
     def _take_goal(self, goal: Array) -> None:

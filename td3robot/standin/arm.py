@@ -44,8 +44,8 @@ class SimulatedArm:
         self._velocity = np.zeros(6)
         self._force = np.zeros(6)
         self.lag_s = SERVO_LAG_S
-        self.q, self.dq = self.spec.arm.home.copy(), np.zeros(JOINTS)
-        self.driver_q = 0.0
+        self._objects = [item.name for item in objects]
+        self.reset(self.spec.arm.home)
 
     def set_lag(self, lag_s: float) -> None:
         """Have the servo follow its target with a first-order lag.
@@ -71,8 +71,17 @@ class SimulatedArm:
     def reset(self, q: Array) -> None:
         """Place the arm at q, at rest, gripper open, with every object where it was first."""
         self._robot.move_to(q)
+        self._lay_out()
         state = self._robot.read()
         self.q, self.dq, self.driver_q = state.q, state.dq, 0.0
+
+    def _lay_out(self) -> None:
+        """Put the objects side by side, where each was made the same place."""
+        poses = self.object_poses()
+        for index, name in enumerate(self._objects):
+            aside = np.array([0.1 * ((index + 1) // 2) * (-1) ** index, 0.0, 0.0])
+            poses[name] = Pose(poses[name].position + aside, poses[name].rotation)
+        self.place(poses)
 
     def place(self, poses: Mapping[str, Pose]) -> None:
         """Put objects somewhere, at rest."""

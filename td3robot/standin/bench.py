@@ -13,15 +13,17 @@ import numpy as np
 
 from td3robot.errors import ConfigError, Td3RobotError, choose
 from td3robot.standin.dashboard import serial_number
+from td3robot.standin.fault_kinds import parse_fault
 from td3robot.standin.gripper import READABLE
 from td3robot.standin.loop import Connection
-from td3robot.standin.settings import parse_fault
 from td3robot.state import Array, Pose
 
 if TYPE_CHECKING:
     from td3robot.standin.server import Server
 
 MAX_LINE = 1 << 16
+# More at once would keep the controller from its ticks.
+MAX_ROWS = 200
 
 
 class BenchPort:
@@ -70,6 +72,7 @@ def _state(server: "Server", _value: Any) -> dict[str, Any]:
         "safety_mode": controller.safety_mode.name,
         "remote": controller.remote,
         "program_running": controller.script is not None,
+        "popup": controller.popup,
         "speed_slider": controller.slider,
         "q": arm.q.tolist(),
         "dq": arm.dq.tolist(),
@@ -133,9 +136,8 @@ def _slide(server: "Server", value: Any) -> None:
 
 
 def _record(server: "Server", _value: Any) -> dict[str, Any]:
-    record = list(server.controller.accounting.record)
-    server.controller.accounting.record.clear()
-    return {"record": record}
+    rows, left = server.controller.accounting.take_record(MAX_ROWS)
+    return {"record": rows, "left": left}
 
 
 REQUESTS: dict[str, Callable[["Server", Any], dict[str, Any] | None]] = {

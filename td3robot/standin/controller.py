@@ -73,7 +73,7 @@ class Controller:
         self.gripper, self.gripper_silent = Gripper(), False
         self.inputs = Inputs(self)
         self.ticks = 0
-        self.robot_mode = RobotMode.RUNNING if config.powered else RobotMode.POWER_OFF
+        self.robot_mode = RobotMode.POWER_OFF
         self.safety_mode = SafetyMode.NORMAL
         self.remote = config.remote
         self.own_model = self.model = "UR5"  # what an e-Series answers, too
@@ -81,8 +81,9 @@ class Controller:
         self.popup: str | None = None
         self.digital_out = 0
         self.analog_out = [0.0, 0.0]
-        self.payload, self.payload_cog = 0.0, [0.0, 0.0, 0.0]
-        self.tcp_offset = Pose(np.array([0.0, 0.0, arm.spec.tcp_offset_m]), np.eye(3))
+        self.payload, self.payload_cog = config.payload_kg, [0.0, 0.0, 0.05]
+        offset = arm.spec.tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
+        self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
         self.script: ControlScript | None = None
         self.refusing: str | None = None
         self.watchdog: Watchdog | None = None
@@ -93,6 +94,8 @@ class Controller:
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._stopped_s = 0.0
         self._power(config.powered)
+        if config.gripper_active:
+            self.gripper.activate_at_once()
 
     @property
     def time_s(self) -> float:
@@ -103,6 +106,11 @@ class Controller:
     def runtime_state(self) -> RuntimeState:
         """Whether a program runs."""
         return RuntimeState.PLAYING if self.script is not None else RuntimeState.STOPPED
+
+    @property
+    def may_move(self) -> bool:
+        """Whether arm and safety are as they must be for a motion."""
+        return self.safety_mode is SafetyMode.NORMAL and self.robot_mode is RobotMode.RUNNING
 
     def note(self, text: str) -> None:
         """Write an entry into the controller's log."""
@@ -123,7 +131,7 @@ class Controller:
         if self.script is not None:
             self.script.tick()
         self._move()
-        if self.safety_mode is SafetyMode.NORMAL and self.robot_mode is RobotMode.RUNNING:
+        if self.may_move:
             reason = self.safety.objection(self.reference.q)
             if reason is not None:
                 self.protective_stop(reason)
@@ -183,7 +191,7 @@ class Controller:
         self.safety_mode = SafetyMode.PROTECTIVE_STOP
         self._stopped_s = self.time_s
         self.note(f"protective stop: {reason}")
-        self._halt("protective stop")
+        self._halt()
 
     def unlock(self) -> str:
         """Unlock a protective stop, as the dashboard does; give its answer."""
@@ -208,7 +216,7 @@ class Controller:
             return
         self.safety_mode = SafetyMode.ROBOT_EMERGENCY_STOP
         self.note("emergency stop")
-        self._halt("emergency stop")
+        self._halt()
         self._later.clear()
         self._power(False)
 
@@ -218,7 +226,8 @@ class Controller:
             self.safety_mode = SafetyMode.NORMAL
             self.note("emergency stop released")
 
-    def _halt(self, reason: str) -> None:
+    def _halt(self) -> None:
+        """End the program, and brake from what the arm really does."""
         self.script, self.watchdog = None, None
         self.reference = Reference(self.arm.q)
         self.reference.v = self.arm.dq.copy()
@@ -275,12 +284,15 @@ class Controller:
         self.arm.reset(q)
         self.gripper.reset()
         self.reference, self.motion = Reference(q), Hold()
+        self.accounting.forget()
         self.note("reset on the bench")
 
     # Motion
 
     def servo(self, target: Array, time_s: float, lookahead_s: float) -> None:
-        """Aim servoJ at joint angles (6,) [rad]."""
+        """Aim servoJ at joint angles (6,) [rad]; does nothing while the arm must not move."""
+        if not self.may_move:
+            return
         if not isinstance(self.motion, Servo):
             self.motion = Servo(self.reference.q + self.arm.lag_s * self.reference.v)
         elif np.array_equal(self.motion.target, target):
@@ -294,16 +306,15 @@ class Controller:
         self.accounting.received(self.time_s, target)
 
     def drive(self, motion: Motion) -> None:
-        """Take up another motion than servoJ."""
-        self.motion = motion
+        """Take up another motion than servoJ; does nothing while the arm must not move."""
+        if self.may_move:
+            self.motion = motion
 
     def is_steady(self) -> bool:
         """Whether the arm is at rest."""
         return bool(np.abs(self.arm.dq).max() < 1e-2)
 
     def _move(self) -> None:
-        if self.robot_mode is not RobotMode.RUNNING and isinstance(self.motion, Servo):
-            self.motion = Brake(PROTECTIVE_STOP)
         target = self.motion.step(self.reference, self.arm.lag_s, self.slider)
         self.gripper.tick(self.arm.driver_q)
         self.arm.step(target, self.gripper.fraction)

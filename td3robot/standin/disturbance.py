@@ -60,7 +60,7 @@ class Line:
             due += self.hiccup_s
         if queue:
             due = max(due, queue[-1][0])
-        if due <= self._clock():
-            action()
-        else:
+        if queue or due > self._clock():
             queue.append((due, action))
+        else:
+            action()

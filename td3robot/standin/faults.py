@@ -4,7 +4,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from td3robot.standin import settings
+from td3robot.standin import fault_kinds as kinds
 
 if TYPE_CHECKING:
     from td3robot.standin.arm import SimulatedArm
@@ -19,7 +19,7 @@ class Faults:
 
     def __init__(
         self,
-        planned: tuple[settings.AnyFault, ...],
+        planned: tuple[kinds.AnyFault, ...],
         controller: "Controller",
         arm: "SimulatedArm",
         line: "Line",
@@ -30,9 +30,9 @@ class Faults:
         self._loop, self._tracker = loop, tracker
         self._of_episodes = [fault for fault in planned if fault.episode is not None]
         self._waiting = [(fault.at_s, fault) for fault in planned if fault.episode is None]
-        self._active: list[tuple[float, settings.AnyFault]] = []
+        self._active: list[tuple[float, kinds.AnyFault]] = []
 
-    def request(self, fault: settings.AnyFault) -> None:
+    def request(self, fault: kinds.AnyFault) -> None:
         """Begin a fault ``at_s`` from now."""
         self._waiting.append((self._controller.time_s + fault.at_s, fault))
 
@@ -62,82 +62,82 @@ class Faults:
             self._active.remove(item)
             self._end(item[1])
 
-    def _begin(self, fault: settings.AnyFault) -> None:
+    def _begin(self, fault: kinds.AnyFault) -> None:
         controller = self._controller
         match fault:
-            case settings.ClosedSockets():
+            case kinds.ClosedSockets():
                 self._loop.set_accepting(fault.service, False)
                 self._loop.close_connections(fault.service)
-            case settings.KilledProcess():
+            case kinds.KilledProcess():
                 os.kill(os.getpid(), signal.SIGKILL)
-            case settings.ProtectiveStop():
+            case kinds.ProtectiveStop():
                 controller.protective_stop("asked for on the bench")
-            case settings.EmergencyStop():
+            case kinds.EmergencyStop():
                 controller.emergency_stop()
-            case settings.LocalMode():
+            case kinds.LocalMode():
                 controller.set_remote(False)
-            case settings.SpeedSlider():
+            case kinds.SpeedSlider():
                 controller.slider = fault.fraction
-            case settings.RefusedServoj():
+            case kinds.RefusedServoj():
                 controller.refusing = fault.how
-            case settings.ObjectLost():
+            case kinds.ObjectLost():
                 self._arm.set_slippery(True)
-            case settings.WrongModel():
+            case kinds.WrongModel():
                 controller.model = fault.model
-            case settings.GripperNotActivated():
+            case kinds.GripperNotActivated():
                 controller.gripper.deactivate()
                 controller.gripper.can_activate = False
-            case settings.GripperSilent():
+            case kinds.GripperSilent():
                 controller.gripper_silent = True
-            case settings.TrackerSilent():
+            case kinds.TrackerSilent():
                 self._tracker.silent = True
-            case settings.TrackerJump():
+            case kinds.TrackerJump():
                 self._tracker.offset_m = fault.offset_m
             case _:
                 self._disturb(fault)
 
-    def _disturb(self, fault: settings.AnyFault) -> None:
+    def _disturb(self, fault: kinds.AnyFault) -> None:
         line = self._line
         match fault:
-            case settings.Latency():
+            case kinds.Latency():
                 line.delay_s, line.jitter_s = fault.delay_s, fault.jitter_s
-            case settings.DroppedPackets():
+            case kinds.DroppedPackets():
                 line.drop = fault.probability
-            case settings.DelayedPackets():
+            case kinds.DelayedPackets():
                 line.hiccup, line.hiccup_s = fault.probability, fault.delay_s
-            case settings.FrozenStream():
+            case kinds.FrozenStream():
                 line.frozen, line.repeating = not fault.repeat, fault.repeat
 
-    def _end(self, fault: settings.AnyFault) -> None:
+    def _end(self, fault: kinds.AnyFault) -> None:
         controller, line = self._controller, self._line
         match fault:
-            case settings.Latency():
+            case kinds.Latency():
                 line.delay_s = line.jitter_s = 0.0
-            case settings.DroppedPackets():
+            case kinds.DroppedPackets():
                 line.drop = 0.0
-            case settings.DelayedPackets():
+            case kinds.DelayedPackets():
                 line.hiccup = 0.0
-            case settings.FrozenStream():
+            case kinds.FrozenStream():
                 line.frozen = line.repeating = False
-            case settings.ClosedSockets():
+            case kinds.ClosedSockets():
                 self._loop.set_accepting(fault.service, True)
-            case settings.LocalMode():
+            case kinds.LocalMode():
                 controller.set_remote(True)
-            case settings.SpeedSlider():
+            case kinds.SpeedSlider():
                 controller.slider = 1.0
-            case settings.RefusedServoj():
+            case kinds.RefusedServoj():
                 controller.refusing = None
-            case settings.ObjectLost():
+            case kinds.ObjectLost():
                 self._arm.set_slippery(False)
-            case settings.WrongModel():
+            case kinds.WrongModel():
                 controller.model = controller.own_model
-            case settings.GripperNotActivated():
+            case kinds.GripperNotActivated():
                 controller.gripper.can_activate = True
-            case settings.GripperSilent():
+            case kinds.GripperSilent():
                 controller.gripper_silent = False
-            case settings.TrackerSilent():
+            case kinds.TrackerSilent():
                 self._tracker.silent = False
-            case settings.TrackerJump():
+            case kinds.TrackerJump():
                 self._tracker.offset_m = (0.0, 0.0, 0.0)
             case _:
                 pass  # it happened at one instant

@@ -16,8 +16,8 @@ SLACK = 3
 # 20 to 150 mm/s over 85 mm of stroke (data sheet), as closed fraction a second.
 SLOWEST = 20.0 / 85.0
 ACTIVATION_S = 1.0
-# The fingers are at rest when they moved less than this for so long [rad], [s].
-STILL_RAD, STILL_S = 5e-4, 0.1
+# The fingers are at rest when they were slower than this for so long [rad/s], [s].
+STILL_RAD_S, STILL_S = 0.05, 0.1
 
 SETTABLE = ("ACT", "GTO", "ATR", "ADR", "POS", "SPE", "FOR", "ARD", "LBP", "LRP", "MSC", "MOD", "GSR")
 READABLE = (*SETTABLE, "STA", "OBJ", "FLT", "PRE", "COU")
@@ -47,6 +47,10 @@ class Gripper:
         self.powered = on
         if not on:
             self.deactivate()
+
+    def activate_at_once(self) -> None:
+        """Be activated without the way open and closed."""
+        self._set["ACT"], self._active, self._activating_s = 1, True, None
 
     def deactivate(self) -> None:
         """Lose the activation."""
@@ -81,7 +85,7 @@ class Gripper:
 
     def tick(self, driver_q: float) -> None:
         """Move on for one period; ``driver_q`` is the measured driver angle [rad]."""
-        still = abs(driver_q - self._driver_q) < STILL_RAD * PERIOD_S / STILL_S * 10
+        still = abs(driver_q - self._driver_q) < STILL_RAD_S * PERIOD_S
         self._still_s = self._still_s + PERIOD_S if still else 0.0
         self._driver_q = driver_q
         if not self.powered:

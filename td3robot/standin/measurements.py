@@ -66,6 +66,11 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         tool = compose(flange, controller.tcp_offset)
         return [*tool.position.tolist(), *rotation_vector(tool.rotation).tolist()]
 
+    def speed() -> list[float]:
+        velocity = arm.tcp_velocity()
+        arm_to_tool = compose(arm.flange(), controller.tcp_offset).position - arm.tcp().position
+        return [*(velocity[:3] + np.cross(velocity[3:], arm_to_tool)).tolist(), *velocity[3:].tolist()]
+
     def torques() -> list[float]:
         return list(arm.torques().tolist())
 
@@ -79,14 +84,14 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         "actual_current_as_torque": torques,
         "actual_TCP_pose": lambda: pose(arm.flange()),
         "target_TCP_pose": lambda: pose(arm.flange_at(controller.reference.q)),
-        "actual_TCP_speed": lambda: arm.tcp_velocity().tolist(),
-        "target_TCP_speed": lambda: arm.tcp_velocity().tolist(),
+        "actual_TCP_speed": speed,
+        "target_TCP_speed": speed,
         "tcp_offset": lambda: _vector(controller.tcp_offset),
         "robot_mode": lambda: int(controller.robot_mode),
         "joint_mode": lambda: [JOINT_RUNNING if controller.robot_mode is RobotMode.RUNNING else JOINT_OFF] * JOINTS,
         "safety_mode": lambda: int(controller.safety_mode),
         "safety_status": lambda: int(controller.safety_mode),
-        "speed_scaling": lambda: controller.slider if controller.script is not None else 0.0,
+        "speed_scaling": lambda: 1.0,  # of the trajectory limiter, which is not modelled; the slider is the next
         "target_speed_fraction": lambda: controller.slider,
         "runtime_state": lambda: int(controller.runtime_state),
         "robot_status_bits": lambda: _robot_status(controller),

@@ -57,11 +57,11 @@ class Servo(Motion):
         self.target, self._left_s = target.copy(), max(time_s, PERIOD_S)
 
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
-        """Move the goal towards the target, and let the reference follow."""
+        """Move the goal towards the target, and let the reference follow, both slowed down by the slider."""
         if self._left_s > 1e-9:
             self.goal = self.goal + (self.target - self.goal) * min(1.0, scale * PERIOD_S / self._left_s)
             self._left_s -= scale * PERIOD_S
-        return reference.move((self.goal - reference.q) / lag_s, lag_s)
+        return reference.move(scale * (self.goal - reference.q) / lag_s, lag_s)
 
 
 class Speed(Motion):

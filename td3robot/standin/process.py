@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 import td3robot
 from td3robot.errors import RobotError
 from td3robot.standin.dashboard import serial_number
-from td3robot.standin.settings import DASHBOARD_PORT, StandinConfig, check_standin_config
+from td3robot.standin.settings import DASHBOARD_PORT, RTDE_PORT, StandinConfig, check_standin_config
 
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 5.0
@@ -69,7 +69,7 @@ class Standin:
         self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
 
     def fault(self, kind: str, **values: Any) -> None:
-        """Ask for a fault; :mod:`td3robot.standin.settings` lists them."""
+        """Ask for a fault; :mod:`td3robot.standin.fault_kinds` lists them."""
         self.ask(fault={"kind": kind, **values})
 
     def begin_episode(self, number: int) -> None:
@@ -86,7 +86,12 @@ class Standin:
 
     def record(self) -> list[list[float]]:
         """Take the servoJ targets received since the last call: controller time [s], then six angles [rad]."""
-        record: list[list[float]] = self.ask(record=True)["record"]
+        record: list[list[float]] = []
+        left = 1
+        while left:
+            answer = self.ask(record=True)
+            record += answer["record"]
+            left = answer["left"]
         return record
 
     def log(self) -> list[str]:
@@ -141,18 +146,18 @@ class Standin:
         return line
 
 
-def start_standin(host: str = "127.0.0.2", **values: Any) -> Standin:
+def start_standin(host: str | None = None, **values: Any) -> Standin:
     """Start a stand-in on an address of its own, and return when it serves.
 
     Args:
-        host: Loopback address; two stand-ins cannot share one.
+        host: Loopback address; two stand-ins cannot share one. None takes a free one.
         **values: Other fields of :class:`StandinConfig`.
 
     Raises:
         RobotError: It did not start, or what answers at the address is something else.
     """
     values.setdefault("token", secrets.token_hex(16))
-    config = check_standin_config({"host": host, **values})
+    config = check_standin_config({"host": host or free_host(), **values})
     log = tempfile.TemporaryFile()  # noqa: SIM115, closed with the stand-in
     process = subprocess.Popen(
         [sys.executable, "-m", "td3robot.standin"],
@@ -160,6 +165,7 @@ def start_standin(host: str = "127.0.0.2", **values: Any) -> Standin:
         stdout=subprocess.PIPE,
         stderr=log,
         env=_environment(os.environ),
+        start_new_session=True,  # Ctrl-C is for whoever drives the robot, not for the robot
     )
     standin = Standin(config, process, log)
     try:
@@ -172,6 +178,25 @@ def start_standin(host: str = "127.0.0.2", **values: Any) -> Standin:
         standin.close()
         raise
     return standin
+
+
+def free_host() -> str:
+    """Find a loopback address on which nobody serves RTDE.
+
+    Raises:
+        RobotError: There is none.
+    """
+    numbers = list(range(100, 250))
+    secrets.SystemRandom().shuffle(numbers)
+    for number in numbers:
+        host = f"127.0.0.{number}"
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind((host, RTDE_PORT))
+            except OSError:
+                continue
+        return host
+    raise RobotError("no address from 127.0.0.100 to 127.0.0.249 is free for a stand-in")
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -19,10 +19,9 @@ class GripperPort:
     def received(self, data: bytes) -> None:
         """Answer every whole line."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
-            answer = self._answer(line.decode("ascii", "replace").split())
-            if answer and not self._controller.gripper_silent:
-                self._connection.send(answer.encode())
+        answers = "".join(self._answer(line.decode("ascii", "replace").split()) for line in lines)
+        if answers and not self._controller.gripper_silent:
+            self._connection.send(answers.encode())
 
     def closed(self) -> None:
         """Forget nothing: the gripper goes on without its client."""

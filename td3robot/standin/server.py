@@ -78,26 +78,31 @@ class Server:
             for name, item in config.objects.items()
         )
         self.config = config
+        self.loop = Loop(config.host)
+        self._listen()  # first, so that a port that is taken is told at once
         self.arm = SimulatedArm(robot_spec(config.robot), models)
         self.controller: Controller = Controller(self.arm, config)
-        self.loop = Loop(config.host)
         self.line = Line(lambda: self.controller.time_s, config.seed)
         self.tracker = Tracker(self.arm, config.tracker)
         self.faults: Faults = Faults(config.faults, self.controller, self.arm, self.line, self.loop, self.tracker)
         self.clock = Clock()
         self.stopped = False
+        self._parent: int | None = None
         self._sources, self._in_use = sources(self.controller), InputsInUse()
+
+    def _listen(self) -> None:
         for service in (
             Service("rtde", settings.RTDE_PORT, self._rtde),
             Service("dashboard", settings.DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
             Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
             Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
-            Service("bench", config.bench_port, lambda it: BenchPort(it, self)),
+            Service("bench", self.config.bench_port, lambda it: BenchPort(it, self)),
         ):
             self.loop.listen(service)
 
     def run(self) -> None:
         """Tick until stopped."""
+        self._warm_up()
         self.clock.is_real_time = _ask_for_real_time()
         gc.collect()
         gc.freeze()
@@ -115,6 +120,8 @@ class Server:
 
     def tick(self) -> None:
         """Let one controller period pass on every port."""
+        if self._parent is not None and self.controller.ticks % RATE_HZ == 0 and os.getppid() != self._parent:
+            self.stop()
         self.faults.tick()
         self.line.tick()
         self.controller.tick()
@@ -136,17 +143,13 @@ class Server:
                 self.stop()
 
         self.loop.watch_file(lifeline, read)
-        self._watch_parent(parent)
+        self._parent = parent
 
-    def _watch_parent(self, parent: int) -> None:
-        tick = self.controller.tick
-
-        def watched() -> None:
-            if self.controller.ticks % (RATE_HZ // 10) == 0 and os.getppid() != parent:
-                self.stop()
-            tick()
-
-        self.controller.tick = watched  # type: ignore[method-assign]
+    def _warm_up(self) -> None:
+        """Take the first steps, which are slow, before time counts."""
+        for _ in range(50):
+            self.arm.step(self.arm.q, 0.0)
+        self.arm.reset(self.arm.spec.arm.home)
 
     def _rtde(self, connection: Connection) -> RtdePort:
         return RtdePort(connection, self.controller, self._sources, self._in_use, self.line)

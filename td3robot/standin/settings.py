@@ -1,12 +1,11 @@
-"""What a stand-in is started with, and the faults it can be asked for."""
+"""What a stand-in is started with."""
 
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import Field, PositiveFloat, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from td3robot.config import (
     Box,
@@ -19,6 +18,7 @@ from td3robot.config import (
     load_config,
 )
 from td3robot.errors import ConfigError, choose
+from td3robot.standin.fault_kinds import AnyFault, first_error, load_faults
 from td3robot.tasks.grasp import OBJECT
 
 ROBOTS = ("ur5e",)
@@ -49,160 +49,6 @@ class SafetyConfig(Section):
     box: Box | None = None
 
 
-class Fault(Section):
-    """What all faults have in common.
-
-    Attributes:
-        at_s: When it begins: seconds after start, or after the named episode was announced on the bench.
-        episode: The episode it waits for; none means time since start.
-        for_s: How long it lasts. Faults that happen at one instant ignore it.
-    """
-
-    at_s: NonNegative = 0.0
-    episode: Annotated[int, Field(ge=0)] | None = None
-    for_s: PositiveFloat = 1.0
-
-
-class Latency(Fault):
-    """RTDE packages take longer, each way: ``delay_s``, and up to ``jitter_s`` more, drawn for each package."""
-
-    kind: Literal["latency"]
-    delay_s: NonNegative
-    jitter_s: NonNegative = 0.0
-
-
-class DroppedPackets(Fault):
-    """Some RTDE data packages vanish, each way."""
-
-    kind: Literal["dropped_packets"]
-    probability: Annotated[float, Field(gt=0.0, le=1.0)]
-
-
-class DelayedPackets(Fault):
-    """Some RTDE data packages, and all that follow them, come late."""
-
-    kind: Literal["delayed_packets"]
-    probability: Annotated[float, Field(gt=0.0, le=1.0)]
-    delay_s: PositiveFloat
-
-
-class FrozenStream(Fault):
-    """RTDE falls silent with its sockets open, or (``repeat``) repeats the same package."""
-
-    kind: Literal["frozen_stream"]
-    repeat: bool = False
-
-
-class ClosedSockets(Fault):
-    """Connections are closed and new ones refused while the fault lasts."""
-
-    kind: Literal["closed_sockets"]
-    service: Literal["rtde", "dashboard", "script", "gripper", "all"] = "all"
-
-
-class KilledProcess(Fault):
-    """The stand-in dies as by ``kill -9``: the controller's cable is pulled."""
-
-    kind: Literal["killed_process"]
-
-
-class ProtectiveStop(Fault):
-    """A protective stop, as if something had been hit."""
-
-    kind: Literal["protective_stop"]
-
-
-class EmergencyStop(Fault):
-    """Someone presses the emergency stop, and lets go of it only on the bench."""
-
-    kind: Literal["emergency_stop"]
-
-
-class RefusedServoj(Fault):
-    """servoJ is not taken: the program ends (``stop``), or its script is never ready (``busy``; ur_rtde waits 3 s)."""
-
-    kind: Literal["refused_servoj"]
-    how: Literal["stop", "busy"] = "stop"
-
-
-class LocalMode(Fault):
-    """Someone takes the robot into local control at the pendant."""
-
-    kind: Literal["local_mode"]
-
-
-class SpeedSlider(Fault):
-    """Someone moves the speed slider."""
-
-    kind: Literal["speed_slider"]
-    fraction: Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-class GripperNotActivated(Fault):
-    """The gripper loses its activation, and cannot be activated while the fault lasts."""
-
-    kind: Literal["gripper_not_activated"]
-
-
-class GripperSilent(Fault):
-    """The gripper's socket is open and does not answer."""
-
-    kind: Literal["gripper_silent"]
-
-
-class ObjectLost(Fault):
-    """What is held slips out: the pads have no friction while the fault lasts."""
-
-    kind: Literal["object_lost"]
-
-
-class WrongModel(Fault):
-    """The controller says that it is another robot."""
-
-    kind: Literal["wrong_model"]
-    model: str = "UR10"
-
-
-class TrackerSilent(Fault):
-    """The object tracker sends nothing."""
-
-    kind: Literal["tracker_silent"]
-
-
-class TrackerJump(Fault):
-    """The object tracker reports objects elsewhere."""
-
-    kind: Literal["tracker_jump"]
-    offset_m: tuple[float, float, float] = (0.2, 0.0, 0.0)
-
-
-AnyFault = Annotated[
-    Latency
-    | DroppedPackets
-    | DelayedPackets
-    | FrozenStream
-    | ClosedSockets
-    | KilledProcess
-    | ProtectiveStop
-    | EmergencyStop
-    | RefusedServoj
-    | LocalMode
-    | SpeedSlider
-    | GripperNotActivated
-    | GripperSilent
-    | ObjectLost
-    | WrongModel
-    | TrackerSilent
-    | TrackerJump,
-    Field(discriminator="kind"),
-]
-FAULTS: Mapping[str, type[Fault]] = {
-    section.model_fields["kind"].annotation.__args__[0]: section  # type: ignore[union-attr]
-    for section in Fault.__subclasses__()
-}
-_fault: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
-
-
 class StandinConfig(Section):
     """One stand-in.
 
@@ -214,6 +60,10 @@ class StandinConfig(Section):
         tracker: ``HOST:PORT`` that object poses are sent to.
         remote: Whether the controller starts in remote control.
         powered: Whether it starts with brakes released; otherwise powered off.
+        tcp_offset_m: The tool centre point of the installation, from the flange along its z axis; the cell's, if left
+            out.
+        payload_kg: The payload of the installation; a 2F-85 weighs 0.9 kg (data sheet).
+        gripper_active: Whether the gripper is activated from the start, as by a program that ran before.
         accounting_window_s: Span over which the speed of received targets is averaged.
         token: Whoever starts the stand-in recognises it by this.
         allow_network: Allow addresses that other computers can reach.
@@ -229,6 +79,9 @@ class StandinConfig(Section):
     bench_port: Annotated[int, Field(gt=0, lt=65536)] = BENCH_PORT
     remote: bool = True
     powered: bool = True
+    tcp_offset_m: NonNegative | None = None
+    payload_kg: NonNegative = 0.9
+    gripper_active: bool = False
     accounting_window_s: Annotated[float, Field(ge=0.002, le=1.0)] = 0.1
     seed: int = 0
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] = "0"
@@ -246,47 +99,6 @@ class StandinConfig(Section):
                 "use 127.0.0.2 to 127.255.255.254, or --allow-network"
             )
         return self
-
-
-def parse_fault(values: Any) -> AnyFault:
-    """Check one fault, as a file or the bench gives it.
-
-    Raises:
-        ConfigError: It is none, in one sentence.
-    """
-    if not isinstance(values, dict) or "kind" not in values:
-        raise ConfigError(f"a fault is a mapping with a kind (choices: {', '.join(sorted(FAULTS))}), not {values!r}")
-    kind = values["kind"]
-    if kind not in FAULTS:
-        raise ConfigError(choose("fault", str(kind), FAULTS))
-    try:
-        return _fault.validate_python(values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = str(first["loc"][-1])
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"fault {kind}: {choose('key', key, FAULTS[kind].model_fields)}") from None
-        raise ConfigError(f"fault {kind}: {key} {first.get('input')!r}: {first['msg']}") from None
-
-
-def load_faults(path: Path) -> tuple[AnyFault, ...]:
-    """Read a YAML file with a list ``faults``.
-
-    Raises:
-        ConfigError: The file cannot be read or says something that is no fault.
-    """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"faults {path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict) or set(values) != {"faults"} or not isinstance(values["faults"], list):
-        raise ConfigError(f"{path} must hold a mapping with one key, faults: a list of faults")
-    try:
-        return tuple(parse_fault(item) for item in values["faults"])
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
 
 
 def make_standin_config(robot: str, run: Path | None, faults: Path | None, **values: Any) -> StandinConfig:
@@ -324,7 +136,7 @@ def check_standin_config(values: Mapping[str, Any]) -> StandinConfig:
     try:
         return StandinConfig.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = first_error(error)
         name = ".".join(str(part) for part in first["loc"])
         if first["type"] == "value_error":
             raise ConfigError(f"{first['ctx']['error']}") from None

@@ -45,11 +45,15 @@ OUTPUTS = _typed(
         "output_bit_registers0_to_31 output_bit_registers32_to_63 input_bit_registers0_to_31 "
         "input_bit_registers32_to_63 script_control_line tool_mode"
     ),
+    UINT8="tool_output_mode tool_digital_output0_mode tool_digital_output1_mode",
     UINT64="actual_digital_input_bits actual_digital_output_bits",
 )
 for _index in range(COUNT):
     OUTPUTS[f"output_int_register_{_index}"] = OUTPUTS[f"input_int_register_{_index}"] = "INT32"
     OUTPUTS[f"output_double_register_{_index}"] = OUTPUTS[f"input_double_register_{_index}"] = "DOUBLE"
+
+for _index in range(64, 128):
+    OUTPUTS[f"output_bit_register_{_index}"] = OUTPUTS[f"input_bit_register_{_index}"] = "BOOL"
 
 INPUTS = _typed(
     UINT32="speed_slider_mask input_bit_registers0_to_31 input_bit_registers32_to_63",
@@ -64,6 +68,8 @@ INPUTS = _typed(
 for _index in range(COUNT):
     INPUTS[f"input_int_register_{_index}"] = "INT32"
     INPUTS[f"input_double_register_{_index}"] = "DOUBLE"
+for _index in range(64, 128):
+    INPUTS[f"input_bit_register_{_index}"] = "BOOL"
 
 
 def packing(types: list[str]) -> struct.Struct:

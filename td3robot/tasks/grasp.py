@@ -23,8 +23,6 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
 # only, going back and forth would pay.
 FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
-# Lower or higher by less than this the descent is over: the commanded tool point runs ahead of what it carries [m].
-ARRIVED = 0.025
 # Scale on which the observation resolves the last of a turn [rad].
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
@@ -180,11 +178,15 @@ class Grasp(Task):
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
 
     def _funnel(self, world: World) -> float:
-        """Measure how far the commanded tool point is from the grasp point, by way of the funnel [m]."""
-        way = world.commanded_tcp.position - world.objects[OBJECT].position - self._raise
-        beside = float(np.hypot(way[0], way[1]))
+        """Measure how far the tool point is from the grasp point, by way of the funnel [m].
+
+        Sideways the commanded point counts, so that an action is paid at once; in height the measured one, which moves
+        with an object that it carries.
+        """
+        point = world.objects[OBJECT].position + self._raise
+        beside = float(np.hypot(*(world.commanded_tcp.position - point)[:2]))
         wanted = FUNNEL_HEIGHT * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
-        return beside + max(abs(float(way[2]) - wanted) - ARRIVED, 0.0)
+        return beside + abs(float(world.tcp.position[2] - point[2]) - wanted)
 
     def _to_lift(self, world: World, goal: Goal) -> float:
         """Measure how far the object is from where it is to be held, as a share of the whole lift."""

@@ -144,14 +144,14 @@ def test_the_gripper_opens_first_and_only_when_agreed(geometry, walker, travel):
         travel.to(goal)
     assert walker.sent == []
 
-    class Refusal(Exception):
+    class RefusedError(Exception):
         pass
 
     def refuse(journey):
-        raise Refusal
+        raise RefusedError
 
     travel.agree = refuse
-    with pytest.raises(Refusal):
+    with pytest.raises(RefusedError):
         travel.to(goal)
     assert walker.sent == []
 

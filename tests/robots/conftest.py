@@ -1,7 +1,5 @@
 """A stand-in cell for the tests of physical robots."""
 
-import os
-
 import pytest
 
 from td3robot.cell import CellConfig
@@ -9,17 +7,17 @@ from td3robot.robots.robotiq import RobotiqGripper
 from td3robot.standin.process import start_standin
 
 
-def own_host(number=0):
-    """Give a loopback address that no other test process uses."""
-    pid = os.getpid()
-    return f"127.{31 + number}.{pid // 250 % 250}.{1 + pid % 250}"
+@pytest.fixture
+def another_host(hosts):
+    """Give an address for one test alone."""
+    return hosts[2]
 
 
 @pytest.fixture(scope="session")
-def standin():
+def standin(hosts):
     """Start one stand-in for all tests of this folder; its gripper is active."""
     pytest.importorskip("rtde_control")
-    with start_standin(own_host()) as standin:
+    with start_standin(hosts[0]) as standin:
         RobotiqGripper(standin.host, CellConfig.model_validate({"ur": {"host": standin.host}}).gripper).activate()
         yield standin
 

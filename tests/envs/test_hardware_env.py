@@ -1,0 +1,98 @@
+"""The environment of a policy on the arm's driver, against the stand-in: the same task, guard and layout."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import td3robot
+from td3robot.build import make_robot_env
+from td3robot.cell import CellConfig
+from td3robot.config import GraspConfig, RobotEnvironmentConfig, load_config
+from td3robot.envs.travel import NEAR_RAD
+from td3robot.errors import TrackerError
+from td3robot.robots.robotiq import RobotiqGripper
+from td3robot.standin.process import start_standin
+from td3robot.tasks.grasp import OBJECT
+
+ROOT = Path(__file__).parents[2]
+
+
+def cell_of(standin, **sections):
+    return CellConfig.model_validate({"ur": {"host": standin.host}, **sections})
+
+
+@pytest.fixture(scope="module")
+def tracker_port():
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def standin(hosts, tracker_port):
+    pytest.importorskip("rtde_control")
+    objects = {OBJECT: GraspConfig().object.model_dump()}
+    with start_standin(hosts[1], objects=objects, tracker=f"127.0.0.1:{tracker_port}") as standin:
+        RobotiqGripper(standin.host, cell_of(standin).gripper).activate()
+        yield standin
+
+
+def play(environment, policy, seed, warm):
+    policy.act(warm)
+    observation, _ = environment.reset(seed=seed)
+    truncated, infos = False, []
+    while not truncated:
+        observation, _, _, truncated, info = environment.step(policy.act(observation))
+        infos.append(info)
+    return observation, infos
+
+
+def test_the_released_policy_reaches_its_goals_as_in_simulation(standin):
+    run = load_config(ROOT / "configs" / "ur5e_reach.yaml")
+    policy = td3robot.load_policy(ROOT / "checkpoints" / "ur5e_reach")
+    simulated = make_robot_env(run.environment)
+    driven = make_robot_env(run.environment, cell=cell_of(standin))
+    assert list(driven.contract().differences(simulated.contract())) == []
+    standin.ask(reset_wire=True)
+    observation, _ = simulated.reset(seed=1)
+    expected, _ = play(simulated, policy, 1, observation)
+    reached, infos = play(driven, policy, 1, observation)
+    assert infos[-1]["success"]
+    np.testing.assert_array_equal(driven.goal.position, simulated.goal.position)
+    names = driven.observation_layout.unpack(reached - expected)
+    np.testing.assert_allclose(names["tcp_position"], 0.0, atol=0.004)
+    np.testing.assert_allclose(names["driver_q"], 0.0, atol=0.02)
+    wire = standin.state()["wire"]["targets"]
+    guard = run.environment.guard
+    assert wire["tcp_speed_m_s"] <= guard.max_tcp_speed_m_s * 1.01
+    assert wire["joint_acceleration_rad_s2"] <= guard.max_joint_acceleration_rad_s2 * 1.1
+    assert np.abs(np.array(standin.state()["dq"])).max() < 0.01  # between episodes it rests
+    driven.close()
+    driven.close()
+
+
+def test_objects_are_taken_where_the_tracker_sees_them(standin, tracker_port):
+    config = RobotEnvironmentConfig(task=GraspConfig(), episode_s=1.0)
+    cell = cell_of(standin, tracker={"port": tracker_port, "max_jump_m": 0.05})
+    environment = make_robot_env(config, cell=cell)
+    standin.place(OBJECT, [0.05, 0.5, 0.02])
+    environment.reset(seed=0)
+    np.testing.assert_allclose(environment.goal.objects[OBJECT].position, [0.05, 0.5, 0.02], rtol=0, atol=2e-3)
+    np.testing.assert_allclose(environment.world.objects[OBJECT].position, [0.05, 0.5, 0.02], rtol=0, atol=2e-3)
+    down = np.zeros(environment.action_space.shape, np.float32)
+    for _ in range(3):
+        environment.step(down)
+    environment.robot.stop()
+    observation = environment.resume()  # an operator's pause
+    assert np.isfinite(observation).all()
+    np.testing.assert_allclose(environment.guard.commanded.q, environment.world.robot.q, rtol=0, atol=NEAR_RAD)
+    environment.step(down)
+    standin.fault("tracker_jump", for_s=2.0)
+    with pytest.raises(TrackerError, match=r"'object' jumped 0\.2\d* m"):
+        for _ in range(10):
+            environment.step(down)
+    environment.robot.stop()
+    environment.close()
