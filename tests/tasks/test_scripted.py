@@ -27,11 +27,11 @@ def lift_all(grasping, item, disturbance, seeds, share):
 @pytest.mark.parametrize(
     ("item", "disturbance", "episodes"),
     [
-        ("cube", "off", 50),
-        ("cylinder", "off", 15),
-        ("narrow box", "off", 15),
-        ("wide box", "off", 15),
-        ("cube", "real", 50),
+        ("cube", "off", 60),
+        ("cylinder", "off", 5),
+        ("narrow box", "off", 5),
+        ("wide box", "off", 5),
+        ("cube", "real", 20),
     ],
 )
 def test_the_script_lifts(grasping, item, disturbance, episodes):
