@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from td3robot.config import GRASP_HEIGHT_M, GRIPPER_STROKE_M, GraspConfig
+from td3robot.config import GRASP_HEIGHT_M, GRIP_MARGIN_M, GRIPPER_STROKE_M, GraspConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, Pose, World
@@ -34,6 +34,8 @@ TURNED = 0.3
 # Practice begins this far from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
+# Play between object and open jaw that leaves room for all of that [m].
+PRACTICE_ROOM = 0.04
 # Within this distance of the grasp point the tool is where closing makes sense [m].
 AT_OBJECT = 0.02
 # The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
@@ -74,6 +76,8 @@ class Grasp(Task):
         self._raise = np.array([0.0, 0.0, max(0.0, GRASP_HEIGHT_M - height / 2)])
         # The pads close along the tool's x axis; a box is gripped across its shorter side.
         self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
+        # Open fingers begin their practice around a wide object with less offset, and not inside it.
+        self._ease = min((GRIPPER_STROKE_M - GRIP_MARGIN_M - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         self._closed_on_object = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
         xyz = ("x", "y", "z")
         self.layout = Layout(
@@ -108,8 +112,10 @@ class Grasp(Task):
         yaw = rng.uniform(-pi, pi)
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
-            yaw = -self._across + rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
-            start = np.array([x, y, GRASP_HEIGHT_M]) + rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            yaw = -self._across + self._ease * rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
+            start = rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            start[:2] = self._ease * start[:2] + (x, y)
+            start[2] += config.object.size_m[2] / 2 + self._raise[2]
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, _about_vertical(yaw))
