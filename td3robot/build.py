@@ -20,7 +20,7 @@ from td3robot.contract import Contract
 from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.errors import ConfigError
+from td3robot.errors import ConfigError, ContractError
 from td3robot.robots.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
@@ -81,6 +81,7 @@ def make_robot_env(
 
     Raises:
         ConfigError: The goals are out of reach, or it is not known where the task's objects are.
+        ContractError: The task observes what no physical cell can supply.
     """
     models = _object_models(config.task)
     robot_config = config.robot if cell is None else cell.robot
@@ -88,6 +89,8 @@ def make_robot_env(
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
+    if cell is not None:
+        _require_supplied(task)
     objects = objects or _objects(robot, models, cell)
     seen: Robot = robot
     if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
@@ -107,7 +110,8 @@ def make_robot_env(
         practice=practice,
         render_mode=render_mode,
     )
-    environment.require_reachable(config.task.region, np.array(config.task.goals.low), np.array(config.task.goals.high))
+    space = config.task.space(spec.table_height_m)
+    environment.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
     return environment
 
 
@@ -124,6 +128,15 @@ def _require_cell(cell: CellConfig | None) -> CellConfig:
             "robot.backend 'ur' is a physical arm, and needs a cell that says where it is; see configs/robots/"
         )
     return cell
+
+
+def _require_supplied(task: Task) -> None:
+    for field in task.layout.fields:
+        if not field.on_hardware:
+            raise ContractError(
+                f"the task {task.name!r} observes {field.name!r}, which only a simulator knows; no physical cell can "
+                "supply it"
+            )
 
 
 def _objects(robot: Robot, models: tuple[ObjectModel, ...], cell: CellConfig | None) -> Objects:
@@ -159,6 +172,11 @@ def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, e
 def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
     """Make ``td3robot/UR5eReach-v0``: the environment of configs/ur5e_reach.yaml."""
     return make_robot_env(RobotEnvironmentConfig(), render_mode)
+
+
+def make_ur5e_grasp(render_mode: str | None = None) -> RobotEnv:
+    """Make ``td3robot/UR5eGrasp-v0``: the environment of configs/ur5e_grasp.yaml."""
+    return make_robot_env(RobotEnvironmentConfig(task=GraspConfig(), episode_s=6.0), render_mode)
 
 
 def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer":

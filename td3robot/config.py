@@ -157,9 +157,15 @@ class GuardConfig(Section):
 GRIPPER_STROKE_M = 0.085
 GRIP_MARGIN_M = 0.005
 GRIPPER_PAYLOAD_KG = 5.0
+# Drivers that stop on something thinner cannot be told from drivers that close on nothing.
+MIN_GRIP_WIDTH_M = 0.015
 # The guard keeps the fingers' ends, 18 mm beyond the tool centre point, 5 mm off the table.
 GRASP_HEIGHT_M = 0.026
 MIN_GRASP_HEIGHT_M = 0.02
+# Objects are gripped at half their height, and the palm is a good 60 mm above the tool centre point.
+MAX_GRASP_HEIGHT_M = 0.12
+# The fingers reach this far beyond the tool centre point, with some play.
+FINGERTIPS_M = 0.02
 
 
 class ReachRewards(Section):
@@ -195,6 +201,10 @@ class ReachConfig(Section):
     rewards: ReachRewards = ReachRewards()
     region: ClassVar[str] = "task.goals"
 
+    def space(self, table_height_m: float) -> Box:
+        """Give where the tool has to be able to go, in the base frame."""
+        return self.goals
+
 
 class ObjectConfig(Section):
     """What is to be grasped.
@@ -222,10 +232,20 @@ class ObjectConfig(Section):
                 f"the object is {1e3 * self.grip_width_m:g} mm wide where it is gripped, and the jaw takes at most "
                 f"{1e3 * (GRIPPER_STROKE_M - GRIP_MARGIN_M):g} mm; choose a smaller object"
             )
+        if self.grip_width_m < MIN_GRIP_WIDTH_M:
+            raise ValueError(
+                f"the object is {1e3 * self.grip_width_m:g} mm wide where it is gripped, and below "
+                f"{1e3 * MIN_GRIP_WIDTH_M:g} mm the gripper's drivers cannot tell it from nothing"
+            )
         if z < MIN_GRASP_HEIGHT_M:
             raise ValueError(
                 f"the object is {1e3 * z:g} mm high, and the fingers grasp nothing lower than "
                 f"{1e3 * MIN_GRASP_HEIGHT_M:g} mm"
+            )
+        if z > MAX_GRASP_HEIGHT_M:
+            raise ValueError(
+                f"the object is {1e3 * z:g} mm high, and the fingers reach down to the middle of at most "
+                f"{1e3 * MAX_GRASP_HEIGHT_M:g} mm"
             )
         if self.mass_kg > GRIPPER_PAYLOAD_KG:
             raise ValueError(
@@ -250,12 +270,12 @@ class GraspRewards(Section):
     """Weights of the grasp task's reward terms; ``tasks/grasp.py`` has the formulas."""
 
     approach: NonNegative = 3.0
-    alignment: NonNegative = 0.5
+    alignment: NonNegative = 3.2
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
-    smoothness: NonNegative = 0.3
+    smoothness: NonNegative = 0.5
     guard: NonNegative = 0.1
 
 
@@ -268,7 +288,9 @@ class GraspConfig(Section):
         lift_height_m: How far the object must be lifted.
         rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
         hold_steps: How many steps at the end of an episode it must be held.
-        full_turn_rad: Turn of the tool in one period that earns the whole of ``alignment``.
+        full_turn_rad: Turn of the tool in one period that earns the whole of ``alignment``. Not less than what two
+            joints at the guard's limit turn it by (2 * 1.57 rad/s * 50 ms): clipped on one side only, turning away fast
+            and back slowly would pay.
         near_m: Scale on which the observation resolves the last stretch to the object.
         practice_share: Share of the training's episodes that begin with the tool around the object, so that closing and
             lifting are met before the way there is learned; evaluations have none.
@@ -278,21 +300,35 @@ class GraspConfig(Section):
     object: ObjectConfig = ObjectConfig()
     patch_low: tuple[float, float] = (-0.2, 0.35)
     patch_high: tuple[float, float] = (0.2, 0.65)
-    start_height_m: tuple[PositiveFloat, PositiveFloat] = (0.15, 0.3)
+    start_height_m: Range = (0.15, 0.3)
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
-    full_turn_rad: PositiveFloat = 0.025
+    full_turn_rad: PositiveFloat = 0.16
     near_m: PositiveFloat = 0.03
     practice_share: UnitInterval = 0.25
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
 
-    @property
-    def goals(self) -> Box:
-        """Where the tool has to be able to go: from the table's grasp height to above the lift."""
-        low = (*self.patch_low, GRASP_HEIGHT_M)
-        return Box(low=low, high=(*self.patch_high, max(self.start_height_m[1], GRASP_HEIGHT_M + self.lift_height_m)))
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
+            if not low < high:
+                raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
+        height = self.object.size_m[2]
+        if self.start_height_m[0] < height + FINGERTIPS_M:
+            raise ValueError(
+                f"the tool starts from {self.start_height_m[0]:g} m above the table, with its fingers inside an object "
+                f"of {height:g} m; raise start_height_m to {height + FINGERTIPS_M:g} m or more"
+            )
+        return self
+
+    def space(self, table_height_m: float) -> Box:
+        """Give where the tool has to be able to go, in the base frame: from grasping to above the lift."""
+        low = table_height_m + GRASP_HEIGHT_M
+        lifted = max(GRASP_HEIGHT_M, self.object.size_m[2] / 2) + self.lift_height_m
+        high = table_height_m + max(self.start_height_m[1], lifted)
+        return Box(low=(*self.patch_low, round(low, 6)), high=(*self.patch_high, round(high, 6)))
 
 
 TASK_CONFIGS: Mapping[str, type[Section]] = {"reach": ReachConfig, "grasp": GraspConfig}
@@ -417,15 +453,39 @@ class RobotEnvironmentConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.guard.workspace.contains(self.task.goals):
+        space = self.task.space(self.robot.table_height_m)
+        if not self.guard.workspace.contains(space):
             raise ValueError(
-                f"{self.task.region} {self.task.goals.low}..{self.task.goals.high} m reaches outside guard.workspace "
+                f"{self.task.region} {space.low}..{space.high} m reaches outside guard.workspace "
                 f"{self.guard.workspace.low}..{self.guard.workspace.high} m, so some goals could never be reached"
             )
         if self.episode_steps < self.task.hold_steps:
             raise ValueError(
                 f"an episode of {self.episode_steps} steps is shorter than task.hold_steps {self.task.hold_steps}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_disturbed(self) -> Self:
+        disturbance, oldest = self.disturbance, self.guard.max_state_age_s
+        age = disturbance.observation_delay_steps[1] / self.robot.control_rate_hz
+        if age > oldest - 1e-9:
+            raise ValueError(
+                f"disturbance.observation_delay_steps {disturbance.observation_delay_steps} makes states {age:g} s "
+                f"old, and the guard refuses them from guard.max_state_age_s {oldest:g} s on"
+            )
+        if isinstance(self.task, GraspConfig):
+            width, most = self.task.object.grip_width_m * disturbance.object_scale[1], GRIPPER_STROKE_M - GRIP_MARGIN_M
+            if width > most:
+                raise ValueError(
+                    f"disturbance.object_scale {disturbance.object_scale} makes the object {1e3 * width:g} mm wide "
+                    f"where it is gripped, and the jaw takes at most {1e3 * most:g} mm; choose a smaller object"
+                )
+            if disturbance.object_mass_kg is not None and disturbance.object_mass_kg[1] > GRIPPER_PAYLOAD_KG:
+                raise ValueError(
+                    f"disturbance.object_mass_kg {disturbance.object_mass_kg} is above the gripper's payload of "
+                    f"{GRIPPER_PAYLOAD_KG:g} kg"
+                )
         return self
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -10,7 +10,9 @@ from rich.table import Table
 
 from td3robot.config import RunConfig
 from td3robot.contract import Contract
-from td3robot.training.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from td3robot.training.evaluation import Evaluation
 
 people = Console(stderr=True, highlight=False)
 

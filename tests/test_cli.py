@@ -16,6 +16,7 @@ from td3robot.training.checkpoint import newest
 ROOT = Path(__file__).parents[1]
 PENDULUM = str(ROOT / "configs" / "gym_pendulum.yaml")
 REACH = str(ROOT / "configs" / "ur5e_reach.yaml")
+GRASP = str(ROOT / "configs" / "ur5e_grasp.yaml")
 EVALUATION_KEYS = [
     "success_rate", "success_ci95", "episodes", "mean_return", "mean_steps", "mean_final_distance_m",
     "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions",
@@ -159,6 +160,18 @@ def test_resume_goes_on_to_more_steps(td3robot, tmp_path, set_small):
     assert newest(run).path.name == "last-000000100"
 
 
+def test_a_run_begins_with_another_s_networks(td3robot, tmp_path, made, set_small):
+    warm = tmp_path / "warm"
+    status, _, err = td3robot("train", PENDULUM, "--init-from", made, "--out", warm, "--seed", 3, *set_small)
+    assert status == 0, err
+    saved = newest(warm)
+    assert (saved.config().seed, saved.document("counters")["warm_start"]) == (3, True)
+    assert newest(made).document("counters")["warm_start"] is False
+    status, _, err = td3robot("train", "--resume", warm, "--steps", 80)
+    assert status == 0, err
+    assert newest(warm).document("counters")["warm_start"] is True
+
+
 def test_a_run_is_not_overwritten(td3robot, made, set_small):
     before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
     assert_one_line(
@@ -226,6 +239,32 @@ BAD = {
     "resume with another seed": (["train", "--resume", "none", "--seed", "3"], "only --steps and --set agent.device"),
     "out under a file": (["train", PENDULUM, "--out", "FILE/run"], "Not a directory"),
     "out is a file": (["train", PENDULUM, "--out", "FILE"], "exists and is not empty"),
+    "warm start from nothing": (["train", PENDULUM, "--init-from", "none", "--out", "OUT"], "no checkpoint none"),
+    "warm start of a resumed run": (
+        ["train", "--resume", "MADE", "--init-from", "MADE"],
+        "--resume goes on with the run",
+    ),
+    "warm start from another layout": (
+        ["train", REACH, "--init-from", "MADE", "--out", "OUT", "--set=training.environments=1"],
+        "observation field 0 differs: 'q'",
+    ),
+    "warm start from other sizes": (["train", PENDULUM, "--init-from", "MADE", "--out", "OUT"], "actor"),
+    "warm start from a damaged checkpoint": (
+        ["train", PENDULUM, "--init-from", "DAMAGED", "--out", "OUT"],
+        "is damaged: actor.safetensors",
+    ),
+    "object too wide": (
+        ["train", GRASP, "--out", "OUT", "--set=environment.task.object.size_m=[0.09,0.09,0.04]"],
+        "the object is 90 mm wide where it is gripped, and the jaw takes at most 80 mm",
+    ),
+    "patch out of reach": (
+        ["train", GRASP, "--out", "OUT", "--set=environment.task.patch_high=[0.4,0.75]"],
+        "which the arm cannot reach",
+    ),
+    "unknown disturbance": (
+        ["train", GRASP, "--out", "OUT", "--set=environment.disturbance=reel"],
+        "did you mean 'real'? (choices: mild, off, real)",
+    ),
     "eval of nothing": (["eval", "none"], "there is no checkpoint none"),
     "eval of a file": (["eval", "FILE"], "no td3robot checkpoint"),
     "eval of a foreign directory": (["eval", "EMPTY"], "holds none"),

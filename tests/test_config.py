@@ -6,11 +6,20 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from td3robot.config import RobotEnvironmentConfig, load_config, parse_config, to_yaml
+from td3robot.config import (
+    DISTURBANCES,
+    GraspConfig,
+    ObjectConfig,
+    RobotEnvironmentConfig,
+    load_config,
+    parse_config,
+    to_yaml,
+)
 from td3robot.errors import ConfigError
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
 REACH = Path(__file__).parents[1] / "configs" / "ur5e_reach.yaml"
+GRASP = Path(__file__).parents[1] / "configs" / "ur5e_grasp.yaml"
 MINIMAL = "name: x\nenvironment: {kind: robot}\n"
 
 
@@ -32,6 +41,11 @@ def test_every_configuration_loads_and_round_trips(path):
 
 def test_the_registered_reach_environment_is_the_trained_one():
     assert load_config(REACH).environment == RobotEnvironmentConfig()
+
+
+def test_the_registered_grasp_environment_is_the_trained_one_undisturbed():
+    trained = load_config(GRASP).environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
+    assert trained == RobotEnvironmentConfig(task=GraspConfig(), episode_s=6.0)
 
 
 def test_a_written_configuration_spells_out_every_default():
@@ -158,6 +172,114 @@ def test_an_unknown_choice_lists_the_choices(override, words):
 )
 def test_what_cannot_be_run_is_refused_with_the_numbers(overrides, words):
     assert words in refusal(*overrides)
+
+
+GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (
+            ["object.size_m=[0.081, 0.09, 0.04]"],
+            "environment.task.object: the object is 81 mm wide where it is gripped, and the jaw takes at most 80 mm",
+        ),
+        (["object={shape: cylinder, size_m: [0.1, 0.1, 0.1]}"], "the object is 100 mm wide where it is gripped"),
+        (
+            ["object.size_m=[0.04, 0.04, 0.019]"],
+            "the object is 19 mm high, and the fingers grasp nothing lower than 20",
+        ),
+        (
+            ["object.size_m=[0.04, 0.04, 0.121]"],
+            "the object is 121 mm high, and the fingers reach down to the middle of at most 120 mm",
+        ),
+        (["object.size_m=[0.014, 0.1, 0.04]"], "the object is 14 mm wide where it is gripped, and below 15 mm"),
+        (["object.size_m=[0.04, -0.04, 0.04]"], "has an extent that is not positive"),
+        (
+            ["object={shape: cylinder, size_m: [0.04, 0.05, 0.04]}"],
+            "a cylinder's first two extents are its diameter, but 0.04 m and 0.05 m differ",
+        ),
+        (["object.mass_kg=5.1"], "the object's 5.1 kg are above the gripper's payload of 5 kg"),
+        (["object.mass_kg=0"], "environment.task.object.mass_kg is 0, but it should be greater than 0"),
+        (["object.shape=ball"], "'ball'"),
+        (
+            ["patch_low=[0.3, 0.35]"],
+            "environment.task: the patch is empty along x: patch_low 0.3 m is not below patch_high 0.2 m",
+        ),
+        (["start_height_m=[0.3, 0.2]"], "(0.3, 0.2) is no range"),
+        (
+            ["start_height_m=[0.05, 0.2]"],
+            "starts from 0.05 m above the table, with its fingers inside an object of 0.04 m; raise start_height_m to "
+            "0.06 m or more",
+        ),
+        (
+            ["patch_high=[0.7, 0.65]"],
+            "the task's patch, with start and lift above it, (-0.2, 0.35, 0.026)..(0.7, 0.65, 0.3) m reaches outside "
+            "guard.workspace (-0.6, 0.15, 0.02)..(0.6, 0.95, 0.8) m",
+        ),
+        (["lift_height_m=0.9"], "reaches outside guard.workspace"),
+        (["hold_steps=101"], "an episode of 100 steps is shorter than task.hold_steps 101"),
+        (["rewards.lifts=1"], "unknown key 'environment.task.rewards.lifts'; did you mean 'lift'?"),
+    ],
+)
+def test_an_object_or_a_patch_that_cannot_be_is_refused_in_one_sentence(overrides, words):
+    assert words in refusal(*(f"environment.task.{override}" for override in overrides), text=GRASPING)
+
+
+def test_an_object_as_wide_as_the_jaw_takes_and_a_long_one_across_it_are_not_refused():
+    assert ObjectConfig(size_m=(0.08, 0.08, 0.04)).grip_width_m == 0.08
+    assert ObjectConfig(size_m=(0.2, 0.03, 0.04)).grip_width_m == 0.03
+
+
+def test_a_patch_on_a_table_below_the_workspace_is_refused():
+    lower = "environment.robot.table_height_m=-0.1"
+    assert "0.35, -0.074)..(0.2, 0.65, 0.2) m reaches outside guard.workspace" in refusal(lower, text=GRASPING)
+    deeper = "environment.guard.workspace={low: [-0.6, 0.15, -0.08], high: [0.6, 0.95, 0.8]}"
+    assert parse_config(GRASPING, "x.yaml", [lower, deeper]).environment.robot.table_height_m == -0.1
+
+
+@pytest.mark.parametrize("text", ["off", "false", "'off'"])
+def test_no_disturbance_is_a_bare_off_which_yaml_reads_as_false(text):
+    config = parse_config(GRASPING, "x.yaml", [f"environment.disturbance={text}"])
+    assert config.environment.disturbance == DISTURBANCES["off"]
+
+
+@pytest.mark.parametrize("level", DISTURBANCES)
+def test_a_level_of_disturbance_is_written_out_and_read_back(level):
+    config = parse_config(MINIMAL, "x.yaml", [f"environment.disturbance={level}"])
+    assert config.environment.disturbance == DISTURBANCES[level]
+    assert parse_config(to_yaml(config), "again") == config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["disturbance=rael"], "unknown disturbance 'rael'; did you mean 'real'? (choices: mild, off, real)"),
+        (["disturbance=on"], "environment.disturbance is True, but it should be a valid dictionary"),
+        (
+            ["disturbance={object_noise: 0.1}"],
+            "unknown key 'environment.disturbance.object_noise'; did you mean 'object_noise_m'?",
+        ),
+        (["disturbance={servo_lag: [1.3, 0.7]}"], "environment.disturbance.servo_lag: (1.3, 0.7) is no range"),
+        (["disturbance={action_delay_steps: [-1, 2]}"], "disturbance.action_delay_steps.0 is -1, but it should be"),
+        (
+            ["disturbance={observation_delay_steps: [0, 3]}"],
+            "disturbance.observation_delay_steps (0, 3) makes states 0.15 s old, and the guard refuses them from "
+            "guard.max_state_age_s 0.15 s on",
+        ),
+        (
+            ["disturbance=real", "task.object.size_m=[0.075, 0.075, 0.04]"],
+            "disturbance.object_scale (0.9, 1.1) makes the object 82.5 mm wide where it is gripped, and the jaw takes "
+            "at most 80 mm",
+        ),
+        (
+            ["disturbance={object_mass_kg: [0.1, 6]}"],
+            "disturbance.object_mass_kg (0.1, 6.0) is above the gripper's payload of 5 kg",
+        ),
+    ],
+)
+def test_a_disturbance_that_cannot_be_is_refused_in_one_sentence(overrides, words):
+    assert words in refusal(*(f"environment.{override}" for override in overrides), text=GRASPING)
 
 
 @pytest.mark.parametrize(

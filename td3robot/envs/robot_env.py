@@ -108,9 +108,10 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.guard.reset(q)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
-        self._last_info: dict[str, Any] = {}
         self._look(self.guard.commanded)
         self.goal, self._told = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
+        at_rest = Moment(self.world, self.world, self._previous_action, self._previous_action, ())
+        self._info(self.task.score(at_rest, self.goal), ())
         return self._observe(), {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
@@ -140,6 +141,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self._look(sent)
         except TrackerError as error:
             return self._abandon(str(error))
+        except RobotError:
+            self.robot.stop()
+            raise
         moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
         self._previous_action = action
@@ -219,11 +223,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _posture_at(self, position: Array) -> tuple[Array | None, str]:
         """Find a posture with the tool at a position that the guard admits; or say why there is none.
 
-        The tool points as at home if it can, and anyhow if it cannot (far and high).
+        The tool points as at home if it can, and anyhow if it cannot (far and high), unless the task needs it so.
         """
         home = self.robot.spec.arm.home
         objection = "no inverse kinematics solution from home"
-        for rotation in (self._kinematics.tcp(home).rotation, None):
+        for rotation in (self._kinematics.tcp(home).rotation, *([] if self.task.turns_tool else [None])):
             q = self._ik.inverse(position, home, rotation)
             if q is not None:
                 limit = self.guard.admits(q)
@@ -259,7 +263,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     def _info(self, score: Score, reasons: tuple[str, ...]) -> dict[str, Any]:
         velocity = self.world.tcp_velocity
-        self._last_info = {
+        self._last_info: dict[str, Any] = {
             "reward_terms": score.terms,
             "interventions": reasons,
             "success": self._held >= self.task.hold_steps,

@@ -25,6 +25,8 @@ class DisturbedRobot(Robot):
     def __init__(self, robot: MujocoRobot | KinematicRobot, config: DisturbanceConfig) -> None:
         super().__init__(robot.spec)
         self.robot, self.config = robot, config
+        self._action_delay = self.observation_delay = 0
+        self._under_way: deque[JointCommand] = deque()
 
     def begin(self, rng: np.random.Generator) -> None:
         """Draw an episode, before ``move_to``; noise comes from ``rng`` until the next."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from td3robot.config import GRASP_HEIGHT_M, GRIPPER_STROKE_M, GraspConfig
+from td3robot.config import GRASP_HEIGHT_M, GRIP_MARGIN_M, GRIPPER_STROKE_M, GraspConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, Pose, World
@@ -23,19 +23,19 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
 # only, going back and forth would pay.
 FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
-# Lower or higher by less than this the descent is over: the commanded tool point runs ahead of what it carries [m].
-ARRIVED = 0.025
 # Scale on which the observation resolves the last of a turn [rad].
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
-# Speed at which holding still is worth a third [m/s].
+# Speed at which holding is worth half of holding still [m/s].
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
 # Practice begins this far from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
+# Play between object and open jaw that leaves room for all of that [m].
+PRACTICE_ROOM = 0.04
 # Within this distance of the grasp point the tool is where closing makes sense [m].
 AT_OBJECT = 0.02
 # The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
@@ -50,13 +50,13 @@ class Grasp(Task):
     Reward terms, each times its weight. The *grasp point* is the object's centre, raised where the fingers would
     be too near the table; g is nearness of the measured tool point to it, ``exp(-(distance / 20 mm)^2)``.
 
-    * ``approach``: progress of the commanded tool point down a funnel over the grasp point
+    * ``approach``: progress of the tool point down a funnel over the grasp point
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
-    * ``grasp``: g times half the closed fraction at which the pads meet the object, plus half where the drivers
-      stop short of what is commanded; 0 where they closed on nothing
-    * ``lift``: g times the object's height over where it lay, up to ``lift_height``
-    * ``rise``: progress of the object's height, up to a tenth above ``lift_height``
-    * ``held``: 1 where it is lifted that far and at rest, in the hand
+    * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
+      half where the drivers stop short of what is commanded; 0 where they closed on nothing
+    * ``lift``: g times how near the object is to the height at which it is to be held
+    * ``rise``: progress of the object to that height, from below or above
+    * ``held``: ``1 / (1 + (object speed / 30 mm/s)^2)`` where it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -76,6 +76,8 @@ class Grasp(Task):
         self._raise = np.array([0.0, 0.0, max(0.0, GRASP_HEIGHT_M - height / 2)])
         # The pads close along the tool's x axis; a box is gripped across its shorter side.
         self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
+        # Open fingers begin their practice around a wide object with less offset, and not inside it.
+        self._ease = min((GRIPPER_STROKE_M - GRIP_MARGIN_M - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         self._closed_on_object = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
         xyz = ("x", "y", "z")
         self.layout = Layout(
@@ -110,8 +112,10 @@ class Grasp(Task):
         yaw = rng.uniform(-pi, pi)
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
-            yaw = -self._across + rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
-            start = np.array([x, y, GRASP_HEIGHT_M]) + rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            yaw = -self._across + self._ease * rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
+            start = rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            start[:2] = self._ease * start[:2] + (x, y)
+            start[2] += config.object.size_m[2] / 2 + self._raise[2]
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, _about_vertical(yaw))
@@ -167,18 +171,22 @@ class Grasp(Task):
             "grasp": weights.grasp * near * aligned * self._grip(world),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) * nearness(speed, STILL),
+            "held": weights.held * float(high) / (1.0 + (speed / STILL) ** 2),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
 
     def _funnel(self, world: World) -> float:
-        """Measure how far the commanded tool point is from the grasp point, by way of the funnel [m]."""
-        way = world.commanded_tcp.position - world.objects[OBJECT].position - self._raise
-        beside = float(np.hypot(way[0], way[1]))
+        """Measure how far the tool point is from the grasp point, by way of the funnel [m].
+
+        Sideways the commanded point counts, so that an action is paid at once; in height the measured one, which moves
+        with an object that it carries.
+        """
+        point = world.objects[OBJECT].position + self._raise
+        beside = float(np.hypot(*(world.commanded_tcp.position - point)[:2]))
         wanted = FUNNEL_HEIGHT * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
-        return beside + max(abs(float(way[2]) - wanted) - ARRIVED, 0.0)
+        return beside + abs(float(world.tcp.position[2] - point[2]) - wanted)
 
     def _to_lift(self, world: World, goal: Goal) -> float:
         """Measure how far the object is from where it is to be held, as a share of the whole lift."""

@@ -5,7 +5,7 @@ from math import atanh
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.config import GRIPPER_STROKE_M, ActionConfig, GraspConfig
+from td3robot.config import GRASP_HEIGHT_M, GRIPPER_STROKE_M, ActionConfig, GraspConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.tasks.grasp import ABOVE
@@ -18,6 +18,8 @@ HOVER = 0.08
 GAIN = 0.5
 # Drivers further closed than the object allows, by this closed fraction, hold nothing.
 EMPTY = 0.12
+# Drivers further closed than commanded by more than noise and bias, in closed fraction: the fingers are opening.
+OPENING = 0.03
 
 
 class ScriptedGrasp:
@@ -36,6 +38,7 @@ class ScriptedGrasp:
     ) -> None:
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._driver_closed = spec.gripper.driver_closed
+        self._lowest = spec.table_height_m + GRASP_HEIGHT_M
         self._lift = config.lift_height_m + ABOVE
         self._gripped = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
 
@@ -43,10 +46,13 @@ class ScriptedGrasp:
         """Compute the action (5,): tool displacement, turn, gripper."""
         seen = self._layout.unpack(observation.astype(np.float64))
         way = seen["object_from_tcp"] - seen["commanded_from_tcp"]
+        # A tracker that reports the object too low sends the tool no further down than the guard lets it.
+        way[2] = max(way[2], self._lowest - (seen["tcp_position"] + seen["commanded_from_tcp"])[2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
         closed = float(seen["driver_q"].mean()) / self._driver_closed
         empty = closed > self._gripped + EMPTY
-        if empty or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):
+        opening = closed > commanded + OPENING
+        if empty or opening or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):
             return self._action(self._approach(way, turn), turn, gripper=-1.0)
         if commanded < 0.99:
             return self._action(way, turn, gripper=1.0)

@@ -168,7 +168,8 @@ class Trainer:
 
         Raises:
             ContractError: Its observations or actions differ, naming the field.
-            CheckpointError: It lacks its critics, or its networks have other sizes.
+            CheckpointError: It lacks its critics, its networks have other sizes, or only one of the two runs scales
+                observations.
         """
         theirs = saved.contract()
         self.contract.observation.require_same(theirs.observation, "observation")
@@ -179,8 +180,15 @@ class Trainer:
                     f"{saved.path} lacks {name}, without which training cannot go on from it; "
                     "use a checkpoint that this version has saved"
                 )
+        normalizer = saved.arrays("normalizer")
+        theirs_scaled, scaled = bool(normalizer["enabled"][0]), self.agent.normalizer.enabled
+        if theirs_scaled != scaled:
+            raise CheckpointError(
+                f"{saved.path} was trained with agent.normalize_observations {str(theirs_scaled).lower()}, and this "
+                f"run sets it to {str(scaled).lower()}; set it alike"
+            )
         self.agent.start_from({name: _to_torch(saved.arrays(name)) for name in TRAINED})
-        self.agent.normalizer.load_state(saved.arrays("normalizer"))
+        self.agent.normalizer.load_state(normalizer)
         self.warm = True
 
     def _iterate(self, pool: ThreadPoolExecutor) -> None:

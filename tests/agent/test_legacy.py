@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from td3robot import load_policy
-from td3robot.agent.legacy import LIVE, export_legacy, import_legacy
+from td3robot.agent.legacy import export_legacy, import_legacy
 from td3robot.agent.replay import Batch
-from td3robot.agent.td3 import TD3
+from td3robot.agent.td3 import TD3, TRAINED
 from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
 from td3robot.transfer import to_legacy
 
-FILES = [f"{name}{suffix}" for name in LIVE for suffix in ("", "_optimizer")]
+FILES = [f"{name}{suffix}" for name in TRAINED for suffix in ("", "_optimizer")]
 
 
 def make_agent(seed: int = 0, updates: int = 0, hidden: tuple[int, ...] = (8, 6)) -> TD3:
@@ -63,7 +63,7 @@ def test_what_was_exported_is_imported_exactly(prefix):
 def test_targets_start_as_copies_of_the_imported_networks(prefix):
     agent = make_agent()
     import_legacy(agent, prefix)
-    for name in LIVE:
+    for name in TRAINED:
         for key, value in agent.networks()[name].state_dict().items():
             assert torch.equal(value, agent.networks()[f"{name}_target"].state_dict()[key])
 
@@ -78,7 +78,7 @@ def test_an_imported_agent_learns_on(prefix):
 
 
 def test_layers_are_matched_by_order_whatever_their_names(prefix):
-    for name in LIVE:
+    for name in TRAINED:
         values = torch.load(f"{prefix}{name}", weights_only=True)
         torch.save(
             OrderedDict((f"l{index}", value) for index, value in enumerate(values.values())),
@@ -86,7 +86,7 @@ def test_layers_are_matched_by_order_whatever_their_names(prefix):
         )
     agent, original = make_agent(), make_agent(seed=1, updates=4)
     import_legacy(agent, prefix)
-    for name in LIVE:
+    for name in TRAINED:
         for key, value in original.networks()[name].state_dict().items():
             assert torch.equal(value, agent.networks()[name].state_dict()[key])
 

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from td3robot.agent.exploration import GaussianExploration
+
+COUNT = 20_000
+
+
+def explore(noise=0.0, share=0.0, seed=0):
+    return GaussianExploration(noise, share, np.random.default_rng(seed))
+
+
+def test_without_noise_and_share_the_policy_s_actions_are_left_alone():
+    actions = np.linspace(-1, 1, 30, dtype=np.float32).reshape(10, 3)
+    np.testing.assert_array_equal(explore().perturb(actions), actions)
+
+
+def test_noise_has_its_size_and_stays_in_range():
+    noisy = explore(noise=0.1).perturb(np.zeros((COUNT, 2), np.float32))
+    assert noisy.std() == pytest.approx(0.1, rel=0.03)
+    edge = explore(noise=0.5).perturb(np.ones((COUNT, 2), np.float32))
+    assert edge.max() == 1.0 and edge.min() >= -1.0
+    assert edge.dtype == np.float32
+    assert (edge == 1.0).mean() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 1.0])
+def test_a_share_of_actions_is_uniform_over_the_whole_range(share):
+    actions = np.full((COUNT, 3), 0.25, np.float32)
+    explored = explore(share=share).perturb(actions)
+    random = (explored != 0.25).any(axis=1)
+    assert random.mean() == pytest.approx(share, abs=5 * np.sqrt(0.25 / COUNT))
+    assert (explored[random] != 0.25).all()  # whole actions, not components
+    drawn = explored[random]
+    assert drawn.min() >= -1.0 and drawn.max() <= 1.0
+    # Uniform over [-1, 1]: mean 0 and variance 1/3, and the components are independent.
+    np.testing.assert_allclose(drawn.mean(axis=0), 0.0, atol=5 / np.sqrt(3 * random.sum()))
+    np.testing.assert_allclose(drawn.var(axis=0), 1 / 3, atol=0.05)
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 5 / np.sqrt(random.sum())
+
+
+def test_the_policy_s_actions_are_not_written_into():
+    actions = np.zeros((100, 2), np.float32)
+    explore(noise=0.2, share=0.5).perturb(actions)
+    assert (actions == 0.0).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_the_same_generator_draws_the_same_actions_wherever_it_is_taken_up(share):
+    actions = np.zeros((8, 3), np.float32)
+    one, other = explore(0.1, share, seed=3), explore(0.1, share, seed=3)
+    for _ in range(5):
+        np.testing.assert_array_equal(one.perturb(actions), other.perturb(actions))
+    taken_up = explore(0.1, share, seed=99)
+    taken_up.rng.bit_generator.state = one.rng.bit_generator.state
+    np.testing.assert_array_equal(one.perturb(actions), taken_up.perturb(actions))
+    assert (one.perturb(actions) != explore(0.1, share, seed=4).perturb(actions)).any()
+
+
+def test_no_share_draws_nothing_more_than_the_noise():
+    """Runs without it go on as they did before there was one."""
+    plain = np.random.default_rng(1)
+    explored = GaussianExploration(0.1, 0.0, np.random.default_rng(1))
+    explored.perturb(np.zeros((4, 2), np.float32))
+    plain.normal(0.0, 0.1, (4, 2))
+    assert explored.rng.bit_generator.state == plain.bit_generator.state

@@ -1,0 +1,244 @@
+"""The grasp environment: as Gymnasium wants it, and what it does where nobody knows any more where the object is."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import td3robot  # noqa: F401  # registers the environment
+from td3robot import build
+from td3robot.build import make_robot_env
+from td3robot.cell import CellConfig
+from td3robot.config import ActionConfig, GraspConfig, ObjectConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
+from td3robot.layout import Field, Layout
+from td3robot.robots.objects import Objects
+from td3robot.tasks.grasp import Grasp
+from td3robot.training import seeding
+from td3robot.training.collector import Collector
+from td3robot.training.evaluation import evaluate
+
+CONFIG = RobotEnvironmentConfig(task=GraspConfig(), episode_s=6.0)
+UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:.*Box observation space m[a-z]+imum value is -?infinity.*")
+def test_gymnasium_finds_nothing_to_object():
+    environment = gymnasium.make("td3robot/UR5eGrasp-v0")
+    check_env(environment.unwrapped, skip_render_check=True)
+    assert environment.action_space.shape == (5,)
+    assert environment.unwrapped.contract().terms["episode_steps"] == 120
+    environment.close()
+
+
+@pytest.mark.parametrize(("kind", "size"), [("tcp_delta", 5), ("joint_delta", 7)])
+def test_an_action_has_the_gripper_last(kind, size):
+    environment = make_robot_env(CONFIG.model_copy(update={"action": ActionConfig(kind=kind)}))
+    assert environment.action_space.shape == (size,)
+    assert environment.action_kind.layout.component(size - 1) == "gripper.closed"
+    environment.reset(seed=0)
+    close = np.zeros(size, np.float32)
+    close[-1] = 1.0
+    for _ in range(20):
+        environment.step(close)
+    assert environment.world.robot.driver_q.mean() > 0.75
+    environment.close()
+
+
+def test_an_arm_without_contacts_grasps_nothing():
+    with pytest.raises(ConfigError, match="'kinematic' has no contacts; use 'mujoco'"):
+        make_robot_env(CONFIG.model_copy(update={"robot": RobotConfig(backend="kinematic")}))
+
+
+@pytest.mark.parametrize("patch_high", [(0.4, 0.75), (0.2, 0.85)])
+def test_a_patch_that_the_tool_cannot_reach_pointing_down_is_refused(patch_high):
+    task = GraspConfig(patch_high=patch_high)
+    with pytest.raises(ConfigError, match=r"the task's patch, .* which the arm cannot reach .*move or shrink"):
+        make_robot_env(CONFIG.model_copy(update={"task": task}))
+
+
+def test_every_episode_begins_with_the_tool_pointing_down():
+    environment = make_robot_env(CONFIG)
+    for seed in range(20):
+        environment.reset(seed=seed)
+        np.testing.assert_allclose(environment.world.tcp.rotation[2, 2], -1.0, atol=1e-4)
+        assert environment.world.tcp.position[2] >= 0.149
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        ObjectConfig(),
+        ObjectConfig(size_m=(0.08, 0.08, 0.05)),
+        ObjectConfig(size_m=(0.12, 0.07, 0.04)),
+        ObjectConfig(size_m=(0.04, 0.04, 0.12)),
+        ObjectConfig(shape="cylinder", size_m=(0.075, 0.075, 0.06)),
+    ],
+    ids=lambda item: f"{item.shape} {item.size_m}",
+)
+def test_practice_begins_around_the_object_and_not_inside_it(item):
+    task = GraspConfig(object=item, practice_share=1.0)
+    environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=True)
+    for seed in range(15):
+        environment.reset(seed=seed)
+        lying = environment.world.objects["object"].position
+        tool = environment.world.tcp.position
+        assert np.linalg.norm((tool - lying)[:2]) < 0.0142  # 10 mm each way
+        for _ in range(4):
+            environment.step(np.array([0, 0, 0, 0, -1], np.float32))
+        assert np.linalg.norm(environment.world.objects["object"].position - lying) < 0.001
+    environment.close()
+
+
+def test_the_task_moves_with_the_table():
+    lower = RobotEnvironmentConfig.model_validate(
+        {
+            "task": {"name": "grasp"},
+            "robot": {"table_height_m": -0.05},
+            "guard": {"workspace": {"low": (-0.6, 0.15, -0.03), "high": (0.6, 0.95, 0.8)}},
+        }
+    )
+    environment = make_robot_env(lower)
+    environment.reset(seed=0)
+    for _ in range(10):
+        environment.step(UP)
+    assert environment.world.objects["object"].position[2] == pytest.approx(-0.03, abs=1e-3)
+    assert environment.goal.position[2] == pytest.approx(-0.03 + 0.115, abs=1e-3)
+    environment.close()
+
+
+class OnlyASimulatorKnows(Grasp):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.layout = Layout([*self.layout.fields, Field("pad_force", ("right", "left"), "N", "simulator")])
+
+
+def test_a_field_that_only_a_simulator_knows_is_refused_on_hardware_by_name(monkeypatch):
+    monkeypatch.setitem(build.TASKS, "grasp", OnlyASimulatorKnows)
+    cell = CellConfig.model_validate(
+        {"ur": {"host": "127.0.0.1"}, "taught": {"object": {"position_m": (0, 0.5, 0.02)}}}
+    )
+    with pytest.raises(ContractError, match="'pad_force', which only a simulator knows"):
+        make_robot_env(CONFIG, cell=cell)
+    assert make_robot_env(CONFIG).task.layout.size == make_robot_env(CONFIG).observation_space.shape[0]
+
+
+class FailingObjects(Objects):
+    """Objects whose tracker fails at the so-manieth reading of an episode, the first being at the reset."""
+
+    def __init__(self, objects, failing, error):
+        self.objects, self.failing, self.error = objects, failing, error
+        self.reads = 0
+
+    def arrange(self, poses):
+        self.reads = 0
+        return self.objects.arrange(poses)
+
+    def read(self):
+        self.reads += 1
+        if self.reads == self.failing:
+            raise self.error
+        return self.objects.read()
+
+
+@pytest.fixture
+def failing():
+    """Make an environment whose tracker fails after so many steps, and count the stops of its arm."""
+    made = []
+
+    def make(steps, error=None):
+        environment = make_robot_env(CONFIG)
+        error = error or TrackerError("object 'object' was not seen for 0.31 s, more than tracker.max_age_s 0.2 s")
+        environment._objects = FailingObjects(environment._objects, steps + 1, error)
+        environment.stops, stop = 0, environment.robot.stop
+
+        def counted():
+            environment.stops += 1
+            stop()
+
+        environment.robot.stop = counted
+        made.append(environment)
+        return environment
+
+    yield make
+    for environment in made:
+        environment._objects = environment._objects.objects
+        environment.close()
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_a_tracker_that_fails_ends_the_episode_with_the_reason_and_the_arm_stands(failing, steps):
+    environment = failing(steps)
+    observation, _ = environment.reset(seed=0)
+    for _ in range(steps - 1):
+        observation, _, terminated, truncated, info = environment.step(UP)
+        assert not terminated and not truncated and "fault" not in info
+    assert environment.stops == 0
+    last, reward, terminated, truncated, info = environment.step(UP)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["fault"] == "object 'object' was not seen for 0.31 s, more than tracker.max_age_s 0.2 s"
+    assert info["success"] is False
+    assert {"distance_m", "tcp_speed_m_s", "joint_speed_rad_s", "interventions", "reward_terms"} <= info.keys()
+    np.testing.assert_array_equal(last, observation)  # nothing is invented
+    assert environment.stops == 1
+    # Nothing moves on: the arm comes to rest, and stays.
+    for _ in range(20):
+        environment.robot.advance()
+    at = environment.robot.read().q
+    environment.robot.advance()
+    np.testing.assert_allclose(environment.robot.read().q, at, atol=1e-4)
+
+
+def test_a_success_does_not_outlive_the_tracker(failing):
+    environment = failing(3)
+    environment.reset(seed=0)
+    environment.step(UP)
+    environment.step(UP)
+    environment._held, environment._last_info["success"] = 50, True
+    *_, info = environment.step(UP)
+    assert "fault" in info and info["success"] is False
+
+
+def test_the_episode_after_a_fault_is_one_like_any_other(failing):
+    environment, other = failing(3), make_robot_env(CONFIG)
+    environment.reset(seed=0)
+    for _ in range(3):
+        environment.step(UP)
+    environment._objects.failing = None
+    np.testing.assert_array_equal(environment.reset(seed=9)[0], other.reset(seed=9)[0])
+    for _ in range(5):
+        (one, reward, *_), (same, expected, *_) = environment.step(UP), other.step(UP)
+        np.testing.assert_array_equal(one, same)
+        assert reward == expected
+    other.close()
+
+
+def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
+    environment = failing(1)
+    figures = evaluate(environment, lambda observation: UP, 2, 0, seeding.Stream.EVALUATION_EPISODES)
+    assert (figures.success_rate, figures.mean_steps) == (0.0, 1.0)
+    assert np.isfinite(figures.mean_final_distance_m)
+    collector = Collector([failing(2)], 0, 1, 0.9)
+    from td3robot.agent.replay import ReplayBuffer
+
+    replay, finished = ReplayBuffer(10, environment.observation_space.shape[0], 5), []
+    for _ in range(3):
+        collector.step(UP[None])
+        finished += collector.commit(replay)
+    assert [(episode.steps, episode.success) for episode in finished] == [(2, False)]
+
+
+def test_an_arm_that_fails_while_it_is_read_is_stopped(failing):
+    environment = failing(2, error=RobotError("the controller no longer reports"))
+    environment.reset(seed=0)
+    environment.step(UP)
+    with pytest.raises(RobotError, match="no longer reports"):
+        environment.step(UP)
+    assert environment.stops == 1
+
+
+def test_a_tracker_that_fails_before_the_first_step_is_an_error_not_an_episode(failing):
+    environment = failing(0)
+    with pytest.raises(TrackerError):
+        environment.reset(seed=0)

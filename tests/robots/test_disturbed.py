@@ -1,0 +1,482 @@
+"""What a disturbance adds is exactly what its configuration says, and with it off nothing is added."""
+
+import numpy as np
+import pytest
+
+from td3robot.build import make_robot_env, robot_spec
+from td3robot.config import DISTURBANCES, DisturbanceConfig, GraspConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.robots.disturbed import DisturbedObjects, DisturbedRobot
+from td3robot.robots.kinematic import KinematicRobot
+from td3robot.robots.models import SERVO_LAG_S
+from td3robot.robots.mujoco import MujocoRobot
+from td3robot.robots.objects import SimulatedObjects
+from td3robot.robots.scene import ObjectModel
+from td3robot.robots.variation import Variation
+from td3robot.state import JointCommand, Pose
+
+CUBE = ObjectModel("object", "box", (0.04, 0.04, 0.04), 0.1, 0.7)
+LYING = Pose(np.array([0.1, 0.5, 0.02]), np.eye(3))
+EVERYTHING = Variation(
+    servo_stiffness=1.3, servo_lag=0.7, payload_kg=0.3, table_offset_m=0.005, object_mass_kg=0.3,
+    object_friction=1.2, object_scale=1.1,
+)  # fmt: skip
+
+
+def simulated():
+    robot = MujocoRobot(robot_spec(RobotConfig()), 400.0, (CUBE,))
+    robot.connect()
+    return robot
+
+
+@pytest.fixture(scope="module")
+def cell():
+    robot = simulated()
+    yield robot
+    robot.close()
+
+
+@pytest.fixture(scope="module", params=["mujoco", "kinematic"])
+def either(request, cell):
+    if request.param == "mujoco":
+        return cell
+    robot = KinematicRobot(robot_spec(RobotConfig()))
+    robot.connect()
+    return robot
+
+
+def disturbed(robot, seed=0, **config):
+    """Make a disturbed robot whose episode has begun, at home."""
+    made = DisturbedRobot(robot, DisturbanceConfig(**config))
+    made.connect()
+    made.begin(np.random.default_rng(seed))
+    made.move_home()
+    return made
+
+
+def commands(robot, count, seed=1):
+    """Draw a random walk of commands from home."""
+    rng = np.random.default_rng(seed)
+    q = robot.spec.arm.home + np.cumsum(rng.uniform(-0.03, 0.03, (count, 6)), axis=0)
+    return [JointCommand(row, float(rng.random())) for row in q]
+
+
+def held(robot):
+    return JointCommand(robot.spec.arm.home.copy(), 0.0)
+
+
+def play(robot, sent, look=None):
+    """Send the commands from home; return the states after each, as they are."""
+    robot.move_home()
+    states = []
+    for command in sent:
+        robot.send(command)
+        robot.advance()
+        states.append((look or robot.read)())
+    return states
+
+
+def same(a, b, stamps=True):
+    return (
+        np.array_equal(a.q, b.q)
+        and np.array_equal(a.dq, b.dq)
+        and np.array_equal(a.driver_q, b.driver_q)
+        and (not stamps or a.stamp == b.stamp)
+    )
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 3])
+def test_a_command_acts_exactly_so_many_periods_later(either, delay):
+    walk = commands(either, 20)
+    made = disturbed(either, action_delay_steps=(delay, delay))
+    late = play(made, walk, made.truth)
+    straight = play(either, [held(either)] * delay + walk)
+    assert all(same(a, b) for a, b in zip(late, straight, strict=False))
+    assert not same(late[-1], late[0], stamps=False)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_a_state_is_read_exactly_so_many_periods_later_with_its_own_stamp(either, delay):
+    made = disturbed(either, observation_delay_steps=(delay, delay))
+    first, truths = made.truth(), []
+    for t, command in enumerate(commands(either, 20)):
+        made.send(command)
+        made.advance()
+        truths.append(made.truth())
+        seen, true = made.read(), truths[t - delay] if t >= delay else first
+        assert same(seen, true)
+        # Before anything else has been measured, the start is what is read.
+        assert made.now() - seen.stamp == pytest.approx(min(delay, t + 1) * made.spec.period_s)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_objects_are_seen_with_the_same_delay_as_the_arm(cell, delay):
+    made = disturbed(cell, observation_delay_steps=(delay, delay))
+    objects = DisturbedObjects(SimulatedObjects(cell), made)
+    objects.arrange({"object": Pose(np.array([0.1, 0.5, 0.3]), LYING.rotation)})  # it falls
+    objects.read()
+    heights = [objects.truth()["object"].position[2]]
+    for _ in range(5):
+        made.send(held(made))
+        made.advance()
+        heights.append(objects.truth()["object"].position[2])
+        assert objects.read()["object"].position[2] == heights[max(0, len(heights) - 1 - delay)]
+    assert len(set(heights)) == 6
+
+
+def test_delays_are_drawn_from_their_whole_range(cell):
+    made = DisturbedRobot(cell, DisturbanceConfig(action_delay_steps=(1, 3), observation_delay_steps=(0, 2)))
+    rng, drawn = np.random.default_rng(0), set()
+    for _ in range(60):
+        made.begin(rng)
+        drawn.add((made._action_delay, made.observation_delay))
+    assert drawn == {(a, o) for a in (1, 2, 3) for o in (0, 1, 2)}
+
+
+def test_encoder_noise_has_its_size_and_is_new_at_every_reading(either):
+    made = disturbed(either, encoder_noise_rad=0.002, driver_noise_rad=0.004)
+    true = made.truth()
+    readings = [made.read() for _ in range(4000)]
+    q = np.array([reading.q for reading in readings]) - true.q
+    drivers = np.array([reading.driver_q for reading in readings]) - true.driver_q
+    np.testing.assert_allclose(q.std(axis=0), 0.002, rtol=0.06)  # five standard errors
+    np.testing.assert_allclose(drivers.std(axis=0), 0.004, rtol=0.06)
+    np.testing.assert_allclose(q.mean(axis=0), 0.0, atol=5 * 0.002 / np.sqrt(4000))
+    np.testing.assert_array_equal(readings[0].dq, true.dq)
+
+
+def test_bias_stays_for_an_episode_and_fills_its_bounds_over_many(either):
+    made = disturbed(either, encoder_bias_rad=0.003, driver_bias_rad=0.01)
+    rng, q, drivers = np.random.default_rng(0), [], []
+    for _ in range(300):
+        made.begin(rng)
+        made.move_home()
+        first, second = made.read(), made.read()
+        assert same(first, second)
+        q.append(first.q - made.truth().q)
+        drivers.append(first.driver_q - made.truth().driver_q)
+    for drawn, bound in ((np.array(q), 0.003), (np.array(drivers), 0.01)):
+        assert np.abs(drawn).max() <= bound * (1 + 1e-9)
+        # Uniform between its bounds: standard deviation bound / sqrt(3).
+        np.testing.assert_allclose(drawn.std(axis=0), bound / np.sqrt(3), rtol=0.15)
+        assert abs(drawn.mean()) < 0.1 * bound
+    assert len({tuple(row) for row in q}) == 300
+    # The two fingers are driven by one motor and share its encoder.
+    assert all(right == pytest.approx(left) for right, left in drivers)
+
+
+def test_a_tracker_s_offset_stays_for_an_episode_and_its_noise_does_not(cell):
+    made = disturbed(
+        cell, object_offset_m=0.005, object_turn_rad=0.08, object_noise_m=0.001, object_turn_noise_rad=0.02
+    )
+    objects, rng, offsets, turns = DisturbedObjects(SimulatedObjects(cell), made), np.random.default_rng(0), [], []
+    for _ in range(60):
+        made.begin(rng)
+        made.move_home()
+        objects.arrange({"object": LYING})
+        seen = [objects.read()["object"] for _ in range(60)]
+        true = objects.truth()["object"]
+        way = np.array([pose.position for pose in seen]) - true.position
+        turn = np.array([np.arctan2(pose.rotation[1, 0], pose.rotation[0, 0]) for pose in seen])
+        assert np.linalg.norm(seen[0].rotation @ seen[0].rotation.T - np.eye(3)) < 1e-12
+        offsets.append((way.mean(axis=0), way.std()))
+        turns.append((turn.mean(), turn.std()))
+    means, spread = np.array([mean for mean, _ in offsets]), np.mean([std for _, std in offsets])
+    assert np.abs(means).max() <= 0.005 + 5 * 0.001 / np.sqrt(60)
+    np.testing.assert_allclose(means.std(axis=0), 0.005 / np.sqrt(3), rtol=0.3)
+    assert np.mean([std for _, std in turns]) == pytest.approx(0.02, rel=0.1)
+    assert np.std([mean for mean, _ in turns]) == pytest.approx(0.08 / np.sqrt(3), rel=0.3)
+    # The offset differs along the three axes, and this is the noise's and the offset's spread about their mean.
+    assert spread == pytest.approx(np.mean([np.sqrt(0.001**2 + mean.var()) for mean in means]), rel=0.05)
+
+
+def test_stopping_empties_the_pipe(either):
+    made = disturbed(either, action_delay_steps=(3, 3))
+    far = made.spec.arm.home + 0.05 * np.arange(1, 7)[:, None]
+    for q in far:
+        made.send(JointCommand(q, 0.0))
+        made.advance()
+    made.stop()
+    for _ in range(30):
+        made.advance()
+    stopped = made.truth().q
+    assert stopped.max() - made.spec.arm.home.max() < 0.16  # the third of the six acted last
+    for _ in range(3):  # and the last three never do
+        made.send(JointCommand(stopped + 0.2, 0.0))
+        made.advance()
+        assert np.abs(made.truth().q - stopped).max() < 0.08
+    for _ in range(30):
+        made.send(JointCommand(stopped + 0.2, 0.0))
+        made.advance()
+    np.testing.assert_allclose(made.truth().q, stopped + 0.2, atol=0.01)
+
+
+def test_an_episode_s_pipe_does_not_reach_into_the_next(either):
+    made = disturbed(either, action_delay_steps=(3, 3), observation_delay_steps=(2, 2))
+    first = play(made, [held(made)] * 5, made.read)
+    play(made, commands(made, 10))
+    again = play(made, [held(made)] * 5, made.read)
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_a_disturbed_robot_may_be_stopped_and_closed_before_anything_else():
+    made = DisturbedRobot(MujocoRobot(robot_spec(RobotConfig()), 400.0), DISTURBANCES["real"])
+    made.stop()
+    made.close()
+    made.stop()
+
+
+def test_a_disturbance_of_nothing_changes_no_bit(either):
+    walk = commands(either, 30)
+    straight, through = play(either, walk), play(disturbed(either), walk)
+    assert all(same(a, b) for a, b in zip(straight, through, strict=True))
+
+
+def arrays(model):
+    """Give copies of all arrays of a compiled model."""
+    names = (name for name in dir(model) if not name.startswith("_"))
+    return {n: getattr(model, n).copy() for n in names if isinstance(getattr(model, n), np.ndarray)}
+
+
+def differences(one, other):
+    return [name for name in one if not np.array_equal(one[name], other[name])]
+
+
+def test_no_variation_leaves_every_number_of_the_compiled_model_and_one_is_taken_back_exactly():
+    cell = simulated()
+    compiled = arrays(cell.model)
+    assert len(compiled) > 200
+    cell.vary(Variation())
+    assert differences(compiled, arrays(cell.model)) == []
+    cell.vary(EVERYTHING)
+    assert len(differences(compiled, arrays(cell.model))) > 10
+    cell.vary(Variation())
+    assert differences(compiled, arrays(cell.model)) == []
+    cell.close()
+
+
+def test_a_variation_depends_on_none_before_it(cell):
+    cell.vary(EVERYTHING)
+    once = arrays(cell.model)
+    cell.vary(Variation(servo_stiffness=0.7, object_scale=0.9, object_mass_kg=0.02, table_offset_m=-0.005))
+    cell.vary(EVERYTHING)
+    assert differences(once, arrays(cell.model)) == []
+    cell.vary(Variation())
+
+
+@pytest.fixture
+def varied(cell):
+    """Apply a variation for one test."""
+
+    def vary(**changes):
+        cell.vary(Variation(**changes))
+        cell.move_home()
+        return cell
+
+    yield vary
+    cell.vary(Variation())
+
+
+def test_servo_gains_reach_the_model(cell, varied):
+    nominal = cell.model.actuator_gainprm[:6, 0].copy(), cell.model.actuator_biasprm[:6].copy()
+    gripper = cell.model.actuator_gainprm[6:].copy()
+    varied(servo_stiffness=1.3, servo_lag=0.7)
+    np.testing.assert_allclose(cell.model.actuator_gainprm[:6, 0], 1.3 * nominal[0])
+    np.testing.assert_allclose(cell.model.actuator_biasprm[:6, 1], 1.3 * nominal[1][:, 1])
+    np.testing.assert_allclose(cell.model.actuator_biasprm[:6, 2], 1.3 * 0.7 * nominal[1][:, 2])
+    np.testing.assert_array_equal(cell.model.actuator_gainprm[6:], gripper)
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.0, 1.3])
+def test_a_servo_lags_by_its_factor(either, factor):
+    either.vary(Variation(servo_lag=factor))
+    either.move_home()
+    q = either.spec.arm.home.copy()
+    for _ in range(40):
+        q = q + np.array([0.025, 0, 0, 0, 0, 0])  # 0.5 rad/s
+        either.send(JointCommand(q, 0.0))
+        either.advance()
+    assert (q - either.read().q)[0] / 0.5 == pytest.approx(SERVO_LAG_S * factor, rel=0.06)
+    either.vary(Variation())
+
+
+def test_an_object_s_size_mass_and_friction_reach_the_model(varied):
+    model = varied(object_mass_kg=0.2, object_friction=1.1, object_scale=1.1).model
+    assert model.body("object").mass[0] == 0.2
+    np.testing.assert_allclose(model.geom("object").size, 0.022)
+    # A cube's inertia: m a^2 / 6.
+    np.testing.assert_allclose(model.body("object").inertia, 0.2 * 0.044**2 / 6)
+    pads = [i for i in range(model.ngeom) if "_pad" in model.geom(i).name]
+    assert len(pads) >= 4
+    np.testing.assert_array_equal(model.geom_friction[pads, 0], 1.1)
+
+
+def test_a_larger_object_is_gripped_earlier(varied, kinematics):
+    from td3robot.robots.kinematics import ToolboxKinematics
+
+    stopped = []
+    for scale in (0.9, 1.0, 1.1):
+        cell = varied(object_scale=scale)
+        q = ToolboxKinematics(cell.spec).inverse(
+            np.array([0.1, 0.5, 0.026]), cell.spec.arm.home, kinematics.tcp(cell.spec.arm.home).rotation
+        )
+        cell.move_to(q)
+        cell.place({"object": LYING})
+        for _ in range(40):
+            cell.send(JointCommand(q, 1.0))
+            cell.advance()
+        stopped.append(cell.read().driver_q.mean() / 0.8)
+    # 4 mm of 85 mm of stroke each; the linkage is not quite linear.
+    np.testing.assert_allclose(-np.diff(stopped), 4 / 85, rtol=0.25)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"table_offset_m": 0.005}, {"table_offset_m": -0.005}, {"object_scale": 1.1}, {"object_scale": 0.9}]
+)
+def test_an_object_lies_on_the_table_wherever_it_is(varied, changes):
+    cell = varied(**changes)
+    cell.place({"object": LYING})
+    bottom = 0.02 * changes.get("object_scale", 1.0)
+    height = cell.object_poses()["object"].position[2]
+    assert height == pytest.approx(bottom + changes.get("table_offset_m", 0.0))
+    for _ in range(40):
+        cell.advance()
+    assert cell.object_poses()["object"].position[2] == pytest.approx(height, abs=1e-4)
+
+
+def test_an_untold_payload_pulls_the_arm_down_by_its_weight(varied):
+    cell = varied(payload_kg=0.3)
+    for _ in range(60):
+        cell.send(held(cell))
+        cell.advance()
+    sag = np.abs(cell.read().q - cell.spec.arm.home)
+    # 0.3 kg * 9.81 m/s^2 at about 0.49 m (the lower arm's 0.392 and the wrist's 0.0997) on the elbow's 4000 N m/rad.
+    assert 1e-4 < sag.max() < 1e-3
+    assert cell.model.body("gripper_base").mass[0] == pytest.approx(0.3 + nominal_hand_mass())
+    assert varied().read() is not None
+    for _ in range(60):
+        cell.send(held(cell))
+        cell.advance()
+    np.testing.assert_allclose(cell.read().q, cell.spec.arm.home, atol=1e-6)
+
+
+def nominal_hand_mass():
+    robot = simulated()
+    mass = float(robot.model.body("gripper_base").mass[0])
+    robot.close()
+    return mass
+
+
+def test_mass_is_drawn_log_uniformly_and_every_range_is_filled(cell):
+    made, drawn = DisturbedRobot(cell, DISTURBANCES["real"]), []
+    vary, cell.vary = cell.vary, drawn.append
+    try:
+        rng = np.random.default_rng(0)
+        for _ in range(2000):
+            made.begin(rng)
+    finally:
+        cell.vary = vary
+    masses = np.log([variation.object_mass_kg for variation in drawn])
+    low, high = np.log(0.02), np.log(0.3)
+    assert masses.min() >= low and masses.max() <= high
+    assert masses.mean() == pytest.approx((low + high) / 2, abs=0.1)
+    for name, (low, high) in {
+        "servo_stiffness": (0.7, 1.3), "servo_lag": (0.7, 1.3), "object_friction": (0.5, 1.2),
+        "object_scale": (0.9, 1.1), "payload_kg": (0.0, 0.3), "table_offset_m": (-0.005, 0.005),
+    }.items():  # fmt: skip
+        values = np.array([getattr(variation, name) for variation in drawn])
+        assert low <= values.min() < low + 0.02 * (high - low), name
+        assert high >= values.max() > high - 0.02 * (high - low), name
+
+
+# Whole environments.
+
+
+def rollout(environment, seed, steps=40):
+    rng = np.random.default_rng(7)
+    observation, _ = environment.reset(seed=seed)
+    observations, rewards, truths = [observation], [], []
+    for _ in range(steps):
+        action = rng.uniform(-1, 1, environment.action_space.shape).astype(np.float32)
+        observation, reward, *_ = environment.step(action)
+        observations.append(observation)
+        rewards.append(reward)
+        truths.append(environment.world.robot.q)
+    return np.array(observations), np.array(rewards), np.array(truths)
+
+
+@pytest.fixture(scope="module")
+def environments():
+    made = {}
+
+    def make(disturbance, **more):
+        key = str(disturbance), str(more)
+        if key not in made:
+            config = {"task": GraspConfig(), "episode_s": 6.0, "disturbance": disturbance} | more
+            made[key] = make_robot_env(RobotEnvironmentConfig(**config))
+        return made[key]
+
+    yield make
+    for environment in made.values():
+        environment.close()
+
+
+def reach_on(backend):
+    return {"task": RobotEnvironmentConfig().task, "robot": RobotConfig(backend=backend), "episode_s": 5.0}
+
+
+@pytest.mark.parametrize("more", [{}, reach_on("mujoco"), reach_on("kinematic")], ids=["grasp", "reach", "kinematic"])
+def test_an_episode_under_a_disturbance_repeats_bit_for_bit_by_its_seed(environments, more):
+    environment = environments("real", **more)
+    one = rollout(environment, seed=3)
+    other = rollout(environment, seed=4)
+    again = rollout(environment, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not np.array_equal(one[0], other[0])
+
+
+def test_off_is_the_undisturbed_environment(environments):
+    straight = environments("off")
+    assert isinstance(straight.robot, MujocoRobot)
+    assert isinstance(straight._objects, SimulatedObjects)
+    through = environments(DisturbanceConfig(payload_kg=(0.0, 1e-300)))  # disturbed by nothing, yet not off
+    assert isinstance(through.robot, DisturbedRobot)
+    assert all(np.array_equal(a, b) for a, b in zip(rollout(straight, 5), rollout(through, 5), strict=True))
+
+
+def test_the_policy_sees_the_disturbed_state_and_is_scored_by_the_true_one(environments):
+    straight, late = environments("off"), environments(DisturbanceConfig(driver_bias_rad=0.05, object_noise_m=0.01))
+    observations, rewards, truths = rollout(straight, 5)
+    seen, scored, true = rollout(late, 5)
+    np.testing.assert_array_equal(true, truths)
+    np.testing.assert_array_equal(scored, rewards)
+    fields = late.task.layout.slices
+    off = seen - observations
+    assert np.abs(off[:, fields["object_from_tcp"]]).mean() > 0.004
+    bias = off[:, fields["driver_q"]]
+    np.testing.assert_allclose(bias, bias[0, 0], atol=1e-6)
+    assert bias[0, 0] != 0.0
+    np.testing.assert_array_equal(off[:, fields["q"]], 0.0)
+    assert late.world is not late.seen
+
+
+def test_a_disturbance_is_drawn_anew_for_every_episode(environments):
+    environment, drawn = environments("real"), []
+    for seed in range(8):
+        environment.reset(seed=seed)
+        robot = environment.robot
+        drawn.append((float(robot._bias[0]), float(robot.robot.model.body("object").mass[0])))
+    assert len(set(drawn)) == 8
+    environment.reset(seed=0)
+    first = environment.robot._bias.copy()
+    environment.reset()
+    assert (environment.robot._bias != first).all()
+
+
+def test_mild_lies_within_real_and_adds_something_everywhere():
+    off, mild, real = (DISTURBANCES[level].model_dump() for level in ("off", "mild", "real"))
+    for name, value in mild.items():
+        if isinstance(value, tuple):
+            assert real[name][0] <= value[0] <= value[1] <= real[name][1], name
+        else:
+            assert 0.0 < value < real[name], name
+        assert value != off[name] and real[name] != value, name

@@ -1,0 +1,500 @@
+"""The grasp task's rewards: each against numbers worked out by hand, and none of them to be farmed."""
+
+from itertools import pairwise
+from math import exp, pi, sqrt, tanh
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from td3robot.config import DisturbanceConfig, GraspConfig, ObjectConfig
+from td3robot.state import JointCommand, Pose, RobotState, World
+from td3robot.tasks.grasp import OBJECT, Grasp
+from td3robot.tasks.interface import Moment
+
+PERIOD = 0.05
+LYING = (0.0, 0.5, 0.02)
+# A 40 mm cube's grasp point is 26 mm above the table: 6 mm above the cube's centre.
+POINT = np.array([0.0, 0.5, 0.026])
+# (85 - 40) / 85 of the way closed, the pads meet it.
+MEETS = 45 / 85
+STILL = np.zeros(5, np.float32)
+
+
+def turned(yaw):
+    c, s = np.cos(yaw), np.sin(yaw)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+def world(*, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0):
+    """A world whose tool points down, with the commanded tool point ``led`` ahead of the measured one."""
+    down = turned(tool_yaw) @ np.diag([1.0, -1.0, -1.0])
+    tcp = np.asarray(tcp, float)
+    return World(
+        robot=RobotState(np.zeros(6), np.zeros(6), np.full(2, 0.8 * closed), 0.0),
+        tcp=Pose(tcp, down),
+        tcp_velocity=np.zeros(3),
+        commanded=JointCommand(np.zeros(6), told),
+        commanded_tcp=Pose(tcp + np.asarray(led), down),
+        objects={OBJECT: Pose(np.asarray(lying, float), turned(yaw))},
+    )
+
+
+@pytest.fixture(scope="module")
+def make(spec):
+    return lambda **config: Grasp(GraspConfig(**config), spec, 0.25)
+
+
+@pytest.fixture(scope="module")
+def task(make):
+    return make()
+
+
+@pytest.fixture(scope="module")
+def goal(task):
+    drawn = task.sample(np.random.default_rng(0), practice=False)
+    return task.settle(drawn, {OBJECT: Pose(np.array(LYING), np.eye(3))})
+
+
+@pytest.fixture
+def judge(task, goal):
+    """Score one period; terms are shares of their weights."""
+
+    def judge(before, after, action=STILL, previous=STILL, interventions=()):
+        score = task.score(Moment(before, after, action, previous, interventions), goal)
+        weights = task.config.rewards.model_dump()
+        return {name: value / weights[name] for name, value in score.terms.items()}, score
+
+    return judge
+
+
+def above(height, beside=0.0):
+    return POINT + np.array([beside, 0.0, height])
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (above(0.08, 0.11), above(0.08, 0.10)),  # outside the funnel, at its height
+        (above(0.065), above(0.055)),  # down its middle
+        (above(0.2, 0.03), above(0.19, 0.03)),  # down to its wall, wanted 80 mm * 20 / 50 = 32 mm up
+        (above(0.032, 0.03), above(0.032 - 0.016, 0.02)),  # along its wall: 10 mm in, and 16 mm down
+    ],
+)
+def test_approach_is_the_way_made_by_the_commanded_tool_over_the_funnel(judge, start, end):
+    away = np.array([0.3, 0.1, 0.2])  # the measured tool is elsewhere: only the commanded one counts
+    terms, _ = judge(world(tcp=away, led=start - away), world(tcp=away, led=end - away))
+    # 10 mm, of 12.5 mm in one period at full speed where it is steepest: sqrt((1 + 8/5)^2 + 1) = 2.7857.
+    assert terms["approach"] == pytest.approx(0.010 / (2.785678 * 0.0125), rel=1e-5)
+
+
+def test_approach_ends_where_the_command_is_within_25_mm_of_the_height(judge):
+    terms, _ = judge(world(tcp=above(0.024)), world(tcp=above(-0.006)))
+    assert terms["approach"] == 0.0
+
+
+def test_the_grasp_point_of_a_high_object_is_its_centre(make, goal):
+    task = make(object=ObjectConfig(size_m=(0.04, 0.04, 0.1)))
+    lying = (0.0, 0.5, 0.05)
+    seen = task.observe(world(tcp=(0.0, 0.5, 0.05), lying=lying), task.settle(goal, world(lying=lying).objects))
+    np.testing.assert_allclose(seen["object_from_tcp"], 0.0, atol=1e-15)
+
+
+def test_alignment_is_progress_of_the_turn(task, judge):
+    full = task.config.full_turn_rad
+    terms, _ = judge(world(yaw=0.30), world(yaw=0.30, tool_yaw=0.02))
+    assert terms["alignment"] == pytest.approx(0.02 / full)
+    terms, _ = judge(world(yaw=-0.30), world(yaw=-0.30, tool_yaw=0.02))
+    assert terms["alignment"] == pytest.approx(-0.02 / full)
+
+
+@pytest.mark.parametrize(
+    ("closed", "told", "share"),
+    [
+        (0.0, 0.0, 0.0),
+        (MEETS / 2, 0.0, 0.25),  # half way closed: half of a half
+        (MEETS, 1.0, 1.0),  # they stop on the object while told to close
+        (MEETS, MEETS + 0.079, 0.5),  # they follow what they are told: nothing stops them
+        (0.79 * MEETS, 1.0, 0.5 * 0.79),  # still on their way
+        (MEETS + 0.119, 1.0, 1.0),  # a smaller object than expected
+        (MEETS + 0.121, 1.0, 0.0),  # nothing between them
+    ],
+)
+def test_grasp_is_read_from_the_drivers(judge, closed, told, share):
+    now = world(closed=closed, told=told)
+    assert judge(now, now)[0]["grasp"] == pytest.approx(share)
+
+
+def test_closing_on_nothing_is_told_from_the_thinnest_object(make, goal):
+    """Closed on nothing, the simulated drivers stand at 0.97 and more of their range."""
+    task = make(object=ObjectConfig(size_m=(0.015, 0.015, 0.04)))
+    for closed, paid in ((70 / 85, 1.0), (0.965, 0.0)):
+        now = world(closed=closed, told=1.0)
+        share = task.score(Moment(now, now, STILL, STILL, ()), goal).terms["grasp"] / task.config.rewards.grasp
+        assert share == pytest.approx(paid)
+
+
+def test_grasp_and_lift_fade_with_the_distance_of_the_tool_and_the_grip_with_its_turn(judge):
+    there = world(tcp=above(0.012, 0.016), closed=MEETS, told=1.0)  # 20 mm away
+    assert judge(there, there)[0]["grasp"] == pytest.approx(exp(-1))
+    skewed = world(yaw=0.3, closed=MEETS, told=1.0)
+    assert judge(skewed, skewed)[0]["grasp"] == pytest.approx(exp(-1))
+    lifted = world(lying=(0.0, 0.5, 0.02 + 0.0575), tcp=above(0.0575 + 0.012, 0.016))
+    assert judge(lifted, lifted)[0]["lift"] == pytest.approx(0.5 * exp(-1))
+
+
+@pytest.mark.parametrize(("height", "share"), [(0.0, 0.0), (0.0575, 0.5), (0.115, 1.0), (0.1725, 0.5), (0.3, 0.0)])
+def test_lift_is_the_height_and_falls_beyond_it(judge, height, share):
+    now = world(tcp=above(height), lying=(0.0, 0.5, 0.02 + height))
+    assert judge(now, now)[0]["lift"] == pytest.approx(share, abs=1e-12)
+
+
+def test_rise_is_progress_of_the_height_whoever_raises_it(judge):
+    low, high = (world(tcp=above(0.5), lying=(0.0, 0.5, 0.02 + h)) for h in (0.023, 0.046))
+    assert judge(low, high)[0]["rise"] == pytest.approx(0.2)
+    assert judge(high, low)[0]["rise"] == pytest.approx(-0.2)
+
+
+def in_hand(height, moved=0.0, off=0.0):
+    """Two worlds a period apart, with the object lifted, moving sideways and off the grasp point."""
+    here, there = (world(tcp=above(height, x + off), lying=(x, 0.5, 0.02 + height)) for x in (0.0, moved))
+    return here, there
+
+
+def test_held_needs_the_height_and_pays_rest(judge):
+    assert judge(*in_hand(0.0999))[0]["held"] == 0.0
+    assert judge(*in_hand(0.1001))[0]["held"] == 1.0
+    assert judge(*in_hand(0.1001, moved=0.03 * PERIOD))[0]["held"] == pytest.approx(exp(-1))  # at 30 mm/s
+
+
+@pytest.mark.parametrize(
+    ("height", "speed", "off", "achieved"),
+    [
+        (0.1001, 0.0, 0.0, True),
+        (0.0999, 0.0, 0.0, False),  # too low
+        (0.1001, 0.0199, 0.0, True),
+        (0.1001, 0.0201, 0.0, False),  # not at rest
+        (0.1001, 0.0, 0.0166, True),
+        (0.1001, 0.0, 0.0167, False),  # not in the hand: exp(-(d / 20 mm)^2) is a half at 20 mm * sqrt(ln 2) = 16.65 mm
+        (0.25, 0.0, 0.0, True),  # higher than asked for is lifted, too
+    ],
+)
+def test_success_needs_height_rest_and_the_hand(judge, height, speed, off, achieved):
+    _, score = judge(*in_hand(height, speed * PERIOD, off))
+    assert score.achieved is achieved
+    assert score.distance_m == pytest.approx(max(0.0, 0.1 - height))
+
+
+def test_smoothness_and_guard_are_prices(judge):
+    now = world(tcp=above(0.2))
+    up, down = np.ones(5, np.float32), -np.ones(5, np.float32)
+    one = np.array([0.0, 0.0, 0.0, 1.0, 0.0], np.float32)
+    assert judge(now, now, up, down)[0]["smoothness"] == -1.0
+    assert judge(now, now, one, STILL)[0]["smoothness"] == pytest.approx(-1 / 20)
+    assert judge(now, now, up, up)[0]["smoothness"] == 0.0
+    assert judge(now, now, interventions=("acceleration", "lead"))[0]["guard"] == -1.0
+    assert judge(now, now)[0]["guard"] == 0.0
+
+
+coordinate = st.floats(-0.2, 0.2)
+point = st.tuples(coordinate, coordinate, st.floats(-0.05, 0.5)).map(lambda p: np.add(p, (0.0, 0.5, 0.0)))
+angle, fraction = st.floats(-7.0, 7.0), st.floats(-0.05, 1.05)
+any_world = st.builds(
+    world, tcp=point, led=st.tuples(coordinate, coordinate, coordinate), tool_yaw=angle, lying=point, yaw=angle,
+    closed=fraction, told=st.floats(0.0, 1.0),
+)  # fmt: skip
+any_action = st.lists(st.floats(-1, 1, width=32), min_size=5, max_size=5).map(lambda a: np.array(a, np.float32))
+
+
+@settings(max_examples=200, deadline=None)
+@given(any_world, any_world, any_action, any_action, st.sampled_from([(), ("lead",)]))
+def test_every_term_is_bounded_by_its_weight(task, goal, before, after, action, previous, interventions):
+    score = task.score(Moment(before, after, action, previous, interventions), goal)
+    for name, weight in task.config.rewards.model_dump().items():
+        low, high = {"smoothness": (-1, 0), "guard": (-1, 0)}.get(name, (-1, 1))
+        low = 0 if name in ("grasp", "lift", "held") else low
+        assert low * weight - 1e-9 <= score.terms[name] <= high * weight + 1e-9, name
+    assert all(np.isfinite(np.asarray(value)).all() for value in task.observe(after, goal).values())
+
+
+def summed(task, goal, worlds):
+    """Sum the terms over a path."""
+    totals = dict.fromkeys(task.config.rewards.model_dump(), 0.0)
+    for before, after in pairwise(worlds):
+        for name, value in task.score(Moment(before, after, STILL, STILL, ()), goal).terms.items():
+            totals[name] += value
+    return totals
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_progress_sums_to_nothing_over_a_path_that_comes_back(task, goal, seed):
+    """The tool wanders at its full speed and turns; the object is pushed, lifted and turned; all come back."""
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(size=(60, 3))
+    steps *= 0.012 / np.linalg.norm(steps, axis=1)[:, None]
+    tool = above(0.05) + np.concatenate([[np.zeros(3)], np.cumsum(steps, axis=0)])
+    pushed = np.concatenate([[np.zeros(3)], np.cumsum(rng.normal(0.0, 0.0005, (60, 3)), axis=0)])
+    yaws = np.concatenate([[0.0], np.cumsum(rng.uniform(-0.02, 0.02, 60))])
+    there = [
+        world(tcp=t, lying=np.array(LYING) + p, tool_yaw=2 * y, yaw=y)
+        for t, p, y in zip(tool, pushed, yaws, strict=True)
+    ]
+    totals = summed(task, goal, there + there[::-1])
+    for name in ("approach", "alignment", "rise"):
+        assert totals[name] == pytest.approx(0.0, abs=1e-9), name
+    assert abs(summed(task, goal, there)["approach"]) > 0.1
+
+
+@pytest.mark.parametrize("fast", [0.025, 0.08, 0.157])
+def test_turning_away_fast_and_back_slowly_earns_nothing(task, goal, fast):
+    """``joint_delta`` can turn it by two joints at once, each at the guard's 90 degrees a second."""
+    yaws = [0.0, fast, *np.linspace(fast, 0.0, 11)[1:]]
+    totals = summed(task, goal, [world(tool_yaw=yaw) for yaw in yaws])
+    assert totals["alignment"] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("item", "yaw", "turn"),
+    [
+        (ObjectConfig(), 0.3, 0.3),
+        (ObjectConfig(), pi / 2 + 0.3, 0.3),
+        (ObjectConfig(), pi / 4 + 0.1, 0.1 - pi / 4),
+        (ObjectConfig(size_m=(0.03, 0.06, 0.04)), 0.3, 0.3),
+        (ObjectConfig(size_m=(0.03, 0.06, 0.04)), pi + 0.3, 0.3),
+        (ObjectConfig(size_m=(0.03, 0.06, 0.04)), 1.4, 1.4),  # the pads do not go around its long side
+        (ObjectConfig(size_m=(0.06, 0.03, 0.04)), -pi / 2 + 0.3, 0.3),
+        (ObjectConfig(size_m=(0.06, 0.03, 0.04)), pi / 2 - 0.3, -0.3),
+        (ObjectConfig(shape="cylinder"), 1.0, 0.0),
+    ],
+)
+def test_the_turn_left_is_the_smallest_that_grips_the_shorter_side(make, goal, item, yaw, turn):
+    seen = make(object=item).observe(world(yaw=yaw, tool_yaw=0.0), goal)
+    assert seen["object_turn"][0] == pytest.approx(turn)
+    assert seen["object_turn_near"][0] == pytest.approx(tanh(turn / 0.1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(yaw=angle, tool_yaw=angle, quarters=st.integers(-4, 4))
+@pytest.mark.parametrize(
+    ("item", "step"),
+    [(ObjectConfig(), pi / 2), (ObjectConfig(size_m=(0.03, 0.06, 0.04)), pi), (ObjectConfig(shape="cylinder"), 0.7)],
+    ids=["cube", "box", "cylinder"],
+)
+def test_turns_that_look_alike_are_scored_alike(make, goal, item, step, yaw, tool_yaw, quarters):
+    task = make(object=item)
+    tilt = 2 * pi / (task.config.object.symmetry or 1)
+    one, other = (
+        task.observe(world(yaw=y, tool_yaw=tool_yaw), goal)["object_turn"][0] for y in (yaw, yaw + quarters * step)
+    )
+    # At the edge, half a turn to the one side is half a turn to the other.
+    assert min(abs(one - other), tilt - abs(one - other)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_observation_s_fields_and_who_supplies_them(task):
+    fields = {field.name: (field.size, field.source) for field in task.layout.fields}
+    assert fields == {
+        "q": (6, "arm"),
+        "driver_q": (2, "gripper"),
+        "tcp_position": (3, "kinematics"),
+        "tcp_yaw": (2, "kinematics"),
+        "object_from_tcp": (3, "tracker"),
+        "object_near": (3, "tracker"),
+        "object_turn": (1, "tracker"),
+        "object_turn_near": (1, "tracker"),
+        "lift_left": (1, "tracker"),
+        "lift_near": (1, "tracker"),
+        "commanded_from_tcp": (3, "guard"),
+        "commanded_gripper": (1, "guard"),
+    }
+
+
+def test_an_observation_worked_out_by_hand(task, goal):
+    seen = task.observe(
+        world(tcp=above(0.03, -0.06), led=(0.01, 0.0, -0.03), lying=(0.0, 0.5, 0.02), yaw=0.2, tool_yaw=0.1, told=0.4),
+        goal,
+    )
+    np.testing.assert_allclose(seen["tcp_position"], [-0.06, 0.5, 0.056])
+    np.testing.assert_allclose(seen["tcp_yaw"], [np.cos(0.1), np.sin(0.1)])
+    np.testing.assert_allclose(seen["object_from_tcp"], [0.06, 0.0, -0.03], atol=1e-15)
+    np.testing.assert_allclose(seen["object_near"], [tanh(0.05 / 0.03), 0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(seen["commanded_from_tcp"], [0.01, 0.0, -0.03], atol=1e-15)
+    assert seen["object_turn"][0] == pytest.approx(0.1)
+    assert seen["lift_left"][0] == pytest.approx(tanh(1.0))  # 115 mm of 115 mm
+    assert seen["lift_near"][0] == pytest.approx(tanh((0.115 + 0.03) / 0.03))
+    assert seen["commanded_gripper"] == (0.4,)
+
+
+def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_does(make):
+    rng, task = np.random.default_rng(0), make(practice_share=1.0)
+    for _ in range(50):
+        goal = task.sample(rng, practice=True)
+        off = goal.start - goal.objects[OBJECT].position - (0.0, 0.0, 0.006)
+        assert np.abs(off[:2]).max() <= 0.01 and 0.004 <= off[2] <= 0.034
+        assert task.sample(rng, practice=False).start[2] >= 0.15
+    wide, rng = make(practice_share=1.0, object=ObjectConfig(size_m=(0.08, 0.08, 0.1))), np.random.default_rng(0)
+    goal = wide.sample(rng, practice=True)
+    np.testing.assert_allclose(goal.start[:2], goal.objects[OBJECT].position[:2])  # the jaw has no play left
+    assert 0.05 + 0.004 <= goal.start[2] <= 0.05 + 0.034  # around its middle
+    rng, task = np.random.default_rng(0), make(practice_share=0.25)
+    near = sum(task.sample(rng, practice=True).start[2] < 0.1 for _ in range(2000))
+    assert abs(near - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
+
+
+# Whole episodes of those who try to earn without lifting, in the simulation.
+
+
+def episode(grasping, act, seed):
+    """Play with ``act(seen, script's action, step)``; return the reward, the terms' sums, and the last info."""
+    environment, script = grasping()
+    observation, _ = environment.reset(seed=seed)
+    totals = dict.fromkeys(environment.task.config.rewards.model_dump(), 0.0)
+    ended, step = False, 0
+    while not ended:
+        seen = environment.task.layout.unpack(observation.astype(float))
+        observation, _, _, ended, info = environment.step(act(seen, script.act(observation), step))
+        for name, value in info["reward_terms"].items():
+            totals[name] += value
+        step += 1
+    return sum(totals.values()), totals, info
+
+
+def to(way, turn=0.0, gripper=-1.0):
+    """Move the commanded tool point by ``way`` [m] as fast as it goes."""
+    step = np.asarray(way) / 0.01125
+    return np.array([*(step / max(1.0, np.linalg.norm(step))), np.clip(turn / 0.025, -1, 1), gripper], np.float32)
+
+
+def way_of(seen, over=(0.0, 0.0, 0.0)):
+    return seen["object_from_tcp"] - seen["commanded_from_tcp"] + np.array(over)
+
+
+def lift(seen, scripted, step):
+    return scripted
+
+
+def stand_still(seen, scripted, step):
+    return STILL
+
+
+def hover(seen, scripted, step):
+    return to(way_of(seen, (0, 0, 0.08)), seen["object_turn"][0])
+
+
+def hover_around_it_open(seen, scripted, step):
+    over = np.linalg.norm(way_of(seen)[:2]) > 0.005 or abs(seen["object_turn"][0]) > 0.05
+    return to(way_of(seen, (0, 0, 0.08 * over)), seen["object_turn"][0])
+
+
+def dive_and_rise(seen, scripted, step):
+    return to(way_of(seen, (0, 0, 0.1 * (step % 20 < 10))))
+
+
+def knock_it_about(seen, scripted, step):
+    side = 0.08 if step // 12 % 2 else -0.08
+    return to(way_of(seen, (side, 0.02, 0.0)), gripper=1.0)
+
+
+def turn_to_and_fro(seen, scripted, step):
+    return np.array([*to(way_of(seen))[:3], 1.0 if step // 10 % 2 else -1.0, -1.0], np.float32)
+
+
+def squeeze_the_air(seen, scripted, step):
+    return to(np.zeros(3), gripper=1.0)
+
+
+def squeeze_the_table(seen, scripted, step):
+    return to(way_of(seen, (0.06, 0.0, 0.0)), gripper=1.0 if step > 50 else -1.0)
+
+
+def press_on_it_from_above(seen, scripted, step):
+    return to(way_of(seen), gripper=1.0)
+
+
+def squeeze_it_where_it_lies(seen, scripted, step):
+    return np.array([*([0.0] * 4), 1.0], np.float32) if seen["commanded_gripper"][0] > 0.5 else scripted
+
+
+def open_and_close_around_it(seen, scripted, step):
+    return np.array([*hover_around_it_open(seen, scripted, step)[:4], 1.0 if step % 12 < 6 else -1.0], np.float32)
+
+
+def lift_and_drop(seen, scripted, step):
+    return np.array([*scripted[:4], -1.0], np.float32) if seen["lift_left"][0] < tanh(0.2) else scripted
+
+
+def carry_it_far_beyond(seen, scripted, step):
+    return np.array([0, 0, 1, 0, 1], np.float32) if seen["commanded_gripper"][0] > 0.99 else scripted
+
+
+def shake_it_aloft(seen, scripted, step):
+    if seen["commanded_gripper"][0] < 0.99 or seen["lift_left"][0] > tanh(0.1):
+        return scripted
+    return np.array([1.0 if step % 8 < 4 else -1.0, 0, 0, 0, 1], np.float32)
+
+
+FARMERS = [
+    stand_still, hover, hover_around_it_open, dive_and_rise, knock_it_about, turn_to_and_fro, squeeze_the_air,
+    squeeze_the_table, press_on_it_from_above, squeeze_it_where_it_lies, open_and_close_around_it, lift_and_drop,
+    carry_it_far_beyond,
+]  # fmt: skip
+SEEDS = (0, 1)
+
+
+@pytest.fixture(scope="module")
+def lifted(grasping):
+    return {seed: episode(grasping, lift, seed) for seed in SEEDS}
+
+
+@pytest.mark.parametrize("farmer", FARMERS, ids=lambda act: act.__name__)
+def test_nobody_earns_without_lifting(grasping, lifted, farmer):
+    for seed in SEEDS:
+        honest, _, done = lifted[seed]
+        assert done["success"]
+        reward, totals, info = episode(grasping, farmer, seed)
+        assert reward < 0.5 * honest, {name: round(value, 1) for name, value in totals.items()}
+        assert totals["held"] < 0.2 * lifted[seed][1]["held"]
+        assert not info["success"]
+
+
+def test_shaking_it_aloft_earns_less_than_holding_it_still(grasping, lifted):
+    for seed in SEEDS:
+        honest, parts, _ = lifted[seed]
+        reward, totals, info = episode(grasping, shake_it_aloft, seed)
+        assert reward < honest - 50
+        assert totals["held"] < 0.75 * parts["held"]
+        assert not info["success"]
+
+
+def test_success_comes_after_hold_steps_and_goes_with_the_object(grasping):
+    environment, script = grasping()
+    observation, _ = environment.reset(seed=0)
+    in_a_row, ended, half = 0, False, environment.task.config.rewards.held / 2
+    while not ended:
+        observation, _, _, ended, info = environment.step(script.act(observation))
+        moment = environment.world.objects[OBJECT].position[2] - environment.goal.objects[OBJECT].position[2]
+        in_a_row = in_a_row + 1 if info["reward_terms"]["held"] > half and moment >= 0.1 else 0
+        if info["success"]:
+            assert in_a_row >= environment.task.hold_steps
+    assert info["success"]
+    for _ in range(6):
+        _, _, _, _, info = environment.step(np.array([0, 0, 0, 0, -1], np.float32))
+    assert not info["success"]
+
+
+def test_what_is_left_to_lift_does_not_depend_on_a_tracker_s_offset(grasping):
+    """How high the object is, is measured from where the tracker saw it lie."""
+    straight, script = grasping()
+    biased, _ = grasping("cube", DisturbanceConfig(object_offset_m=0.005))
+    one, other = straight.reset(seed=4)[0], biased.reset(seed=4)[0]
+    for _ in range(120):
+        a, b = (straight.task.layout.unpack(seen) for seen in (one, other))
+        for name in ("lift_left", "lift_near"):
+            np.testing.assert_allclose(a[name], b[name], atol=1e-6)
+        off = b["object_from_tcp"] - a["object_from_tcp"]
+        np.testing.assert_allclose(off, biased._objects._offset, atol=1e-6)
+        action = script.act(one)
+        (one, reward, *_, info), (other, biased_reward, *_) = straight.step(action), biased.step(action)
+        assert reward == biased_reward
+    assert info["success"]
+    assert np.abs(off).max() > 0.001

@@ -1,0 +1,76 @@
+"""The task can be done: a script lifts the object from anywhere in the patch, turned anyhow."""
+
+import numpy as np
+import pytest
+
+MAX_TCP_SPEED = 0.25
+
+
+def play(environment, script, seed):
+    """Play one episode; return whether it succeeded, and the greatest tool speed."""
+    observation, _ = environment.reset(seed=seed)
+    fastest, ended = 0.0, False
+    while not ended:
+        observation, _, _, ended, info = environment.step(script.act(observation))
+        fastest = max(fastest, info["tcp_speed_m_s"])
+    return info["success"], fastest
+
+
+def lift_all(grasping, item, disturbance, seeds, share):
+    environment, script = grasping(item, disturbance)
+    played = {seed: play(environment, script, seed) for seed in seeds}
+    failed = [seed for seed, (success, _) in played.items() if not success]
+    assert len(failed) <= (1.0 - share) * len(played), f"not lifted: seeds {failed}"
+    assert max(speed for _, speed in played.values()) <= MAX_TCP_SPEED
+
+
+@pytest.mark.parametrize(
+    ("item", "disturbance", "episodes"),
+    [
+        ("cube", "off", 60),
+        ("cylinder", "off", 5),
+        ("narrow box", "off", 5),
+        ("wide box", "off", 5),
+        ("cube", "real", 20),
+    ],
+)
+def test_the_script_lifts(grasping, item, disturbance, episodes):
+    lift_all(grasping, item, disturbance, range(episodes), share=0.98)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("disturbance", ["off", "mild", "real"])
+@pytest.mark.parametrize("item", ["cube", "cylinder", "narrow box", "wide box"])
+def test_the_script_lifts_from_200_random_poses(grasping, item, disturbance):
+    lift_all(grasping, item, disturbance, range(1000, 1200), share=0.98 if disturbance == "off" else 0.95)
+
+
+def test_the_script_keeps_no_memory(grasping):
+    environment, script = grasping()
+    observation, _ = environment.reset(seed=3)
+    first = script.act(observation)
+    for _ in range(60):
+        observation, *_ = environment.step(script.act(observation))
+    np.testing.assert_array_equal(script.act(environment.reset(seed=3)[0]), first)
+
+
+def test_the_script_tries_again_when_it_closed_on_nothing(grasping):
+    environment, script = grasping()
+    observation, _ = environment.reset(seed=5)
+    for _ in range(15):  # closes in the air, beside the object
+        observation, *_ = environment.step(np.array([0, 0, 0, 0, 1], np.float32))
+    assert environment.world.robot.driver_q.mean() > 0.95 * environment.robot.spec.gripper.driver_closed
+    for _ in range(105):
+        observation, _, _, _, info = environment.step(script.act(observation))
+    assert info["success"]
+
+
+def test_an_object_that_is_reported_below_the_table_is_grasped_as_low_as_the_guard_allows(grasping):
+    environment, script = grasping()
+    environment.reset(seed=5)
+    layout = environment.task.layout
+    seen = layout.unpack(np.zeros(layout.size, np.float32))
+    seen["tcp_position"][:] = (0.0, 0.5, 0.026)
+    seen["object_from_tcp"][:] = (0.0, 0.0, -0.02)
+    action = script.act(layout.pack(seen))
+    np.testing.assert_allclose(action, [0.0, 0.0, 0.0, 0.0, 1.0], atol=1e-6)
