@@ -9,10 +9,11 @@ import gc
 import os
 import socket
 import sys
+import traceback
 from array import array
 from dataclasses import replace
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NoReturn
 
 from td3robot.robots.ur_controller import Controller, StoppedError
 from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState, quantiles_ms
@@ -196,10 +197,20 @@ class Worker:
         return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods)
 
 
-def main() -> None:
-    """Run the worker on the two descriptors that were inherited: channel and memory."""
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    memory = SharedMemory(int(sys.argv[2]))
+def main(channel_descriptor: int, memory_descriptor: int) -> None:
+    """Run the worker on the two descriptors that it inherited; never returns."""
+    channel = Channel(socket.socket(fileno=channel_descriptor))
+    try:
+        _work(channel, SharedMemory(memory_descriptor))
+    except ChannelClosedError:  # nobody is there to work for
+        pass
+    except BaseException:  # noqa: BLE001  # the process that decides shows it as our last words
+        traceback.print_exc()
+        _end(1)
+    _end(0)
+
+
+def _work(channel: Channel, memory: SharedMemory) -> None:
     settings = _await_settings(channel)
     realtime = _raise_priority(settings["ur"]["realtime_priority"])
     worker = Worker(channel, memory, settings)
@@ -207,15 +218,14 @@ def main() -> None:
         facts = worker.connect(settings["unlock_after_s"])
     except StoppedError as stop:
         channel.send(refused=stop.reason)
-        _end(1)
+        return
     except ImportError:
         channel.send(missing=True)
-        _end(1)
+        return
     channel.send(ready=facts | {"realtime": realtime})
     gc.freeze()
     gc.disable()
     worker.run()
-    _end(0)
 
 
 def _await_settings(channel: Channel) -> dict[str, Any]:
@@ -237,15 +247,8 @@ def _raise_priority(priority: int) -> bool:
     return True
 
 
-def _end(status: int) -> None:
+def _end(status: int) -> NoReturn:
     """End without ur_rtde's destructors: they hang or abort where the controller has gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except ChannelClosedError:
-        _end(0)

@@ -1,6 +1,7 @@
 """The driver against the stand-in: what is sent, what happens when something breaks, and how long that takes."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -399,6 +400,14 @@ def test_reading_alone_starts_no_program_and_sends_nothing(cell):
     robot.stop()
     robot.close()
     assert cell.record() == []
+
+
+def test_the_worker_is_lean(robot):
+    """What holds the real-time loop imports neither the learner nor what users of the package get."""
+    maps = pathlib.Path(f"/proc/{robot._process.pid}/maps").read_text()
+    assert "rtde_control" in maps
+    for package in ("torch", "mujoco", "numpy", "pydantic_core"):
+        assert f"/{package}/" not in maps
 
 
 def test_the_gripper_is_observed_as_in_simulation(robot):
