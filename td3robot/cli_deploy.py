@@ -213,7 +213,7 @@ def show_rehearsal(report: dict[str, Any]) -> None:
     for column in ("", "stand-in, real client", "plain simulation"):
         table.add_column(column)
     for name, read in ROWS.items():
-        table.add_row(name, *(_cell(read, report[side]) for side in ("arm", "simulation")))
+        table.add_row(name, *(cell_text(read, report[side]) for side in ("arm", "simulation")))
     people.print(table)
     driver = ", ".join(f"{name} {short(value)}" for name, value in report["driver"].items())
     people.print(f"driver: {driver}", soft_wrap=True)
@@ -248,10 +248,11 @@ ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def _cell(read: Callable[[dict[str, Any]], str], side: dict[str, Any]) -> str:
+def cell_text(read: Callable[[dict[str, Any]], str], side: dict[str, Any]) -> str:
+    """Write one figure, or a dash where nothing was measured."""
     try:
         return read(side)
-    except TypeError:  # nothing was measured
+    except TypeError:
         return "-"
 
 
@@ -263,7 +264,7 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
         table.add_column("")
         table.add_column("")
         for name, read in ROWS.items():
-            table.add_row(name, _cell(read, report["figures"]))
+            table.add_row(name, cell_text(read, report["figures"]))
         people.print(table)
     people.print(f"record: {report['record']}", soft_wrap=True)
 

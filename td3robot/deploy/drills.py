@@ -5,7 +5,7 @@ import resource
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import cos, sin
 from pathlib import Path
 from time import monotonic, sleep
@@ -15,7 +15,7 @@ import numpy as np
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.cell import CellConfig
-from td3robot.config import GraspConfig, ReachConfig, RobotEnvironmentConfig
+from td3robot.config import GraspConfig, GuardConfig, ReachConfig, RobotEnvironmentConfig
 from td3robot.deploy.bench import BenchObjects, BenchOperator
 from td3robot.deploy.episode import Vector
 from td3robot.deploy.recording import FILE, Record, read_record
@@ -104,14 +104,25 @@ class DrillOperator(BenchOperator):
 class Scene:
     """A stand-in with an object and a tracker, and both tasks on it.
 
+    Args:
+        host: The stand-in's address.
+        records: Directory of the drills' records.
+        say: Told what the operator reads.
+        patience: Factor on how late targets and states may be, for computers that are busy with other things.
+
     Attributes:
         standin, arm: The stand-in, and the arm of the drill in progress.
     """
 
-    def __init__(self, host: str, records: Path, say: Callable[[str], None] = lambda text: None) -> None:
-        self._host, self._records, self._say = host, records, say
+    def __init__(
+        self, host: str, records: Path, say: Callable[[str], None] = lambda text: None, patience: float = 1.0
+    ) -> None:
+        self._host, self._records, self._say, self._patience = host, records, say, patience
         self.cell = CellConfig.model_validate(
-            {"ur": {"host": host, "connect_timeout_s": 5.0}, "tracker": {"host": host, "port": TRACKER_PORT}}
+            {
+                "ur": {"host": host, "connect_timeout_s": 5.0, "late_periods": 2.5 * patience},
+                "tracker": {"host": host, "port": TRACKER_PORT},
+            }
         )
         self._start()
         self._environments = {name: self._make(name) for name in ("reach", "grasp")}
@@ -193,7 +204,8 @@ class Scene:
 
     def _make(self, task: str) -> RobotEnv:
         kind = GraspConfig() if task == "grasp" else ReachConfig()
-        config = RobotEnvironmentConfig(task=kind, episode_s=30.0)
+        guard = GuardConfig(max_state_age_s=GuardConfig().max_state_age_s * self._patience)
+        config = RobotEnvironmentConfig(task=kind, episode_s=30.0, guard=guard)
         objects = None
         if task == "grasp":
             assert self.cell.tracker is not None
@@ -248,14 +260,16 @@ def _second_client(scene: Scene) -> None:
 
 
 def _age(scene: Scene) -> None:
-    """Have every later reading give the same old state."""
-    old = scene.arm.read()
+    """Have every later reading give a state of a second ago."""
+    old = replace(scene.arm.read(), stamp=monotonic() - 1.0)
     scene.arm.read = lambda: old  # type: ignore[method-assign]
 
 
-def _hang(seconds: float) -> Callable[[Scene], float]:
-    def act(_scene: Scene) -> float:
-        sleep(seconds)
+def _hang(share: float) -> Callable[[Scene], float]:
+    """Take longer than the driver waits for, by a factor."""
+
+    def act(scene: Scene) -> float:
+        sleep(share * scene.cell.ur.late_periods * scene.arm.spec.period_s)
         return 0.0
 
     return act
@@ -284,7 +298,7 @@ DRILLS = (
     Drill("policy gives NaN", lambda scene: np.nan, "finite numbers in", 0.8, by_policy=True),
     Drill("policy gives 1e30", lambda scene: 1e30, None, None, by_policy=True),
     Drill("observation stale", _age, "s old, more than guard.max_state_age_s", 0.8),
-    Drill("policy late", _hang(0.13), "program that decides is late", 0.8, by_policy=True),
-    Drill("policy silent", _hang(1.5), "program that decides is late", 0.8, by_policy=True),
+    Drill("policy late", _hang(1.1), "program that decides is late", 0.8, by_policy=True),
+    Drill("policy silent", _hang(8.0), "program that decides is late", 0.8, by_policy=True),
     Drill("controller killed", _fault("killed_process"), "connection to the controller was lost", None),
 )

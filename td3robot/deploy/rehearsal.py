@@ -24,8 +24,8 @@ from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot
 from td3robot.robots.tracker import ObjectTracker
 from td3robot.robots.ur import UrRobot
-from td3robot.standin.process import start_standin
 from td3robot.standin.fault_kinds import load_faults
+from td3robot.standin.process import start_standin
 from td3robot.standin.watch import RestWatch
 from td3robot.tasks.grasp import OBJECT
 from td3robot.training import seeding

@@ -28,7 +28,8 @@ def own_host():
 
 
 def make_cell(host):
-    return CellConfig.model_validate({"ur": {"host": host, "connect_timeout_s": 5.0}})
+    """Describe the cell, with patience for a computer that runs other tests."""
+    return CellConfig.model_validate({"ur": {"host": host, "connect_timeout_s": 5.0, "late_periods": 10.0}})
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ SLOW = {
 @pytest.fixture(scope="module")
 def scene(own_host, tmp_path_factory):
     pytest.importorskip("rtde_control")
-    scene = Scene(own_host(1), tmp_path_factory.mktemp("drills"))
+    scene = Scene(own_host(1), tmp_path_factory.mktemp("drills"), patience=2.0)
     yield scene
     scene.close()
 

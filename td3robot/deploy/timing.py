@@ -1,0 +1,37 @@
+"""How long a policy's step takes between a measured state and a command: layout, normaliser, actor, action, guard."""
+
+from time import perf_counter
+
+from td3robot.agent.policy import Policy
+from td3robot.build import make_robot_env
+from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
+from td3robot.deploy.report import percentiles
+from td3robot.errors import EnvironmentFaultError
+
+
+def policy_step_ms(policy: Policy, config: RobotEnvironmentConfig, steps: int = 2000) -> dict[str, float]:
+    """Time the whole step along simulated episodes, on a guard of its own [ms].
+
+    Raises:
+        EnvironmentFaultError: There were no steps.
+    """
+    environment = make_robot_env(config.model_copy(update={"disturbance": DISTURBANCES["off"]}))
+    task, kind, guard = environment.task, environment.action_kind, environment.guard
+    times, over = [], True
+    for seed in range(steps):
+        if over:
+            environment.reset(seed=seed)
+        world, goal = environment.seen, environment.goal
+        twin = guard.twin()
+        begin = perf_counter()
+        observation = task.layout.pack(task.observe(world, goal))
+        action = policy.act(observation)
+        wish = kind.wish(action, twin.commanded, twin.velocity, goal.gripper)
+        twin.filter(wish, world.robot, world.robot.stamp)
+        times.append(1e3 * (perf_counter() - begin))
+        over = environment.step(action)[3]
+    environment.close()
+    found = percentiles(times)
+    if found is None:
+        raise EnvironmentFaultError("no step was timed; ask for at least one")
+    return found
