@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/rehearse.py [CHECKPOINT ...] [--episodes 50] [--host 127.0.0.3] [--drills 3] [--rtde-rate 125]
 
-A rehearsal is in real time: 50 reach episodes take about eight minutes, 50 grasps about nine, the drills about one and a
-half minutes a round. Run it while the machine does nothing else.
+A rehearsal is in real time: 50 reach episodes take about eight minutes, 50 grasps about nine, and the drills about one
+and a half minutes a round. Run it while the machine does nothing else.
 """
 
 import argparse
@@ -75,9 +75,9 @@ def drill(rounds: int, host: str, records: Path) -> None:
 
 
 def seconds(values: list[float | None]) -> str:
-    """Write median and worst in ms; a dash where there is nothing."""
+    """Write median and worst in ms; a hyphen where there is nothing."""
     known = [value for value in values if value is not None]
-    return f"{1e3 * median(known):.0f} ({1e3 * max(known):.0f}) ms" if known else "–"
+    return f"{1e3 * median(known):.0f} ({1e3 * max(known):.0f}) ms" if known else "-"
 
 
 def main() -> None:

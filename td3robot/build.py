@@ -96,6 +96,7 @@ def make_robot_env(
     if cell is not None:
         _require_supplied(task)
     objects = objects or _objects(robot, models, cell)
+    space = config.task.space(spec.table_height_m)
     seen: Robot = robot
     if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
         seen = DisturbedRobot(robot, config.disturbance)
@@ -111,11 +112,10 @@ def make_robot_env(
         objects=objects,
         object_models=models,
         episode_steps=config.episode_steps,
-        goals=config.task.goals,
+        goals=space,
         practice=practice,
         render_mode=render_mode,
     )
-    space = config.task.space(spec.table_height_m)
     environment.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
     return environment
 

@@ -146,10 +146,8 @@ def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str
         RobotError: The cause is still there, or needs hands at the pendant.
     """
     robot = UrRobot(robot_spec(cell.robot), cell)
-    if activate_gripper:
-        robot.gripper.activate()
     try:
-        robot.recover()
+        robot.recover(activate_gripper)
         facts, q = robot.facts, robot.read().q.tolist()
     finally:
         robot.close()
