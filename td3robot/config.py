@@ -275,7 +275,7 @@ class GraspRewards(Section):
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
-    smoothness: NonNegative = 0.3
+    smoothness: NonNegative = 0.5
     guard: NonNegative = 0.1
 
 

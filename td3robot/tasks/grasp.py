@@ -27,7 +27,7 @@ FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
-# Speed at which holding still is worth a third [m/s].
+# Speed at which holding is worth half of holding still [m/s].
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
@@ -50,13 +50,13 @@ class Grasp(Task):
     Reward terms, each times its weight. The *grasp point* is the object's centre, raised where the fingers would
     be too near the table; g is nearness of the measured tool point to it, ``exp(-(distance / 20 mm)^2)``.
 
-    * ``approach``: progress of the commanded tool point down a funnel over the grasp point
+    * ``approach``: progress of the tool point down a funnel over the grasp point
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
-    * ``grasp``: g times half the closed fraction at which the pads meet the object, plus half where the drivers
-      stop short of what is commanded; 0 where they closed on nothing
-    * ``lift``: g times the object's height over where it lay, up to ``lift_height``
-    * ``rise``: progress of the object's height, up to a tenth above ``lift_height``
-    * ``held``: 1 where it is lifted that far and at rest, in the hand
+    * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
+      half where the drivers stop short of what is commanded; 0 where they closed on nothing
+    * ``lift``: g times how near the object is to the height at which it is to be held
+    * ``rise``: progress of the object to that height, from below or above
+    * ``held``: ``1 / (1 + (object speed / 30 mm/s)^2)`` where it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -171,7 +171,7 @@ class Grasp(Task):
             "grasp": weights.grasp * near * aligned * self._grip(world),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) * nearness(speed, STILL),
+            "held": weights.held * float(high) / (1.0 + (speed / STILL) ** 2),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

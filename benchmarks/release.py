@@ -1,0 +1,64 @@
+"""Release the best policy of a run: copy it, play it under every disturbance level, and write its model card.
+
+Example: python benchmarks/release.py checkpoints/RUN checkpoints/ur5e_grasp --card docs/cards/ur5e_grasp.md
+
+The card's text is the file given; the figures go where it says {table}.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from td3robot.build import make_robot_env
+from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
+from td3robot.training.checkpoint import Checkpoint, find, load_policy
+from td3robot.training.evaluation import Evaluation, evaluate
+from td3robot.training.plot import plot_run
+
+EPISODES, SEED = 200, 12345
+CURVE = "learning_curve.png"
+
+
+def row(level: str, figures: Evaluation) -> str:
+    """Lay out the figures of one disturbance level."""
+    assert figures.success_rate is not None
+    assert figures.success_ci95 is not None
+    assert figures.guard_interventions is not None
+    low, high = figures.success_ci95
+    reasons = {reason: share for reason, share in figures.guard_interventions.items() if reason != "any"}
+    why = ", ".join(f"{reason} {100 * share:.1f} %" for reason, share in sorted(reasons.items(), key=lambda r: -r[1]))
+    return (
+        f"| {level} | {100 * figures.success_rate:.1f} % ({100 * low:.1f}-{100 * high:.1f}) "
+        f"| {1000 * (figures.max_tcp_speed_m_s or 0):.0f} mm/s, {figures.max_joint_speed_rad_s:.2f} rad/s "
+        f"| {100 * figures.guard_interventions['any']:.1f} % ({why}) |"
+    )
+
+
+def main() -> None:
+    """Copy, play and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--card", type=Path, required=True)
+    arguments = parser.parse_args()
+    best = find(arguments.run)
+    shutil.rmtree(arguments.out, ignore_errors=True)
+    shutil.copytree(best, arguments.out)
+    saved, policy = Checkpoint(arguments.out), load_policy(arguments.out)
+    trained = saved.config().environment
+    assert isinstance(trained, RobotEnvironmentConfig)
+    rows = [
+        f"| disturbance | success of {EPISODES} (95 % interval) | fastest tool, joint | steps changed by the guard |",
+        "|---|---|---|---|",
+    ]
+    for level in DISTURBANCES:
+        environment = make_robot_env(RobotEnvironmentConfig(**trained.model_dump() | {"disturbance": level}))
+        rows.append(row(level, evaluate(environment, policy.act, EPISODES, SEED)))
+    text = arguments.card.read_text(encoding="utf-8").replace("{table}", "\n".join(rows))
+    (arguments.out / "README.md").write_text(text.replace("{curve}", f"![learning curve]({CURVE})"), encoding="utf-8")
+    plot_run(arguments.run, arguments.out / CURVE)
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()
