@@ -164,7 +164,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
-        self.world = self._look(self.guard.commanded)
+        self._look(self.guard.commanded)
         return self._observe()
 
     def render(self) -> NDArray[np.uint8] | None:
