@@ -269,7 +269,7 @@ class ObjectConfig(Section):
 class GraspRewards(Section):
     """Weights of the grasp task's reward terms; ``tasks/grasp.py`` has the formulas."""
 
-    approach: NonNegative = 3.0
+    approach: NonNegative = 4.0
     alignment: NonNegative = 3.2
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0

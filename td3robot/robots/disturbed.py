@@ -71,7 +71,7 @@ class DisturbedRobot(Robot):
 
     def _send(self, command: JointCommand) -> None:
         self._under_way.append(command)
-        self.robot.send(self._under_way.popleft())
+        self._acting = self.robot.send(self._under_way.popleft())
 
     def advance(self) -> None:
         """Let one control period pass."""
@@ -84,14 +84,13 @@ class DisturbedRobot(Robot):
         """Bring the arm to a posture; nothing from before is under way any more."""
         self.robot.move_to(q)
         self._states = deque([self.robot.read()])
-        self._under_way = deque([JointCommand(q.copy(), 0.0)] * self._action_delay)
+        self._acting = JointCommand(q.copy(), 0.0)
+        self._under_way = deque([self._acting] * self._action_delay)
 
     def stop(self) -> None:
         """Stop the robot behind, and forget what was under way to it."""
         self.robot.stop()
-        if self._under_way:
-            held = JointCommand(self.robot.read().q, self._under_way[0].gripper)
-            self._under_way = deque([held] * self._action_delay)
+        self._under_way = deque([self._acting] * len(self._under_way))
 
     def close(self) -> None:
         """Let go of the robot behind."""

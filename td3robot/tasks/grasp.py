@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import atan2, cos, hypot, pi, sin, tanh
+from math import atan2, cos, pi, sin, tanh
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ OBJECT = "object"
 # wanted this much higher, reached this far out [m].
 FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
-# only, going back and forth would pay.
-FUNNEL_SLOPE = hypot(1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS, 1.0)
+# only, going back and forth would pay. The commanded point may move sideways while the measured one goes up or down.
+FUNNEL_SLOPE = 1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS + 1.0
 # Scale on which the observation resolves the last of a turn [rad].
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].

@@ -310,6 +310,28 @@ def test_an_object_s_size_mass_and_friction_reach_the_model(varied):
     np.testing.assert_array_equal(model.geom_friction[pads, 0], 1.1)
 
 
+@pytest.mark.parametrize(
+    ("shape", "size", "scaled"),
+    [("box", (0.04, 0.06, 0.05), (0.044, 0.066, 0.055)), ("cylinder", (0.05, 0.05, 0.06), (0.055, 0.055, 0.066))],
+)
+def test_a_scaled_object_is_the_one_that_would_have_been_compiled_so(shape, size, scaled):
+    spec, models = robot_spec(RobotConfig()), []
+    for extents, mass in ((size, 0.1), (scaled, 0.2)):
+        robot = MujocoRobot(spec, 400.0, (ObjectModel("object", shape, extents, mass, 0.7),))
+        robot.connect()
+        if extents == size:
+            robot.vary(Variation(object_scale=1.1, object_mass_kg=0.2))
+        models.append(robot.model)
+    varied, compiled = models
+    for name in ("geom_size", "geom_rbound", "geom_aabb"):
+        one, other = (getattr(model, name)[model.geom("object").id] for model in models)
+        np.testing.assert_allclose(one, other, rtol=1e-9, err_msg=name)
+    for name in ("body_mass", "body_inertia", "body_subtreemass", "body_invweight0"):
+        one, other = (getattr(model, name)[model.body("object").id] for model in models)
+        np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=name)
+    assert varied.nbody == compiled.nbody
+
+
 def test_a_larger_object_is_gripped_earlier(varied, kinematics):
     from td3robot.robots.kinematics import ToolboxKinematics
 
