@@ -28,7 +28,7 @@ PATIENT = {"late_periods": 30}
 
 
 def make(host, passive=False, **ur):
-    cell = CellConfig.model_validate({"ur": {"host": host, **PATIENT, **ur}})
+    cell = CellConfig.model_validate({"ur": {"host": host, **PATIENT, **ur}, "gripper": {"max_age_s": 5.0}})
     return UrRobot(robot_spec(cell.robot), cell, passive)
 
 
