@@ -120,8 +120,9 @@ class Worker:
             return False
         if self._state.status == Status.HOLDING:
             self._stream.anchor(list(self._state.q))
+        # One that was never seen is part of the way to the next.
+        self._stream.aim(list(target.q), target.sent_at, target.count - self._played)
         self._played = target.count
-        self._stream.aim(list(target.q), target.sent_at)
         return True
 
     def _require_fit(self, now: float) -> None:

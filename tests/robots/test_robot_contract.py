@@ -251,6 +251,12 @@ def test_following_a_slow_ramp_arrives(robot, joint):
 
 def test_the_reported_velocity_is_that_of_the_angles(robot):
     states = drive(robot, ramp(robot, 0, 0.3, 2.0))
+    for _ in range(3):  # where these tests themselves were late, the arm stood still in between
+        if robot.teleports or np.diff([state.stamp for state in states[-12:]]).max() < 0.06:
+            break
+        robot.stop()
+        bring_home(robot)
+        states = drive(robot, ramp(robot, 0, 0.3, 2.0))
     change = (states[-1].q - states[-4].q) / (states[-1].stamp - states[-4].stamp)
     np.testing.assert_allclose(states[-1].dq, change, rtol=0, atol=1e-3 if robot.teleports else 0.02)
 
