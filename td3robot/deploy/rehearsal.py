@@ -43,6 +43,7 @@ class Plan:
         act: A policy in place of the checkpoint's; None is the checkpoint's.
         faults: A file of faults for the stand-in, or None.
         host: The stand-in's address.
+        late_periods: See ``UrConfig``; more is for computers that are busy with other things.
     """
 
     played: Played
@@ -54,6 +55,7 @@ class Plan:
     records: Path = Path("records")
     rtde_rate_hz: int = 125
     act: Act | None = None
+    late_periods: float = 2.5
 
 
 class Rehearsal:
@@ -122,7 +124,11 @@ class Rehearsal:
         robot = self._config.robot
         values: dict[str, Any] = {
             "robot": robot.model_dump() | {"backend": "ur"},
-            "ur": {"host": self.plan.host, "rtde_rate_hz": self.plan.rtde_rate_hz},
+            "ur": {
+                "host": self.plan.host,
+                "rtde_rate_hz": self.plan.rtde_rate_hz,
+                "late_periods": self.plan.late_periods,
+            },
         }
         if self._standin.config.objects:
             values["tracker"] = {"host": self.plan.host, "port": TRACKER_PORT}

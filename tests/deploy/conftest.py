@@ -56,7 +56,12 @@ def cell(standin):
     return make_cell(standin.host)
 
 
-def write_checkpoint(path, config):
+@pytest.fixture(scope="session")
+def write_checkpoint():
+    return save_checkpoint
+
+
+def save_checkpoint(path, config):
     """Write a policy of random weights, which moves the tool somewhere."""
     rng = np.random.default_rng(0)
     environment = make_robot_env(config.environment)
@@ -81,7 +86,7 @@ def write_checkpoint(path, config):
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
-    return write_checkpoint(
+    return save_checkpoint(
         tmp_path_factory.mktemp("policy") / "policy", load_config(REACH, ["environment.episode_s=2"])
     )
 

@@ -80,6 +80,7 @@ def test_confirm_without_a_keyboard_is_refused_before_anything_else(cell, checkp
         deploy(ask(checkpoint, cell, tmp_path, "confirm", override="a test"), Signals())
 
 
+@pytest.mark.slow
 def test_at_a_tenth_of_the_speed_the_arm_is_a_tenth_as_fast(standin, cell, checkpoint, person, tmp_path):
     person.stop_after = 60
     report = deploy(ask(checkpoint, cell, tmp_path, "run", speed=0.1, override="a test"), person)

@@ -6,6 +6,10 @@ from td3robot.deploy.drills import DRILLS, Scene
 
 # Alike to a neighbour, or long: with -m slow.
 SLOW = {
+    "5 % of packets dropped",
+    "sockets closed",
+    "speed slider moved",
+    "observation stale",
     "packets delayed by 40 ms",
     "servoJ refused",
     "gripper deactivated",

@@ -1,0 +1,100 @@
+"""Whole rehearsals: short by default, with the figures that count with -m slow."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from td3robot.build import robot_spec
+from td3robot.config import parse_config
+from td3robot.deploy.bench import quaternion
+from td3robot.deploy.deployment import open_checkpoint
+from td3robot.deploy.rehearsal import Plan, Rehearsal
+from td3robot.deploy.timing import policy_step_ms
+from td3robot.errors import ConfigError
+from td3robot.tasks.scripted import scripted_grasp
+
+GRASP = "name: grasp\nenvironment: {kind: robot, task: {name: grasp}, episode_s: 8.0, guard: {max_state_age_s: 0.5}}"
+
+
+def test_the_quaternion_of_a_rotation():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        w, x, y, z = q = rng.normal(size=4)
+        w, x, y, z = q / np.linalg.norm(q)
+        matrix = np.array(
+            [
+                [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+            ]
+        )
+        found = np.array(quaternion(matrix))
+        assert abs(found @ [w, x, y, z]) == pytest.approx(1.0)
+
+
+def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
+    pytest.importorskip("rtde_control")
+    said = []
+    plan = Plan(played, episodes=2, host=own_host(2), records=tmp_path, late_periods=10.0)
+    report = Rehearsal(plan, said.append).run()
+    json.dumps(report, allow_nan=False)
+    assert said[0].startswith("check: go")
+    arm, simulation = report["arm"], report["simulation"]
+    assert arm["ended"] == simulation["ended"] == {"time": 2}
+    assert arm["mean_final_distance_m"] == pytest.approx(simulation["mean_final_distance_m"], abs=0.03)
+    # By the stand-in's clock: a window of 100 ms, and arrivals that other programs on this computer delay.
+    assert report["wire"]["targets"]["tcp_speed_m_s"] <= 1.05 * report["limits"]["tcp_speed_m_s"]
+    assert report["shadow"]["steps"] == 40
+
+
+@pytest.mark.slow
+def test_a_rehearsal_with_a_fault_recovers_and_goes_on(own_host, played, tmp_path):
+    pytest.importorskip("rtde_control")
+    faults = tmp_path / "faults.yaml"
+    faults.write_text(yaml.safe_dump({"faults": [{"kind": "protective_stop", "episode": 0, "at_s": 0.5}]}))
+    plan = Plan(played, 2, host=own_host(3), records=tmp_path, faults=faults, late_periods=10.0)
+    report = Rehearsal(plan, lambda text: None).run()
+    assert report["arm"]["ended"] == {"fault": 1, "time": 1}
+    (fault,) = report["faults"]
+    assert fault["episode"] == 0
+    assert "a protective stop holds the arm" in fault["said"]
+
+
+def grasp_plan(tmp_path, write_checkpoint, **values):
+    played = open_checkpoint(write_checkpoint(tmp_path / "policy", parse_config(GRASP, "test")))
+    config = played.environment
+    script = scripted_grasp(
+        played.policy.contract.observation, config.task, config.action, robot_spec(config.robot),
+        config.guard.max_tcp_speed_m_s,
+    )  # fmt: skip
+    return Plan(played, act=script.act, records=tmp_path / "records", late_periods=10.0, **values)
+
+
+@pytest.mark.slow
+def test_the_scripted_grasp_takes_objects_that_a_tracker_sees(own_host, write_checkpoint, tmp_path):
+    pytest.importorskip("rtde_control")
+    report = Rehearsal(grasp_plan(tmp_path, write_checkpoint, episodes=2, host=own_host(4)), print).run()
+    assert report["arm"]["success_rate"] == report["simulation"]["success_rate"] == 1.0
+
+
+@pytest.mark.slow
+def test_an_object_that_is_lost_is_a_failed_episode_and_no_fault(own_host, write_checkpoint, tmp_path):
+    pytest.importorskip("rtde_control")
+    faults = tmp_path / "faults.yaml"
+    faults.write_text(yaml.safe_dump({"faults": [{"kind": "object_lost", "episode": 0, "at_s": 3.0, "for_s": 30.0}]}))
+    plan = grasp_plan(tmp_path, write_checkpoint, episodes=1, host=own_host(5), faults=faults)
+    report = Rehearsal(plan, print).run()
+    assert report["arm"]["success_rate"] == 0.0
+    assert report["arm"]["ended"] == {"time": 1}
+
+
+@pytest.mark.slow
+def test_a_policy_step_takes_half_a_millisecond_at_most(played):
+    assert policy_step_ms(played.policy, played.environment)["p50"] < 0.5
+
+
+def test_a_rehearsal_off_loopback_is_refused(played, tmp_path):
+    with pytest.raises(ConfigError, match=r"can be reached by other computers"):
+        Rehearsal(Plan(played, 1, host="192.168.0.10", records=tmp_path), print).run()
