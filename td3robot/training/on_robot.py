@@ -2,8 +2,8 @@
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from td3robot.envs.robot_env import RobotEnv
 from td3robot.training import checkpoint
 from td3robot.training.metrics import MetricsWriter
 from td3robot.training.trainer import Trainer
@@ -22,11 +22,9 @@ class ArmTrainer(Trainer):
     _waited = True
 
     @property
-    def environment(self) -> RobotEnv:
-        """The one on the arm."""
-        environment = self.collector.environments[0].unwrapped
-        assert isinstance(environment, RobotEnv)
-        return environment
+    def environment(self) -> Any:
+        """The one on the arm: a ``RobotEnv``."""
+        return self.collector.environments[0].unwrapped
 
     def train(self) -> None:
         """Train as ever, with garbage collected between episodes alone: it takes longer than a control period."""
