@@ -43,7 +43,7 @@ class Drill:
     Attributes:
         name: For the table.
         strike: Brings it about.
-        says: Part of what the operator reads, or None where the arm goes on.
+        says: A pattern in what the operator reads, or None where the arm goes on.
         rests_within_s: From the fault to rest, at most; None where the arm goes on.
         task: ``reach`` or ``grasp``: the second has an object and a tracker.
         by_policy: Whether the fault is the policy's: ``strike`` gives the action then.
@@ -167,7 +167,8 @@ class Scene:
         fault = session.fault
         lines = list(read_record(path))
         try:
-            rest = None if fault is None else watch.rest_after(struck)
+            seen = fault is not None and self.standin.process.poll() is None
+            rest = watch.rest_after(struck) if seen else None
         except RobotError:
             rest = None
         return Outcome(
@@ -300,5 +301,7 @@ DRILLS = (
     Drill("observation stale", _age, "s old, more than guard.max_state_age_s", 0.8),
     Drill("policy late", _hang(1.1), "program that decides is late", 0.8, by_policy=True),
     Drill("policy silent", _hang(8.0), "program that decides is late", 0.8, by_policy=True),
-    Drill("controller killed", _fault("killed_process"), "connection to the controller was lost", None),
+    Drill(
+        "controller killed", _fault("killed_process"), "connection to the controller was lost|clock has not moved", None
+    ),
 )

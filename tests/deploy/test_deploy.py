@@ -106,6 +106,7 @@ def test_the_operator_stops_the_arm_which_holds_and_everything_is_kept(standin, 
     assert Ledger(tmp_path).latched(serial) is None
 
 
+@pytest.mark.slow
 def test_after_a_protective_stop_nothing_moves_until_recover(standin, cell, checkpoint, person, tmp_path):
     standin.ask(fault={"kind": "protective_stop", "at_s": 6.0})
     report = deploy(ask(checkpoint, cell, tmp_path, "run", override="a test", speed=0.2), person)

@@ -37,12 +37,12 @@ def test_the_quaternion_of_a_rotation():
 def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
     pytest.importorskip("rtde_control")
     said = []
-    plan = Plan(played, episodes=2, host=own_host(2), records=tmp_path, late_periods=10.0)
+    plan = Plan(played, episodes=1, host=own_host(2), records=tmp_path, late_periods=10.0)
     report = Rehearsal(plan, said.append).run()
     json.dumps(report, allow_nan=False)
     assert said[0].startswith("check: go")
     arm, simulation = report["arm"], report["simulation"]
-    assert arm["ended"] == simulation["ended"] == {"time": 2}
+    assert arm["ended"] == simulation["ended"] == {"time": 1}
     assert arm["mean_final_distance_m"] == pytest.approx(simulation["mean_final_distance_m"], abs=0.03)
     # By the stand-in's clock: a window of 100 ms, and arrivals that other programs on this computer delay.
     assert report["wire"]["targets"]["tcp_speed_m_s"] <= 1.05 * report["limits"]["tcp_speed_m_s"]
