@@ -1,5 +1,6 @@
 """The command line's part beside a physical arm, or its stand-in. No torch here."""
 
+import gc
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -175,6 +176,8 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
     if found.objection is not None:
         raise RobotError(f"no-go: {found.objection}")
     people.print("the arm is going to move, at the speed of training; Ctrl-C stops it and saves", soft_wrap=True)
+    gc.collect()
+    gc.freeze()  # collections between episodes are short then
     trainer = make_arm_trainer(config, run, ProgressListener(config.training.steps, step), cell)
     trainer.environment.travel.agree = _agree
     trainer.environment.travel.watch = lambda state, ruling: _require_wanted(trainer)

@@ -71,10 +71,11 @@ class Session:
             RobotError: The robot cannot be opened.
         """
         self.fault = None
+        gc.collect()
+        gc.freeze()  # what is there stays there; collections after this one are short
         self.environment.robot.connect()  # what fails here has moved nothing
         teller = Teller(self.environment, self._operator)
-        gc.collect()
-        gc.disable()  # a collection takes longer than a policy's step
+        gc.disable()  # a collection takes longer than a policy's step, and no thread runs meanwhile
         teller.start()
         try:
             for number in range(first, first + episodes):
@@ -90,6 +91,7 @@ class Session:
             self.environment.robot.stop()
             teller.stop()
             gc.enable()
+            gc.unfreeze()
             self._close_record()
 
     def _play(self, number: int, seed: int, options: dict[str, Any] | None) -> None:

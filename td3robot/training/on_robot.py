@@ -28,8 +28,6 @@ class ArmTrainer(Trainer):
 
     def train(self) -> None:
         """Train as ever, with garbage collected between episodes alone: it takes longer than a control period."""
-        gc.collect()
-        gc.freeze()
         gc.disable()
         try:
             super().train()
