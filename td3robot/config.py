@@ -275,7 +275,7 @@ class GraspRewards(Section):
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
-    smoothness: NonNegative = 0.5
+    smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
 
 
@@ -509,7 +509,8 @@ class AgentConfig(Section):
     Attributes:
         updates_per_step: Learner updates for each environment step.
         n_step: Rewards summed before bootstrapping.
-        random_share: Share of exploration's actions that are uniformly random.
+        random_share: Share of exploration's actions that are uniformly random, at the beginning.
+        random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
         device: ``auto`` takes CUDA where there is one.
     """
 
@@ -526,6 +527,7 @@ class AgentConfig(Section):
     policy_freq: PositiveInt = 2
     exploration_noise: NonNegative = 0.1
     random_share: UnitInterval = 0.0
+    random_share_steps: NonNegativeInt = 0
     batch_size: PositiveInt = 100
     updates_per_step: PositiveFloat = 1.0
     n_step: PositiveInt = 1
