@@ -27,6 +27,7 @@ class UrConfig(Section):
         watchdog_hz: The controller stops the arm when nothing arrives for a period of this rate.
         stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint; not below the guard's acceleration limit.
         servo_stop_deceleration_m_s2: Of the tool, for what is left when servoing ends: the argument of ``servoStop``.
+        late_periods: Without a new target for so many control periods, the arm is stopped and the fault reported.
         max_state_age_s: A state stream that stands still for longer is a fault.
         min_speed_scaling: Below this speed slider the arm lags behind what it is sent, and is not driven.
         realtime_priority: Of the worker on SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
@@ -41,6 +42,7 @@ class UrConfig(Section):
     watchdog_hz: Annotated[float, Field(ge=2.0, le=100.0)] = 10.0
     stop_deceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0)] = 10.0
     servo_stop_deceleration_m_s2: Annotated[float, Field(gt=0.0, le=20.0)] = 10.0
+    late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
     max_state_age_s: PositiveFloat = 0.1
     min_speed_scaling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
     realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20

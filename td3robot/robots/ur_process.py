@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,6 +19,16 @@ from td3robot.state import Array
 BEAT_S, MAX_SILENCE_S = 0.02, 0.15
 # For interpreter, imports and the controller's answers, beyond what the controller itself is given [s].
 START_S = 20.0
+# The worker needs three files and the standard library. Importing the package as users do would bring Gymnasium and
+# much else into a process that has to be lean and quick to start, so it gets an empty package of the same name.
+WORKER = """
+import sys, types
+package = sys.modules["td3robot"] = types.ModuleType("td3robot")
+package.__path__ = [sys.argv[1]]
+from td3robot.robots.ur_worker import main
+main(int(sys.argv[2]), int(sys.argv[3]))
+"""
+PACKAGE = str(Path(__file__).resolve().parents[1])
 # For braking, settling and the end of servoing [s].
 STOP_S, LEAVE_S = 3.0, 2.0
 
@@ -53,7 +64,7 @@ class UrProcess:
         # A session of its own keeps the terminal's Ctrl-C away from it.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "td3robot.robots.ur_worker", str(other.fileno()), str(descriptor)],
+            [sys.executable, "-c", WORKER, PACKAGE, str(other.fileno()), str(descriptor)],
             pass_fds=(other.fileno(), descriptor),
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             stdin=subprocess.DEVNULL,

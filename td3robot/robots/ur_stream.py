@@ -3,6 +3,8 @@
 Plain Python on lists of six numbers: this runs in a loop of 2 to 8 ms, in a process that imports little.
 """
 
+from collections import deque
+
 # The first target after a rest is played this share of a period late, so that the following ones may come that much
 # later than their tick without the arm's target ever standing still in between.
 SLACK = 0.1
@@ -12,8 +14,8 @@ class TargetStream:
     """Play targets in straight lines over exactly one control period each, as the simulation does.
 
     No segment is ever played faster than it was planned. A target that comes late begins late, and so do those after
-    it; and where ticks were missed, the segment waits for them: the arm's own time slips, its speed does not rise. One
-    target may wait for the end of the segment before it; a newer one takes its place.
+    it; and where ticks were missed, the segment waits for them: the arm's own time slips, its speed does not rise.
+    Targets wait for the end of the segment before them, and are played one by one.
 
     Args:
         q: (n,) where the arm rests [rad].
@@ -28,21 +30,21 @@ class TargetStream:
     def anchor(self, q: list[float]) -> None:
         """Rest at q (n,) [rad]; what was waiting is dropped."""
         self._start, self._end = list(q), list(q)
-        self._begins = self._ends = self._sent_at = 0.0
+        self._begins = self._ends = 0.0
         self._seen: float | None = None
-        self._waiting: list[float] | None = None
+        self._waiting: deque[tuple[list[float], float, float]] = deque()
         self._rested = True
         self._braking = False
 
-    def aim(self, q: list[float], sent_at: float) -> None:
-        """Go to q (n,) [rad] in the next segment; it was sent at a time [s]."""
+    def aim(self, q: list[float], sent_at: float, periods: int = 1) -> None:
+        """Go to q (n,) [rad] after what is waiting, in so many control periods; it was sent at a time [s]."""
         if not self._braking:
-            self._waiting, self._sent_at = list(q), sent_at
+            self._waiting.append((list(q), sent_at, periods * self._period))
 
     def at(self, now: float) -> list[float]:
         """Give the target (n,) [rad] at a time [s] that never runs backwards."""
         self._slip(now)
-        if self._waiting is not None and now >= self._ends:
+        while self._waiting and now >= self._ends:
             self._begin()
         if now >= self._ends:
             return list(self._end)
@@ -53,7 +55,7 @@ class TargetStream:
 
     def idle_s(self, now: float) -> float:
         """Give for how long the last segment has been over with nothing to follow [s]."""
-        return 0.0 if self._waiting is not None else max(0.0, now - self._ends)
+        return 0.0 if self._waiting else max(0.0, now - self._ends)
 
     def brake(self, now: float, deceleration: float) -> None:
         """Come to rest on the line of the present segment.
@@ -66,9 +68,13 @@ class TargetStream:
             return
         q = self.at(now)
         moving = self._begins <= now < self._ends
-        velocity = [(b - a) / self._period * moving for a, b in zip(self._start, self._end, strict=True)]
+        velocity = [
+            (b - a) / max(self._ends - self._begins, self._tick) * moving
+            for a, b in zip(self._start, self._end, strict=True)
+        ]
         duration = max(abs(v) for v in velocity) / deceleration
-        self._waiting, self._braking = None, True
+        self._waiting.clear()
+        self._braking = True
         self._start, self._end = q, [p + v * duration / 2.0 for p, v in zip(q, velocity, strict=True)]
         self._begins, self._ends = now, now + duration
 
@@ -81,9 +87,7 @@ class TargetStream:
         self._seen = now
 
     def _begin(self) -> None:
-        assert self._waiting is not None
-        self._start, self._end, self._waiting = self._end, self._waiting, None
-        first_of_all = self._sent_at + SLACK * self._period
-        self._begins = first_of_all if self._rested else max(self._sent_at, self._ends)
+        self._start, (self._end, sent_at, duration) = self._end, self._waiting.popleft()
+        self._begins = sent_at + SLACK * self._period if self._rested else max(sent_at, self._ends)
         self._rested = False
-        self._ends = self._begins + self._period
+        self._ends = self._begins + duration

@@ -9,17 +9,16 @@ import gc
 import os
 import socket
 import sys
+import traceback
 from array import array
 from dataclasses import replace
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NoReturn
 
 from td3robot.robots.ur_controller import Controller, StoppedError
 from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, WorkerState, quantiles_ms
 from td3robot.robots.ur_stream import TargetStream
 
-# Without a new target for this many control periods, the arm holds and a fault is reported.
-LATE_PERIODS = 2.5
 # A deciding process whose sign of life is older hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5
 # Slower than this is at rest, and no stop takes longer [rad/s, s].
@@ -41,6 +40,7 @@ class Worker:
         self._control = settings["control"]
         self._slow = UNFED * settings["ur"]["servo_stop_deceleration_m_s2"] / settings["ur"]["watchdog_hz"]
         self._ended_at = 0.0
+        self._late_periods = settings["ur"]["late_periods"]
         self._min_scaling = settings["ur"]["min_speed_scaling"]
         self._controller = Controller(settings["ur"], self._control)
         self._state = WorkerState()
@@ -120,16 +120,16 @@ class Worker:
             return False
         if self._state.status == Status.HOLDING:
             self._stream.anchor(list(self._state.q))
+        # One that was never seen is part of the way to the next.
+        self._stream.aim(list(target.q), target.sent_at, target.count - self._played)
         self._played = target.count
-        self._stream.aim(list(target.q), target.sent_at)
         return True
 
     def _require_fit(self, now: float) -> None:
-        idle, limit = self._stream.idle_s(now), (LATE_PERIODS - 1.0) * self._period
-        if idle > limit:
+        if self._stream.idle_s(now) > (self._late_periods - 1.0) * self._period:
             raise StoppedError(
-                f"no new target came for {LATE_PERIODS:g} control periods "
-                f"({1e3 * LATE_PERIODS * self._period:.0f} ms): the program that decides is late"
+                f"no new target came for {self._late_periods:g} control periods "
+                f"({1e3 * self._late_periods * self._period:.0f} ms): the program that decides is late"
             )
         if self._state.speed_slider < self._min_scaling:
             raise StoppedError(
@@ -198,10 +198,20 @@ class Worker:
         return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods)
 
 
-def main() -> None:
-    """Run the worker on the two descriptors that were inherited: channel and memory."""
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-    memory = SharedMemory(int(sys.argv[2]))
+def main(channel_descriptor: int, memory_descriptor: int) -> None:
+    """Run the worker on the two descriptors that it inherited; never returns."""
+    channel = Channel(socket.socket(fileno=channel_descriptor))
+    try:
+        _work(channel, SharedMemory(memory_descriptor))
+    except ChannelClosedError:  # nobody is there to work for
+        pass
+    except BaseException:  # noqa: BLE001  # the process that decides shows it as our last words
+        traceback.print_exc()
+        _end(1)
+    _end(0)
+
+
+def _work(channel: Channel, memory: SharedMemory) -> None:
     settings = _await_settings(channel)
     realtime = _raise_priority(settings["ur"]["realtime_priority"])
     worker = Worker(channel, memory, settings)
@@ -209,15 +219,14 @@ def main() -> None:
         facts = worker.connect(settings["unlock_after_s"])
     except StoppedError as stop:
         channel.send(refused=stop.reason)
-        _end(1)
+        return
     except ImportError:
         channel.send(missing=True)
-        _end(1)
+        return
     channel.send(ready=facts | {"realtime": realtime})
     gc.freeze()
     gc.disable()
     worker.run()
-    _end(0)
 
 
 def _await_settings(channel: Channel) -> dict[str, Any]:
@@ -239,15 +248,8 @@ def _raise_priority(priority: int) -> bool:
     return True
 
 
-def _end(status: int) -> None:
+def _end(status: int) -> NoReturn:
     """End without ur_rtde's destructors: they hang or abort where the controller has gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except ChannelClosedError:
-        _end(0)

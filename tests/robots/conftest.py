@@ -25,4 +25,4 @@ def standin(hosts):
 @pytest.fixture(scope="session")
 def ur_cell(standin):
     """Describe the stand-in's cell."""
-    return CellConfig.model_validate({"ur": {"host": standin.host}})
+    return CellConfig.model_validate({"ur": {"host": standin.host, "late_periods": 30}, "gripper": {"max_age_s": 5.0}})

@@ -24,33 +24,39 @@ def name(request):
 
 
 @pytest.fixture(scope="module")
-def connected(ur_cell):
-    robots = {name: make(name, ur_cell) for name in ROBOTS}
+def robots():
+    """Keep the robots that were connected."""
+    robots = {}
     yield robots
     for robot in robots.values():
         robot.close()
 
 
 @pytest.fixture
-def fresh(name, connected, ur_cell):
-    if name in PHYSICAL:
-        connected[name].close()  # there is one arm, and one who controls it
-    robot = make(name, ur_cell)
+def make(name, request):
+    """Make another robot of one kind; physical ones need a stand-in."""
+    cell = request.getfixturevalue("ur_cell") if name in PHYSICAL else None
+    return lambda: ROBOTS[name](RobotConfig(backend=name), (), cell)
+
+
+@pytest.fixture
+def fresh(name, make, robots):
+    if name in PHYSICAL and name in robots:
+        robots[name].close()  # there is one arm, and one who controls it
+    robot = make()
     yield robot
     robot.close()
 
 
 @pytest.fixture
-def robot(name, connected):
-    robot = connected[name]
+def robot(name, make, robots):
+    if name not in robots:
+        robots[name] = make()
+    robot = robots[name]
     robot.connect()
     bring_home(robot)
     yield robot
     robot.stop()
-
-
-def make(name, ur_cell):
-    return ROBOTS[name](RobotConfig(backend=name), (), ur_cell if name in PHYSICAL else None)
 
 
 def bring_home(robot):
@@ -236,15 +242,21 @@ def test_advance_takes_exactly_one_period(robot):
 
 @pytest.mark.parametrize("joint", range(6))
 def test_following_a_slow_ramp_arrives(robot, joint):
-    commands = ramp(robot, joint, -0.1, 1.0)
+    commands = ramp(robot, joint, -0.1, 0.6)
     drive(robot, commands)
-    state = rest(robot, 0.75)
+    state = rest(robot, 0.6)
     np.testing.assert_allclose(state.q, commands[-1].q, rtol=0, atol=1e-3)
     np.testing.assert_allclose(state.dq, 0.0, atol=1e-3)
 
 
 def test_the_reported_velocity_is_that_of_the_angles(robot):
     states = drive(robot, ramp(robot, 0, 0.3, 2.0))
+    for _ in range(3):  # where these tests themselves were late, the arm stood still in between
+        if robot.teleports or np.diff([state.stamp for state in states[-12:]]).max() < 0.06:
+            break
+        robot.stop()
+        bring_home(robot)
+        states = drive(robot, ramp(robot, 0, 0.3, 2.0))
     change = (states[-1].q - states[-4].q) / (states[-1].stamp - states[-4].stamp)
     np.testing.assert_allclose(states[-1].dq, change, rtol=0, atol=1e-3 if robot.teleports else 0.02)
 

@@ -1,6 +1,7 @@
 """The driver against the stand-in: what is sent, what happens when something breaks, and how long that takes."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -22,8 +23,12 @@ SPEED = 0.3  # [rad/s]
 AT_REST = 0.01  # [rad/s]
 
 
+# On a loaded machine these tests themselves are late; how late a program may be has a test of its own.
+PATIENT = {"late_periods": 30}
+
+
 def make(host, passive=False, **ur):
-    cell = CellConfig.model_validate({"ur": {"host": host, **ur}})
+    cell = CellConfig.model_validate({"ur": {"host": host, **PATIENT, **ur}, "gripper": {"max_age_s": 5.0}})
     return UrRobot(robot_spec(cell.robot), cell, passive)
 
 
@@ -140,21 +145,25 @@ def test_a_target_that_was_followed_by_stop_at_once_is_not_played(robot, cell):
         begin = time.monotonic()
         robot.stop()
         assert time.monotonic() - begin < 1.0
-    time.sleep(0.3)
-    np.testing.assert_allclose(robot.read().q, q, rtol=0, atol=0.02)
+    assert np.abs(robot.read().q - q).max() < 0.05
+    assert robot.fault is None
 
 
-def test_without_new_targets_the_arm_holds_and_the_driver_says_late(robot, cell):
+def test_without_new_targets_the_arm_holds_and_the_driver_says_late(cell):
+    robot = make(cell.host, late_periods=2.5)
+    robot.connect()
     hand = Hand(robot)
-    hand.drive(20)
+    hand.drive(5)
     begin = time.monotonic()
     time.sleep(0.3)
     assert seconds_to_rest(cell, begin) < 0.8
     assert_latched(robot, r"no new target came for 2\.5 control periods \(125 ms\)")
-    assert cell.state()["q"][0] == pytest.approx(hand.q[0], abs=0.01)  # it went where it was sent, and no further
+    short = hand.q[0] - cell.state()["q"][0]
+    assert -1e-3 < short < 0.1 * SPEED  # it was on its way to where it was sent last, and went no further
     robot.recover()
-    Hand(robot).drive(5, -SPEED)
     assert robot.fault is None
+    Hand(robot).drive(1, -SPEED)
+    robot.close()
 
 
 def test_missed_ticks_are_counted_and_not_caught_up(robot):
@@ -200,7 +209,7 @@ from td3robot.build import robot_spec
 from td3robot.cell import CellConfig
 from td3robot.robots.ur import UrRobot
 from td3robot.state import JointCommand
-cell = CellConfig.model_validate({"ur": {"host": sys.argv[1]}})
+cell = CellConfig.model_validate({"ur": {"host": sys.argv[1], "late_periods": 30}})
 robot = UrRobot(robot_spec(cell.robot), cell)
 robot.connect()
 print(robot._process.pid, *[name for name in ("torch", "rtde_control", "rtde_receive") if name in sys.modules])
@@ -391,6 +400,14 @@ def test_reading_alone_starts_no_program_and_sends_nothing(cell):
     robot.stop()
     robot.close()
     assert cell.record() == []
+
+
+def test_the_worker_is_lean(robot):
+    """What holds the real-time loop imports neither the learner nor what users of the package get."""
+    maps = pathlib.Path(f"/proc/{robot._process.pid}/maps").read_text()
+    assert "rtde_control" in maps
+    for package in ("torch", "mujoco", "numpy", "pydantic_core"):
+        assert f"/{package}/" not in maps
 
 
 def test_the_gripper_is_observed_as_in_simulation(robot):

@@ -59,14 +59,22 @@ def test_missed_ticks_are_waited_for_and_not_made_up():
     assert after - before[-1] == pytest.approx(0.008 / PERIOD)
 
 
-def test_a_newer_target_takes_the_place_of_one_that_waits():
+def test_targets_that_wait_are_all_played_and_none_faster_than_planned():
+    """The program that decides was late by almost a period, and is on time again: one more target waits than usual."""
+    arrivals = [0.0, 0.05, 0.148, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4]
+    for tick in (0.002, 0.008):
+        _, targets = play(tick, arrivals, 1.0)
+        window = round(0.1 / tick)
+        assert (targets[window:, 0] - targets[:-window, 0]).max() <= window * tick + tick + 1e-9
+        np.testing.assert_allclose(targets[-1], 0.05 * len(arrivals), rtol=0, atol=1e-12)
+
+
+def test_a_target_that_stands_for_two_takes_two_periods():
     stream = TargetStream([0.0] * 6, PERIOD, 0.002)
-    stream.aim([1.0] * 6, 0.0)
-    stream.at(0.0)
-    stream.aim([9.0] * 6, 0.001)
-    stream.aim([1.0] * 6, 0.002)
-    reached = [stream.at(0.002 * k)[0] for k in range(1, 200)]
-    assert max(reached) == pytest.approx(1.0)
+    stream.aim([0.1] * 6, 0.0, periods=2)
+    reached = [stream.at(0.002 * k)[0] for k in range(100)]
+    assert max(np.diff(reached)) == pytest.approx(0.1 * 0.002 / (2 * PERIOD))
+    assert reached[-1] == pytest.approx(0.1)
 
 
 def test_idle_time_counts_from_the_end_of_the_last_segment():
