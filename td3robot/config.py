@@ -117,6 +117,8 @@ class ActionConfig(Section):
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
+        exponent: Speed grows with this power of the action, so that small actions are finer: what a policy dithers by
+            when it should rest moves the arm by little.
         response: How much of the wished change of velocity happens in one period; 1 is all of it. Below, a policy that
             dithers moves the arm smoothly instead of being held back by the guard's acceleration limit.
     """
@@ -127,6 +129,7 @@ class ActionConfig(Section):
     orientation_gain_hz: NonNegative = 4.0
     turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
     response: Fraction = 0.4
+    exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
 
 
 class GuardConfig(Section):
