@@ -102,8 +102,9 @@ class TcpDelta(ActionKind):
     """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
-    that length, not its components. Speed grows with the power ``exponent`` of that length. At the workspace's walls the tool slides along: the wished position is clipped to
-    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm.
+    that length, not its components. Speed grows with the power ``exponent`` of that length. At the workspace's walls
+    the tool slides along: the wished position is clipped to the guard's box, less ``WALL_MARGIN``, where the guard
+    would stop the whole arm.
 
     Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
     turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
@@ -165,7 +166,8 @@ class TcpDelta(ActionKind):
     def _speed_per_length(self, length: float) -> float:
         """Give the wished speed over the length of the action: at most full speed, and finer near zero."""
         share = min(length, 1.0)
-        return self._speed * share**self.config.exponent / max(length, 1e-9)
+        speed: float = self._speed * share**self.config.exponent
+        return speed / max(length, 1e-9)
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the tool's full speed, and the fastest joint's in the worst direction."""
