@@ -117,6 +117,8 @@ class ActionConfig(Section):
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
+        exponent: Speed grows with this power of the action, so that small actions are finer: what a policy dithers by
+            when it should rest moves the arm by little.
         response: How much of the wished change of velocity happens in one period; 1 is all of it. Below, a policy that
             dithers moves the arm smoothly instead of being held back by the guard's acceleration limit.
     """
@@ -127,6 +129,7 @@ class ActionConfig(Section):
     orientation_gain_hz: NonNegative = 4.0
     turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
     response: Fraction = 0.4
+    exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
 
 
 class GuardConfig(Section):
@@ -275,7 +278,7 @@ class GraspRewards(Section):
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
-    smoothness: NonNegative = 0.5
+    smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
 
 
@@ -509,7 +512,8 @@ class AgentConfig(Section):
     Attributes:
         updates_per_step: Learner updates for each environment step.
         n_step: Rewards summed before bootstrapping.
-        random_share: Share of exploration's actions that are uniformly random.
+        random_share: Share of exploration's actions that are uniformly random, at the beginning.
+        random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
         device: ``auto`` takes CUDA where there is one.
     """
 
@@ -526,6 +530,7 @@ class AgentConfig(Section):
     policy_freq: PositiveInt = 2
     exploration_noise: NonNegative = 0.1
     random_share: UnitInterval = 0.0
+    random_share_steps: NonNegativeInt = 0
     batch_size: PositiveInt = 100
     updates_per_step: PositiveFloat = 1.0
     n_step: PositiveInt = 1

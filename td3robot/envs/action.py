@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from itertools import product
+from math import copysign
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,10 @@ class ActionKind(ABC):
 
 
 class JointDelta(ActionKind):
-    """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit."""
+    """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit.
+
+    Speed grows with the power ``exponent`` of the action.
+    """
 
     def __init__(
         self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
@@ -80,7 +84,8 @@ class JointDelta(ActionKind):
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Approach the speed that the scaled action asks for."""
-        change = action[: self._joints] * self._speed - velocity
+        bent = np.sign(action) * np.abs(action) ** self.config.exponent
+        change = bent[: self._joints] * self._speed - velocity
         return (velocity + self.config.response * change) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
@@ -97,8 +102,9 @@ class TcpDelta(ActionKind):
     """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
-    that length, not its components. At the workspace's walls the tool slides along: the wished position is clipped to
-    the guard's box, less ``WALL_MARGIN``, where the guard would stop the whole arm.
+    that length, not its components. Speed grows with the power ``exponent`` of that length. At the workspace's walls
+    the tool slides along: the wished position is clipped to the guard's box, less ``WALL_MARGIN``, where the guard
+    would stop the whole arm.
 
     Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
     turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
@@ -138,19 +144,30 @@ class TcpDelta(ActionKind):
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         position, orientation = jacobian[:3], jacobian[3:]
         before = position @ velocity
-        tool = before + self.config.response * (direction * (self._speed / max(length, 1.0)) - before)
+        tool = before + self.config.response * (direction * self._speed_per_length(length) - before)
         dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
         upright = _about_vertical(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
-            turn[2] = (rate + self.config.response * (float(action[3]) * self.config.turn_rad_s - rate)) * self._period
+            change = self._bent(float(action[3])) * self.config.turn_rad_s - rate
+            turn[2] = (rate + self.config.response * change) * self._period
 
         gram = position @ position.T
         dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)
         crossed = np.linalg.solve(gram + self._null_space_damping, position @ orientation.T)
         free = orientation - crossed.T @ position  # Jo N
         return dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
+
+    def _bent(self, component: float) -> float:
+        """Give a component's share of full speed: finer near zero."""
+        return copysign(abs(component) ** self.config.exponent, component)
+
+    def _speed_per_length(self, length: float) -> float:
+        """Give the wished speed over the length of the action: at most full speed, and finer near zero."""
+        share = min(length, 1.0)
+        speed: float = self._speed * share**self.config.exponent
+        return speed / max(length, 1e-9)
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the tool's full speed, and the fastest joint's in the worst direction."""

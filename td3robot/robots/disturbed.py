@@ -26,6 +26,7 @@ class DisturbedRobot(Robot):
         super().__init__(robot.spec)
         self.robot, self.config = robot, config
         self._action_delay = self.observation_delay = 0
+        self._acting = JointCommand(robot.spec.arm.home, 0.0)
         self._under_way: deque[JointCommand] = deque()
 
     def begin(self, rng: np.random.Generator) -> None:

@@ -27,7 +27,7 @@ FUNNEL_SLOPE = 1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS + 1.0
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
-# Speed at which holding is worth half of holding still [m/s].
+# Speed at which holding is worth a third of holding still [m/s].
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
@@ -56,7 +56,7 @@ class Grasp(Task):
       half where the drivers stop short of what is commanded; 0 where they closed on nothing
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
-    * ``held``: ``1 / (1 + (object speed / 30 mm/s)^2)`` where it is lifted far enough, in the hand
+    * ``held``: ``exp(-(object speed / 30 mm/s)^2)`` where it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -171,7 +171,7 @@ class Grasp(Task):
             "grasp": weights.grasp * near * aligned * self._grip(world),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) / (1.0 + (speed / STILL) ** 2),
+            "held": weights.held * float(high) * nearness(speed, STILL),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
@@ -199,7 +199,7 @@ class Grasp(Task):
         if closed > self._closed_on_object + EMPTY_MARGIN:
             return 0.0
         stopped = world.commanded.gripper - closed > SHORT_OF_COMMAND
-        return 0.5 * min(closed / self._closed_on_object, 1.0) + 0.5 * float(
+        return 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0) + 0.5 * float(
             stopped and closed > 0.8 * self._closed_on_object
         )
 

@@ -31,11 +31,19 @@ class ScriptedGrasp:
         layout: The grasp task's observation.
         tool_step_m: How far a full action moves the tool in one period.
         turn_step_rad: The same, turning.
+        exponent: Power of the action that speeds grow with.
     """
 
     def __init__(
-        self, layout: Layout, config: GraspConfig, spec: RobotSpec, tool_step_m: float, turn_step_rad: float
+        self,
+        layout: Layout,
+        config: GraspConfig,
+        spec: RobotSpec,
+        tool_step_m: float,
+        turn_step_rad: float,
+        exponent: float,
     ) -> None:
+        self._root = 1.0 / exponent
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._driver_closed = spec.gripper.driver_closed
         self._lowest = spec.table_height_m + GRASP_HEIGHT_M
@@ -68,8 +76,10 @@ class ScriptedGrasp:
 
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
         step = GAIN * way / self._tool_step
-        step /= max(1.0, float(np.linalg.norm(step)))
-        return np.array([*step, np.clip(GAIN * turn / self._turn_step, -1.0, 1.0), gripper], np.float32)
+        length = max(float(np.linalg.norm(step)), 1e-9)
+        step *= min(length, 1.0) ** self._root / length
+        share = GAIN * turn / self._turn_step
+        return np.array([*step, np.sign(share) * min(abs(share), 1.0) ** self._root, gripper], np.float32)
 
 
 def scripted_grasp(
@@ -77,4 +87,4 @@ def scripted_grasp(
 ) -> ScriptedGrasp:
     """Make the script for an environment's configuration."""
     tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
-    return ScriptedGrasp(layout, config, spec, tool_step, action.turn_rad_s * spec.period_s)
+    return ScriptedGrasp(layout, config, spec, tool_step, action.turn_rad_s * spec.period_s, action.exponent)

@@ -68,7 +68,10 @@ class Trainer:
         self.agent = TD3(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
         self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
         self.exploration = GaussianExploration(
-            agent.exploration_noise, agent.random_share, seeding.generator(seed, seeding.Stream.EXPLORATION)
+            agent.exploration_noise,
+            agent.random_share,
+            agent.random_share_steps,
+            seeding.generator(seed, seeding.Stream.EXPLORATION),
         )
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = Collector(environments, seed, agent.n_step, agent.gamma)
@@ -204,7 +207,7 @@ class Trainer:
         if self.step < training.random_steps and not self.warm:
             actions = self.exploration.uniform(count, self.agent.action_size)
         else:
-            actions = self.exploration.perturb(self.agent.select_action(observations))
+            actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
 
         if training.overlap:
             stepping = pool.submit(clock.timed, "simulation", self.collector.step, actions)

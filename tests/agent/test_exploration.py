@@ -6,19 +6,19 @@ from td3robot.agent.exploration import GaussianExploration
 COUNT = 20_000
 
 
-def explore(noise=0.0, share=0.0, seed=0):
-    return GaussianExploration(noise, share, np.random.default_rng(seed))
+def explore(noise=0.0, share=0.0, seed=0, share_steps=0):
+    return GaussianExploration(noise, share, share_steps, np.random.default_rng(seed))
 
 
 def test_without_noise_and_share_the_policy_s_actions_are_left_alone():
     actions = np.linspace(-1, 1, 30, dtype=np.float32).reshape(10, 3)
-    np.testing.assert_array_equal(explore().perturb(actions), actions)
+    np.testing.assert_array_equal(explore().perturb(actions, 0), actions)
 
 
 def test_noise_has_its_size_and_stays_in_range():
-    noisy = explore(noise=0.1).perturb(np.zeros((COUNT, 2), np.float32))
+    noisy = explore(noise=0.1).perturb(np.zeros((COUNT, 2), np.float32), 0)
     assert noisy.std() == pytest.approx(0.1, rel=0.03)
-    edge = explore(noise=0.5).perturb(np.ones((COUNT, 2), np.float32))
+    edge = explore(noise=0.5).perturb(np.ones((COUNT, 2), np.float32), 0)
     assert edge.max() == 1.0 and edge.min() >= -1.0
     assert edge.dtype == np.float32
     assert (edge == 1.0).mean() == pytest.approx(0.5, abs=0.02)
@@ -27,7 +27,7 @@ def test_noise_has_its_size_and_stays_in_range():
 @pytest.mark.parametrize("share", [0.05, 0.3, 1.0])
 def test_a_share_of_actions_is_uniform_over_the_whole_range(share):
     actions = np.full((COUNT, 3), 0.25, np.float32)
-    explored = explore(share=share).perturb(actions)
+    explored = explore(share=share).perturb(actions, 0)
     random = (explored != 0.25).any(axis=1)
     assert random.mean() == pytest.approx(share, abs=5 * np.sqrt(0.25 / COUNT))
     assert (explored[random] != 0.25).all()  # whole actions, not components
@@ -41,7 +41,7 @@ def test_a_share_of_actions_is_uniform_over_the_whole_range(share):
 
 def test_the_policy_s_actions_are_not_written_into():
     actions = np.zeros((100, 2), np.float32)
-    explore(noise=0.2, share=0.5).perturb(actions)
+    explore(noise=0.2, share=0.5).perturb(actions, 0)
     assert (actions == 0.0).all()
 
 
@@ -50,17 +50,25 @@ def test_the_same_generator_draws_the_same_actions_wherever_it_is_taken_up(share
     actions = np.zeros((8, 3), np.float32)
     one, other = explore(0.1, share, seed=3), explore(0.1, share, seed=3)
     for _ in range(5):
-        np.testing.assert_array_equal(one.perturb(actions), other.perturb(actions))
+        np.testing.assert_array_equal(one.perturb(actions, 0), other.perturb(actions, 0))
     taken_up = explore(0.1, share, seed=99)
     taken_up.rng.bit_generator.state = one.rng.bit_generator.state
-    np.testing.assert_array_equal(one.perturb(actions), taken_up.perturb(actions))
-    assert (one.perturb(actions) != explore(0.1, share, seed=4).perturb(actions)).any()
+    np.testing.assert_array_equal(one.perturb(actions, 0), taken_up.perturb(actions, 0))
+    assert (one.perturb(actions, 0) != explore(0.1, share, seed=4).perturb(actions, 0)).any()
 
 
 def test_no_share_draws_nothing_more_than_the_noise():
     """Runs without it go on as they did before there was one."""
     plain = np.random.default_rng(1)
-    explored = GaussianExploration(0.1, 0.0, np.random.default_rng(1))
-    explored.perturb(np.zeros((4, 2), np.float32))
+    explored = GaussianExploration(0.1, 0.0, 0, np.random.default_rng(1))
+    explored.perturb(np.zeros((4, 2), np.float32), 0)
     plain.normal(0.0, 0.1, (4, 2))
     assert explored.rng.bit_generator.state == plain.bit_generator.state
+
+
+def test_the_share_falls_linearly_and_stays_at_zero():
+    exploration = explore(share=0.2, share_steps=1000)
+    assert [exploration.random_share(step) for step in (0, 250, 1000, 5000)] == pytest.approx([0.2, 0.15, 0.0, 0.0])
+    actions = np.zeros((100, 2), np.float32)
+    np.testing.assert_array_equal(exploration.perturb(actions, 1000), actions)
+    assert explore(share=0.2).random_share(10**9) == 0.2

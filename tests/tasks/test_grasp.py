@@ -84,13 +84,13 @@ def above(height, beside=0.0):
 )
 def test_approach_is_the_way_made_over_the_funnel(judge, start, end):
     terms, _ = judge(world(tcp=start), world(tcp=end))
-    # 10 mm, of 12.5 mm in one period at full speed where it is steepest: sqrt((1 + 8/5)^2 + 1) = 2.7857.
-    assert terms["approach"] == pytest.approx(0.010 / (2.785678 * 0.0125), rel=1e-5)
+    # 10 mm, of 12.5 mm in one period at full speed where it is steepest, sideways and down: 1 + 8/5 + 1 = 3.6.
+    assert terms["approach"] == pytest.approx(0.010 / (3.6 * 0.0125), rel=1e-5)
 
 
 def test_approach_counts_the_commanded_point_sideways_and_the_measured_one_in_height(judge):
     far = above(0.08, 0.11)
-    full = 2.785678 * 0.0125
+    full = 3.6 * 0.0125
     sideways, _ = judge(world(tcp=far), world(tcp=far, led=(-0.01, 0.0, 0.0)))
     assert sideways["approach"] == pytest.approx(0.010 / full, rel=1e-5)
     down, _ = judge(world(tcp=far), world(tcp=far, led=(0.0, 0.0, -0.01)))
@@ -170,8 +170,8 @@ def in_hand(height, moved=0.0, off=0.0):
 def test_held_needs_the_height_and_pays_rest(judge):
     assert judge(*in_hand(0.0999))[0]["held"] == 0.0
     assert judge(*in_hand(0.1001))[0]["held"] == 1.0
-    assert judge(*in_hand(0.1001, moved=0.03 * PERIOD))[0]["held"] == pytest.approx(1 / 2)  # at 30 mm/s
-    assert judge(*in_hand(0.1001, moved=0.09 * PERIOD))[0]["held"] == pytest.approx(1 / 10)
+    assert judge(*in_hand(0.1001, moved=0.03 * PERIOD))[0]["held"] == pytest.approx(exp(-1))  # at 30 mm/s
+    assert judge(*in_hand(0.1001, moved=0.09 * PERIOD))[0]["held"] == pytest.approx(exp(-9))
 
 
 @pytest.mark.parametrize(
