@@ -49,7 +49,7 @@ class ArmTrainer(Trainer):
             self._waited = False
         observations = self.collector.observations
         self.agent.normalizer.update(observations)
-        actions = self.exploration.perturb(self.agent.select_action(observations))
+        actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
         self._clock.timed("simulation", self.collector.step, actions)
         self.step += 1
         self._finished += self.collector.commit(self.replay, self._between_episodes)

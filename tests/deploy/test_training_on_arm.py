@@ -61,7 +61,7 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
         trainer.environment.close()
     assert trainer.step == 85
     assert trainer.replay.size == 85
-    assert owed == [20] * 20 + [40] * 20 + [60] * 5  # two whole episodes, and a bit of a third
+    assert owed == [18] * 20 + [40] * 20 + [60] * 5  # what was owed before, and after each of two whole episodes
     assert trainer.environment.robot.fault is None
     saved = Checkpoint(find(tmp_path / "on", ("last",)))
     assert saved.document("counters")["step"] == 85
