@@ -31,6 +31,8 @@ ABOVE = 0.015
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
+# Told to close by more than this, the gripper may be carrying the object.
+CARRYING = 0.5
 # Practice begins this far from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
@@ -133,13 +135,16 @@ class Grasp(Task):
         yaw = _yaw(tcp.rotation)
         point = item.position + self._raise
         lead = world.commanded_tcp.position - tcp.position
-        turn, left = self._turn(world.commanded_tcp, item), float(goal.position[2] - item.position[2])
+        # What lies still is seen from where the tool is told to be, what it carries from where it is: both then do not
+        # depend on how late command and measurement are.
+        tool = tcp if world.commanded.gripper > CARRYING else world.commanded_tcp
+        turn, left = self._turn(tool, item), float(goal.position[2] - item.position[2])
         return {
             **observe_robot(world),
             "tcp_position": tcp.position,
             "tcp_yaw": (cos(yaw), sin(yaw)),
             "object_from_tcp": point - tcp.position,
-            "object_near": np.tanh((point - world.commanded_tcp.position) / self.config.near_m),
+            "object_near": np.tanh((point - tool.position) / self.config.near_m),
             "object_turn": (turn,),
             "object_turn_near": (tanh(turn / NEAR_TURN),),
             "lift_left": (tanh(left / (self.config.lift_height_m + ABOVE)),),
