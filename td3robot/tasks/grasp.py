@@ -31,8 +31,6 @@ ABOVE = 0.015
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
-# Told to close by more than this, the gripper may be carrying the object.
-CARRYING = 0.5
 # Practice begins this far from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
@@ -135,16 +133,18 @@ class Grasp(Task):
         yaw = _yaw(tcp.rotation)
         point = item.position + self._raise
         lead = world.commanded_tcp.position - tcp.position
-        # What lies still is seen from where the tool is told to be, what it carries from where it is: both then do not
-        # depend on how late command and measurement are.
-        tool = tcp if world.commanded.gripper > CARRYING else world.commanded_tcp
-        turn, left = self._turn(tool, item), float(goal.position[2] - item.position[2])
+        # What lies still is seen from where the tool is told to be, which does not depend on how late anything is; of
+        # what is in the hand, there is nothing left to line up with, and chasing it would never end.
+        held = self._stopped_on_object(world)
+        way = np.zeros(3) if held else point - world.commanded_tcp.position
+        turn = 0.0 if held else self._turn(world.commanded_tcp, item)
+        left = float(goal.position[2] - item.position[2])
         return {
             **observe_robot(world),
             "tcp_position": tcp.position,
             "tcp_yaw": (cos(yaw), sin(yaw)),
             "object_from_tcp": point - tcp.position,
-            "object_near": np.tanh((point - tool.position) / self.config.near_m),
+            "object_near": np.tanh(way / self.config.near_m),
             "object_turn": (turn,),
             "object_turn_near": (tanh(turn / NEAR_TURN),),
             "lift_left": (tanh(left / (self.config.lift_height_m + ABOVE)),),
@@ -200,13 +200,20 @@ class Grasp(Task):
 
     def _grip(self, world: World) -> float:
         """Judge the drivers: in [0, 1], 1 where they stop on something as wide as the object."""
-        closed = float(world.robot.driver_q.mean()) / self._driver_closed
+        closed = self._closed(world)
         if closed > self._closed_on_object + EMPTY_MARGIN:
             return 0.0
-        stopped = world.commanded.gripper - closed > SHORT_OF_COMMAND
-        return 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0) + 0.5 * float(
-            stopped and closed > 0.8 * self._closed_on_object
-        )
+        around = 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0)
+        return around + 0.5 * float(self._stopped_on_object(world))
+
+    def _stopped_on_object(self, world: World) -> bool:
+        """Whether the drivers stop short of what is commanded, about where the object's width would stop them."""
+        closed = self._closed(world)
+        short = world.commanded.gripper - closed > SHORT_OF_COMMAND
+        return short and 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
+
+    def _closed(self, world: World) -> float:
+        return float(world.robot.driver_q.mean()) / self._driver_closed
 
     def _turn(self, tcp: Pose, item: Pose) -> float:
         """Compute the smallest turn about the vertical that lines the pads up with the object [rad]."""
