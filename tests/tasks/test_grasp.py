@@ -504,3 +504,20 @@ def test_what_is_left_to_lift_does_not_depend_on_a_tracker_s_offset(grasping):
         assert reward == biased_reward
     assert info["success"]
     assert np.abs(off).max() > 0.001
+
+
+@pytest.mark.parametrize(
+    ("closed", "told", "held"),
+    [
+        (0.53, 1.0, True),  # the drivers stop where 40 of 85 mm are left
+        (0.53, 0.55, False),  # nothing presses yet
+        (0.0, 1.0, False),  # still open
+        (0.9, 1.0, False),  # closed on nothing
+    ],
+)
+def test_what_is_in_the_hand_is_not_to_be_lined_up_with(task, goal, closed, told, held):
+    now = world(tcp=above(0.0, 0.006), led=(0.01, 0.0, 0.0), yaw=0.2, closed=closed, told=told)
+    seen = task.observe(now, goal)
+    zero = [not np.any(seen[name]) for name in ("object_near", "object_turn", "object_turn_near")]
+    assert zero == [held] * 3
+    assert np.any(seen["object_from_tcp"])  # but where it is can be seen
