@@ -1,6 +1,6 @@
 import json
 import os
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -9,14 +9,6 @@ import numpy as np
 import pytest
 
 from td3robot.deploy.recording import Record, RecordError, read_record
-
-
-@pytest.fixture
-def file_limit():
-    """Let files grow to a size and no further, as a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_what_is_added_is_read_back(tmp_path):
@@ -38,16 +30,28 @@ def test_a_record_is_only_appended_to(tmp_path):
     assert [line["kind"] for line in read_record(record.path)] == ["one", "two"]
 
 
-def test_a_full_disk_is_said_once_and_leaves_whole_lines(tmp_path, file_limit):
-    record = Record(tmp_path / "record.jsonl")
-    record.add("before", text="x" * 100)
-    file_limit(300)
-    with pytest.raises(RecordError, match=r"cannot be written any more \(.*\), so the arm was stopped; what was"):
-        record.add("too much", text="x" * 500)
-    record.add("after")
-    record.flush()
-    record.close()
-    assert [line["kind"] for line in read_record(record.path)] == ["before"]
+def test_a_full_disk_is_said_once_and_leaves_whole_lines(tmp_path):
+    """In a process of its own: the limit that stands for a full disk holds for every file of a process."""
+    path = tmp_path / "record.jsonl"
+    program = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from td3robot.deploy.recording import Record, RecordError\n"
+        "record = Record(Path(sys.argv[1]))\n"
+        "record.add('before', text='x' * 100)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n"
+        "try:\n"
+        "    record.add('too much', text='x' * 500)\n"
+        "except RecordError as error:\n"
+        "    print(error)\n"
+        "record.add('after')\n"
+        "record.flush()\n"
+        "record.close()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"cannot be written any more \(.*\), so the arm was stopped; what was", result.stdout)
+    assert [line["kind"] for line in read_record(path)] == ["before"]
 
 
 def test_a_killed_process_leaves_every_line_it_wrote(tmp_path):
