@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Mapping
-from math import cos, sin
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.mujoco import MujocoRobot
 from td3robot.robots.objects import Objects
 from td3robot.robots.variation import Variation
-from td3robot.state import Array, JointCommand, Pose, RobotState
+from td3robot.state import Array, JointCommand, Pose, RobotState, about_vertical
 
 
 class DisturbedRobot(Robot):
@@ -123,7 +122,7 @@ class DisturbedObjects(Objects):
         for name, pose in self._seen[0].items():
             position = pose.position + self._offset + rng.normal(0.0, c.object_noise_m, 3)
             seen[name] = Pose(
-                position, _about_vertical(self._turn + rng.normal(0.0, c.object_turn_noise_rad)) @ pose.rotation
+                position, about_vertical(self._turn + rng.normal(0.0, c.object_turn_noise_rad)) @ pose.rotation
             )
         return seen
 
@@ -134,8 +133,3 @@ class DisturbedObjects(Objects):
     def close(self) -> None:
         """Let go of the objects behind."""
         self._objects.close()
-
-
-def _about_vertical(angle: float) -> Array:
-    c, s = cos(angle), sin(angle)
-    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from math import cos, isfinite, sin
+from math import isfinite
 from time import monotonic, sleep, time
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from td3robot.cell import TaughtPose, TrackerConfig
 from td3robot.errors import ConfigError, TrackerError, choose
 from td3robot.robots.objects import Objects
-from td3robot.state import Array, Pose
+from td3robot.state import Array, Pose, about_vertical
 
 # A rotation given as a quaternion of another length than 1 is a mistake, not a rounding.
 UNIT_TOLERANCE = 0.01
@@ -205,7 +205,7 @@ class TaughtObjects(Objects):
                     f"--object {name}=X,Y,Z,YAW"
                 )
         self._poses = {
-            name: Pose(np.array(pose.position_m), _about_vertical(pose.yaw_rad)) for name, pose in taught.items()
+            name: Pose(np.array(pose.position_m), about_vertical(pose.yaw_rad)) for name, pose in taught.items()
         }
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
@@ -250,7 +250,3 @@ def _rotation(quaternion: Array) -> Array:
             [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
         ]
     )
-
-
-def _about_vertical(yaw: float) -> Array:
-    return np.array([[cos(yaw), -sin(yaw), 0.0], [sin(yaw), cos(yaw), 0.0], [0.0, 0.0, 1.0]])

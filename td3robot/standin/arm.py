@@ -9,7 +9,7 @@ import numpy as np
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.models import SERVO_LAG_S
 from td3robot.robots.mujoco import MujocoRobot
-from td3robot.robots.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, ObjectModel
+from td3robot.robots.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, ObjectModel, quaternion
 from td3robot.state import Array, JointCommand, Pose
 
 # Control rate of an e-Series controller.
@@ -145,9 +145,8 @@ def _pose(data: mujoco.MjData, site: int) -> Pose:
 
 def rotation_vector(rotation: Array) -> Array:
     """Turn a rotation matrix into UR's axis times angle (3,) [rad]."""
-    quaternion, vector = np.zeros(4), np.zeros(3)
-    mujoco.mju_mat2Quat(quaternion, rotation.flatten())
-    mujoco.mju_quat2Vel(vector, quaternion, 1.0)
+    vector: Array = np.zeros(3)
+    mujoco.mju_quat2Vel(vector, quaternion(rotation), 1.0)
     return vector
 
 
@@ -156,9 +155,9 @@ def rotation_matrix(vector: Array) -> Array:
     angle = float(np.linalg.norm(vector))
     if angle < 1e-12:
         return np.eye(3)
-    quaternion, matrix = np.zeros(4), np.zeros(9)
-    mujoco.mju_axisAngle2Quat(quaternion, np.asarray(vector) / angle, angle)
-    mujoco.mju_quat2Mat(matrix, quaternion)
+    wxyz, matrix = np.zeros(4), np.zeros(9)
+    mujoco.mju_axisAngle2Quat(wxyz, np.asarray(vector) / angle, angle)
+    mujoco.mju_quat2Mat(matrix, wxyz)
     return matrix.reshape(3, 3)
 
 

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 
 from td3robot.errors import ConfigError, Td3RobotError, choose
+from td3robot.robots.scene import quaternion
 from td3robot.standin.dashboard import serial_number
 from td3robot.standin.fault_kinds import parse_fault
 from td3robot.standin.gripper import READABLE
@@ -98,21 +99,19 @@ def _place(server: "Server", value: Any) -> None:
 
 def _pose(given: Any) -> Pose:
     position = np.array(given["position_m"], dtype=float)
-    quaternion = np.array(given.get("quaternion_wxyz", [1.0, 0.0, 0.0, 0.0]), dtype=float)
-    if position.shape != (3,) or quaternion.shape != (4,) or not np.isfinite([*position, *quaternion]).all():
+    wxyz = np.array(given.get("quaternion_wxyz", [1.0, 0.0, 0.0, 0.0]), dtype=float)
+    if position.shape != (3,) or wxyz.shape != (4,) or not np.isfinite([*position, *wxyz]).all():
         raise ConfigError(f"{given!r} is no pose: position_m has three numbers, quaternion_wxyz four, all finite")
-    length = float(np.linalg.norm(quaternion))
+    length = float(np.linalg.norm(wxyz))
     if length < 1e-6:
         raise ConfigError("quaternion_wxyz has no length")
     rotation: Array = np.zeros(9)
-    mujoco.mju_quat2Mat(rotation, quaternion / length)
+    mujoco.mju_quat2Mat(rotation, wxyz / length)
     return Pose(position, rotation.reshape(3, 3))
 
 
 def _to_json(pose: Pose) -> dict[str, Any]:
-    quaternion = np.zeros(4)
-    mujoco.mju_mat2Quat(quaternion, pose.rotation.flatten())
-    return {"position_m": pose.position.tolist(), "quaternion_wxyz": quaternion.tolist()}
+    return {"position_m": pose.position.tolist(), "quaternion_wxyz": quaternion(pose.rotation).tolist()}
 
 
 def _reset(server: "Server", value: Any) -> None:

@@ -4,9 +4,7 @@ import json
 import socket
 import time
 
-import mujoco
-import numpy as np
-
+from td3robot.robots.scene import quaternion
 from td3robot.standin.arm import RATE_HZ, SimulatedArm
 
 TRACKER_HZ = 60.0
@@ -52,13 +50,11 @@ class Tracker:
         stamp = time.time()
         found = []
         for name, pose in self._arm.object_poses().items():
-            quaternion = np.zeros(4)
-            mujoco.mju_mat2Quat(quaternion, pose.rotation.flatten())
             message = {
                 "name": name,
                 "stamp": stamp,
                 "position_m": (pose.position + self.offset_m).tolist(),
-                "quaternion_wxyz": quaternion.tolist(),
+                "quaternion_wxyz": quaternion(pose.rotation).tolist(),
             }
             found.append(json.dumps(message).encode())
         return found

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from td3robot.config import GRASP_HEIGHT_M, GRIP_MARGIN_M, GRIPPER_STROKE_M, GraspConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.state import Array, Pose, World
+from td3robot.state import Array, Pose, World, about_vertical
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -118,7 +118,7 @@ class Grasp(Task):
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
-        pose = Pose(lying, _about_vertical(yaw))
+        pose = Pose(lying, about_vertical(yaw))
         return self.settle(Goal(lying, start), {OBJECT: pose})
 
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
@@ -228,8 +228,3 @@ class Grasp(Task):
 def _yaw(rotation: Array) -> float:
     """Compute the direction of a frame's x axis about the vertical [rad]."""
     return atan2(rotation[1, 0], rotation[0, 0])
-
-
-def _about_vertical(yaw: float) -> Array:
-    c, s = cos(yaw), sin(yaw)
-    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
