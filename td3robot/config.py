@@ -512,6 +512,8 @@ class AgentConfig(Section):
     Attributes:
         updates_per_step: Learner updates for each environment step.
         n_step: Rewards summed before bootstrapping.
+        average_tau: Share of the actor that its running average takes over at each of the actor's updates. The average
+            is what is evaluated, saved for play and deployed; with 1 that is the actor itself.
         random_share: Share of exploration's actions that are uniformly random, at the beginning.
         random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
         device: ``auto`` takes CUDA where there is one.
@@ -525,6 +527,7 @@ class AgentConfig(Section):
     critic_learning_rate: PositiveFloat = 1e-3
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
     tau: Fraction = 0.005
+    average_tau: Fraction = 1.0
     policy_noise: NonNegative = 0.2
     noise_clip: NonNegative = 0.5
     policy_freq: PositiveInt = 2

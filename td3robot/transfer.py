@@ -7,7 +7,7 @@ import torch
 from td3robot.agent.legacy import export_legacy
 from td3robot.agent.onnx import ScaledActor, export_onnx
 from td3robot.agent.scaling import ObservationScaling
-from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3
+from td3robot.agent.td3 import TD3
 from td3robot.errors import CheckpointError
 from td3robot.training.checkpoint import Checkpoint, find
 
@@ -26,10 +26,7 @@ def to_legacy(path: Path, prefix: str) -> list[Path]:
     agent = _agent(saved)
     agent.normalizer.load_state(saved.arrays("normalizer"))
     agent.load_tensors(
-        {
-            name: {key: torch.from_numpy(value) for key, value in saved.arrays(name).items()}
-            for name in (*NETWORKS, *OPTIMIZERS)
-        }
+        {name: {key: torch.from_numpy(value) for key, value in saved.arrays(name).items()} for name in agent.tensors()}
     )
     return export_legacy(agent, prefix)
 
@@ -38,7 +35,7 @@ def to_onnx(path: Path, out: Path) -> float:
     """Write scaling and actor as ONNX, and give the largest difference found."""
     saved = Checkpoint(find(path))
     agent = _agent(saved)
-    agent.actor.load_state_dict({name: torch.from_numpy(value) for name, value in saved.arrays("actor").items()})
+    agent.actor.load_state_dict({name: torch.from_numpy(value) for name, value in saved.actor().items()})
     scaling = ObservationScaling.from_moments(saved.arrays("normalizer"))
     module = ScaledActor(
         agent.actor, torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale), float(scaling.clip)

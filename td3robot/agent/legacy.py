@@ -66,9 +66,8 @@ def import_legacy(agent: TD3, prefix: str) -> None:
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{path} is not the state of an Adam optimizer for this network: {error}") from None
         read[name] = network.state_dict(), state
-    for name, (weights, state) in read.items():
-        getattr(agent, name).load_state_dict(weights)
-        getattr(agent, f"{name}_target").load_state_dict(weights)
+    agent.start_from({name: weights for name, (weights, _) in read.items()})
+    for name, (_, state) in read.items():
         optimizer: torch.optim.Adam = getattr(agent, f"{name}_optimizer")
         rates = [group["lr"] for group in optimizer.param_groups]
         optimizer.load_state_dict(state)

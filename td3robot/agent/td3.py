@@ -17,8 +17,10 @@ from td3robot.agent.replay import Batch
 from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError, ConfigError
 
-TRAINED = ("actor", "Q1", "Q2")
+CRITICS = ("Q1", "Q2")
+TRAINED = ("actor", *CRITICS)
 NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
+AVERAGE = "actor_average"
 OPTIMIZERS = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
 TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
 
@@ -63,6 +65,10 @@ class TD3:
         self.actor_target = deepcopy(self.actor)
         self.Q1_target = deepcopy(self.Q1)
         self.Q2_target = deepcopy(self.Q2)
+        # What plays. Single iterates of the actor differ a good deal in how they play; their average is steadier
+        # (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992).
+        self.actor_average = deepcopy(self.actor) if config.average_tau < 1.0 else self.actor
+        self.averages = self.actor_average is not self.actor
         for target in (self.actor_target, self.Q1_target, self.Q2_target):
             target.requires_grad_(False)
 
@@ -70,16 +76,19 @@ class TD3:
         self.Q1_optimizer = torch.optim.Adam(self.Q1.parameters(), config.critic_learning_rate, fused=True)
         self.Q2_optimizer = torch.optim.Adam(self.Q2.parameters(), config.critic_learning_rate, fused=True)
         # Pairs for Polyak averaging, all three networks in one call.
-        self._live: list[Tensor] = [*self.actor.parameters(), *self.Q1.parameters(), *self.Q2.parameters()]
+        self._actor: list[Tensor] = list(self.actor.parameters())
+        self._average: list[Tensor] = list(self.actor_average.parameters())
+        self._live: list[Tensor] = [*self._actor, *self.Q1.parameters(), *self.Q2.parameters()]
         self._targets: list[Tensor] = [
             *self.actor_target.parameters(), *self.Q1_target.parameters(), *self.Q2_target.parameters(),
         ]  # fmt: skip
 
     @torch.no_grad()
-    def select_action(self, observation: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Compute pi(s) without noise, for observations (batch, observation_size)."""
+    def select_action(self, observation: NDArray[np.floating], play: bool = False) -> NDArray[np.float32]:
+        """Compute pi(s) without noise, for observations (batch, observation_size); to play, by the averaged actor."""
         states = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
-        actions: NDArray[np.float32] = self.actor(self.normalizer(states)).cpu().numpy()
+        actor = self.actor_average if play else self.actor
+        actions: NDArray[np.float32] = actor(self.normalizer(states)).cpu().numpy()
         return actions
 
     def update(self, batch: Batch) -> dict[str, Tensor]:
@@ -123,18 +132,21 @@ class TD3:
         if self.updates % config.policy_freq == 0:
             # Deterministic policy gradient through Q1 alone; its weights get no gradient here.
             actor_loss = -self.Q1(observation, self.actor(observation)).mean()
-            parameters = list(self.actor.parameters())
-            for parameter, gradient in zip(parameters, torch.autograd.grad(actor_loss, parameters), strict=True):
+            gradients = torch.autograd.grad(actor_loss, self._actor)
+            for parameter, gradient in zip(self._actor, gradients, strict=True):
                 parameter.grad = gradient
             self.actor_optimizer.step()
             metrics["actor_loss"] = actor_loss.detach()
             with torch.no_grad():
                 torch._foreach_lerp_(self._targets, self._live, config.tau)
+                if self.averages:
+                    torch._foreach_lerp_(self._average, self._actor, config.average_tau)
         return metrics
 
     def networks(self) -> dict[str, nn.Module]:
-        """Give the six networks by the paper's names."""
-        return {name: getattr(self, name) for name in NETWORKS}
+        """Give the six networks by the paper's names, and the actor's average where there is one."""
+        names = (*NETWORKS, AVERAGE) if self.averages else NETWORKS
+        return {name: getattr(self, name) for name in names}
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Give every learned tensor, one group for each network and optimizer."""
@@ -160,7 +172,7 @@ class TD3:
             optimizer.state.update(moments[name])
 
     def start_from(self, groups: dict[str, dict[str, Tensor]]) -> None:
-        """Take over the actor and both critics of another agent; targets start as copies, optimizers afresh.
+        """Take over another agent's actor and critics; targets and average start as copies, optimizers afresh.
 
         Raises:
             CheckpointError: A group has other names or shapes than this agent.
@@ -170,6 +182,7 @@ class TD3:
         for name in TRAINED:
             getattr(self, name).load_state_dict(groups[name])
             getattr(self, f"{name}_target").load_state_dict(groups[name])
+        self.actor_average.load_state_dict(groups["actor"])
 
     def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
         optimizer: torch.optim.Adam = getattr(self, name)

@@ -96,6 +96,14 @@ class Checkpoint:
         """Read the contract."""
         return Contract(self.document("contract"))
 
+    def actor(self) -> Arrays:
+        """Read the actor that plays: its running average, where the run keeps one beside the actor.
+
+        Raises:
+            CheckpointError: It is not part of the checkpoint, or is not safetensors.
+        """
+        return self.arrays("actor_average" if self.has("actor_average") else "actor")
+
     def policy(self) -> Policy:
         """Load the actor, its scaling and the contract, for play.
 
@@ -110,10 +118,10 @@ class Checkpoint:
                 f"{contract.observation.size}; the checkpoint's parts do not belong together"
             )
         try:
-            policy = Policy(self.arrays("actor"), scaling, contract)
+            policy = Policy(self.actor(), scaling, contract)
             shape = policy.act(np.zeros(contract.observation.size, np.float32)).shape
         except (KeyError, IndexError, ValueError) as error:
-            raise CheckpointError(f"{self.path}: actor.safetensors is no actor for this contract ({error!r})") from None
+            raise CheckpointError(f"{self.path}: its actor is none for this contract ({error!r})") from None
         if shape != (contract.action.size,):
             raise CheckpointError(
                 f"{self.path}: the actor gives {shape[0]} numbers and the contract wants {contract.action.size}; "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from td3robot.agent.exploration import GaussianExploration
 from td3robot.agent.replay import ReplayBuffer
-from td3robot.agent.td3 import NETWORKS, OPTIMIZERS, TD3, TRAINED
+from td3robot.agent.td3 import CRITICS, TD3
 from td3robot.config import RunConfig, to_yaml
 from td3robot.contract import Contract
 from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
@@ -147,7 +147,7 @@ class Trainer:
                 "resume from the run's last-* checkpoint"
             )
         counters = saved.document("counters")
-        self.agent.load_tensors({name: _to_torch(saved.arrays(name)) for name in (*NETWORKS, *OPTIMIZERS)})
+        self.agent.load_tensors({name: _to_torch(saved.arrays(name)) for name in self.agent.tensors()})
         self.agent.normalizer.load_state(saved.arrays("normalizer"))
         self.agent.generator.set_state(torch.from_numpy(saved.arrays("torch_generator")["state"]))
         self.agent.updates = counters["updates"]
@@ -181,7 +181,7 @@ class Trainer:
         theirs = saved.contract()
         self.contract.observation.require_same(theirs.observation, "observation")
         self.contract.action.require_same(theirs.action, "action")
-        for name in TRAINED:
+        for name in CRITICS:
             if not saved.has(name):
                 raise CheckpointError(
                     f"{saved.path} lacks {name}, without which training cannot go on from it; "
@@ -194,7 +194,8 @@ class Trainer:
                 f"{saved.path} was trained with agent.normalize_observations {str(theirs_scaled).lower()}, and this "
                 f"run sets it to {str(scaled).lower()}; set it alike"
             )
-        self.agent.start_from({name: _to_torch(saved.arrays(name)) for name in TRAINED})
+        critics = {name: _to_torch(saved.arrays(name)) for name in CRITICS}
+        self.agent.start_from({"actor": _to_torch(saved.actor()), **critics})
         self.agent.normalizer.load_state(normalizer)
         self.warm = True
 
@@ -259,7 +260,7 @@ class Trainer:
     def _evaluate(self, writer: MetricsWriter) -> None:
         evaluation = evaluate(
             self.evaluation_environment,
-            lambda observation: self.agent.select_action(observation[None])[0],
+            lambda observation: self.agent.select_action(observation[None], play=True)[0],
             self.config.training.evaluation_episodes,
             self.config.seed,
             seeding.Stream.SELECTION_EPISODES,
@@ -300,8 +301,12 @@ class Trainer:
         return checkpoint.Contents(
             config=to_yaml(self.config),
             documents=self._documents(evaluation, self.step),
-            arrays={name: _to_numpy(getattr(self.agent, name).state_dict()) for name in TRAINED}
-            | {"normalizer": self.agent.normalizer.state()},
+            arrays={
+                "actor": _to_numpy(self.agent.actor_average.state_dict()),
+                "Q1": _to_numpy(self.agent.Q1.state_dict()),
+                "Q2": _to_numpy(self.agent.Q2.state_dict()),
+                "normalizer": self.agent.normalizer.state(),
+            },
         )
 
     def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:

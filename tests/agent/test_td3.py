@@ -176,6 +176,27 @@ def test_targets_move_by_tau_towards_the_networks(tau):
             torch.testing.assert_close(flat(agent, f"{name}_target"), expected, rtol=0, atol=1e-7)
 
 
+def test_the_average_follows_the_actor_and_plays():
+    agent = make_agent(average_tau=0.25)
+    expected = flat(agent, "actor_average")
+    for number in range(6):
+        agent.update(make_batch(number))
+        if agent.updates % agent.config.policy_freq == 0:
+            expected += 0.25 * (flat(agent, "actor") - expected)
+    torch.testing.assert_close(flat(agent, "actor_average"), expected)
+    observation = np.ones((2, OBSERVATION), np.float32)
+    explored, played = agent.select_action(observation), agent.select_action(observation, play=True)
+    assert (explored != played).any()
+    agent.actor.load_state_dict(agent.actor_average.state_dict())
+    np.testing.assert_array_equal(agent.select_action(observation), played)
+
+
+def test_without_averaging_the_actor_itself_plays():
+    agent = make_agent()
+    assert set(agent.networks()) == set(NETWORKS)
+    assert agent.actor_average is agent.actor
+
+
 def test_the_critics_are_two_networks():
     agent = make_agent()
     assert not torch.equal(flat(agent, "Q1"), flat(agent, "Q2"))

@@ -118,7 +118,13 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, monkeypat
         pytest.param([], id="plain"),
         pytest.param(["agent.replay_capacity=250"], id="the ring has come round"),
         pytest.param(
-            ["agent.n_step=3", "agent.layer_norm=true", "agent.normalize_observations=true"], id="all options"
+            [
+                "agent.n_step=3",
+                "agent.layer_norm=true",
+                "agent.normalize_observations=true",
+                "agent.average_tau=0.01",
+            ],
+            id="all options",
         ),
     ],
 )

@@ -134,6 +134,26 @@ def test_a_best_checkpoint_is_enough_to_start_from(fresh, made):
         np.testing.assert_array_equal(values(trainer.agent.actor)[key], value)
 
 
+def test_what_plays_and_what_warm_runs_begin_with_is_the_average(pendulum_trainer, fresh, tmp_path):
+    averaging = ["agent.average_tau=0.01", "agent.normalize_observations=true", "training.steps=200"]
+    trainer = pendulum_trainer([*averaging, "training.random_steps=100", "training.evaluate_every=200"])
+    trainer.run_directory = tmp_path / "averaging"
+    trainer.train()
+    average = values(trainer.agent.actor_average)
+    assert any((value != average[key]).any() for key, value in values(trainer.agent.actor).items())
+    for kind in ("last", "best"):
+        saved = Checkpoint(find(tmp_path / "averaging", (kind,)))
+        observation = np.ones(saved.contract().observation.size, np.float32)
+        with torch.no_grad():
+            expected = trainer.agent.select_action(observation[None], play=True)[0]
+        np.testing.assert_allclose(saved.policy().act(observation), expected, atol=1e-6)
+        warm = fresh("agent.average_tau=0.01")
+        warm.start_from(saved)
+        for name in ("actor", "actor_target", "actor_average"):
+            for key, value in values(getattr(warm.agent, name)).items():
+                np.testing.assert_array_equal(value, average[key])
+
+
 def test_a_checkpoint_without_critics_is_refused_with_what_it_lacks(fresh, made, tmp_path):
     best, old = find(made, ("best",)), tmp_path / "old"
     old.mkdir()
