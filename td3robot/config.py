@@ -156,6 +156,8 @@ class GuardConfig(Section):
     max_state_age_s: PositiveFloat = 0.15
 
 
+# The simulated table, (x, y) [m].
+TABLE_LOW, TABLE_HIGH = (-0.5, -0.15), (0.5, 0.95)
 # Robotiq 2F-85 data sheet: 85 mm stroke, 5 kg payload by friction. The jaw needs some play to go around an object.
 GRIPPER_STROKE_M = 0.085
 GRIP_MARGIN_M = 0.005
@@ -318,6 +320,12 @@ class GraspConfig(Section):
         for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
             if not low < high:
                 raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
+        for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, TABLE_LOW, TABLE_HIGH, strict=True):
+            if low < edges[0] or high > edges[1]:
+                raise ValueError(
+                    f"the patch goes from {axis} {low:g} to {high:g} m, and the table only from {edges[0]:g} to "
+                    f"{edges[1]:g} m: objects would fall off its edge"
+                )
         height = self.object.size_m[2]
         if self.start_height_m[0] < height + FINGERTIPS_M:
             raise ValueError(

