@@ -524,6 +524,8 @@ class AgentConfig(Section):
             is what is evaluated, saved for play and deployed; with 1 that is the actor itself.
         random_share: Share of exploration's actions that are uniformly random, at the beginning.
         random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
+        greedy_share: Share of the environments that act without exploration. A policy that is played without noise can
+            repeat itself for ever where noise would free it; so that this is met, and learned away, in training.
         device: ``auto`` takes CUDA where there is one.
     """
 
@@ -542,6 +544,7 @@ class AgentConfig(Section):
     exploration_noise: NonNegative = 0.1
     random_share: UnitInterval = 0.0
     random_share_steps: NonNegativeInt = 0
+    greedy_share: UnitInterval = 0.0
     batch_size: PositiveInt = 100
     updates_per_step: PositiveFloat = 1.0
     n_step: PositiveInt = 1

@@ -11,11 +11,20 @@ class GaussianExploration:
         noise: Standard deviation of the noise around the policy.
         random_share: Share of uniformly random actions at the beginning.
         random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
+        greedy_share: Share of the rows of actions, the first ones, that are left as they are.
         rng: Drawn from.
     """
 
-    def __init__(self, noise: float, random_share: float, random_share_steps: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        noise: float,
+        random_share: float,
+        random_share_steps: int,
+        greedy_share: float,
+        rng: np.random.Generator,
+    ) -> None:
         self.noise, self.rng = noise, rng
+        self._greedy_share = greedy_share
         self._random_share, self._random_share_steps = random_share, random_share_steps
 
     def uniform(self, count: int, action_size: int) -> NDArray[np.float32]:
@@ -33,6 +42,8 @@ class GaussianExploration:
         if (share := self.random_share(step)) > 0.0:
             random = self.rng.random(len(actions)) < share
             noisy[random] = self.uniform(int(random.sum()), actions.shape[1])
+        greedy = round(self._greedy_share * len(actions))
+        noisy[:greedy] = actions[:greedy]
         return noisy
 
     def random_share(self, step: int) -> float:

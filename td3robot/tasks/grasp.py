@@ -38,6 +38,8 @@ PRACTICE_TURN = 0.2
 PRACTICE_ROOM = 0.04
 # Within this distance of the grasp point the tool is where closing makes sense [m].
 AT_OBJECT = 0.02
+# What is lifted within this distance of the tool point is between the pads, and does not lie on the gripper [m].
+IN_HAND = 0.04
 # The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
 # Drivers that end up this much further closed than the object's width allows have nothing between the pads.
@@ -157,11 +159,12 @@ class Grasp(Task):
         """Judge one control period."""
         config, weights, before, world = self.config, self.config.rewards, moment.before, moment.world
         item = world.objects[OBJECT]
-        near = nearness(float(np.linalg.norm(item.position + self._raise - world.tcp.position)), AT_OBJECT)
+        distance = float(np.linalg.norm(item.position + self._raise - world.tcp.position))
+        near = nearness(distance, AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
         speed = float(np.linalg.norm(item.position - before.objects[OBJECT].position)) / self._period
         lifted = near * max(0.0, 1.0 - self._to_lift(world, goal))
-        high = near > 0.5 and height >= config.lift_height_m
+        high = distance <= IN_HAND and height >= config.lift_height_m
         achieved = high and speed <= config.rest_speed_m_s
         aligned = nearness(self._turn(world.tcp, item), TURNED)
         terms = {

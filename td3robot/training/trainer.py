@@ -71,6 +71,7 @@ class Trainer:
             agent.exploration_noise,
             agent.random_share,
             agent.random_share_steps,
+            agent.greedy_share,
             seeding.generator(seed, seeding.Stream.EXPLORATION),
         )
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)

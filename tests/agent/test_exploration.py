@@ -6,8 +6,8 @@ from td3robot.agent.exploration import GaussianExploration
 COUNT = 20_000
 
 
-def explore(noise=0.0, share=0.0, seed=0, share_steps=0):
-    return GaussianExploration(noise, share, share_steps, np.random.default_rng(seed))
+def explore(noise=0.0, share=0.0, seed=0, share_steps=0, greedy=0.0):
+    return GaussianExploration(noise, share, share_steps, greedy, np.random.default_rng(seed))
 
 
 def test_without_noise_and_share_the_policy_s_actions_are_left_alone():
@@ -60,7 +60,7 @@ def test_the_same_generator_draws_the_same_actions_wherever_it_is_taken_up(share
 def test_no_share_draws_nothing_more_than_the_noise():
     """Runs without it go on as they did before there was one."""
     plain = np.random.default_rng(1)
-    explored = GaussianExploration(0.1, 0.0, 0, np.random.default_rng(1))
+    explored = explore(0.1, seed=1)
     explored.perturb(np.zeros((4, 2), np.float32), 0)
     plain.normal(0.0, 0.1, (4, 2))
     assert explored.rng.bit_generator.state == plain.bit_generator.state
@@ -72,3 +72,11 @@ def test_the_share_falls_linearly_and_stays_at_zero():
     actions = np.zeros((100, 2), np.float32)
     np.testing.assert_array_equal(exploration.perturb(actions, 1000), actions)
     assert explore(share=0.2).random_share(10**9) == 0.2
+
+
+def test_the_greedy_share_acts_as_the_policy_does_and_the_others_explore():
+    actions = np.full((8, 3), 0.25, np.float32)
+    explored = explore(noise=0.1, share=0.5, greedy=0.25).perturb(actions, 0)
+    np.testing.assert_array_equal(explored[:2], actions[:2])
+    assert (explored[2:] != 0.25).all()
+    assert (explore(noise=0.1, greedy=0.25).perturb(actions[:1], 0) != 0.25).all()  # one alone explores
