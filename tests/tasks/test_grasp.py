@@ -181,8 +181,8 @@ def test_held_needs_the_height_and_pays_rest(judge):
         (0.0999, 0.0, 0.0, False),  # too low
         (0.1001, 0.0199, 0.0, True),
         (0.1001, 0.0201, 0.0, False),  # not at rest
-        (0.1001, 0.0, 0.0166, True),
-        (0.1001, 0.0, 0.0167, False),  # not in the hand: exp(-(d / 20 mm)^2) is a half at 20 mm * sqrt(ln 2) = 16.65 mm
+        (0.1001, 0.0, 0.0399, True),  # off the middle of the pads, but between them
+        (0.1001, 0.0, 0.0401, False),  # not in the hand
         (0.25, 0.0, 0.0, True),  # higher than asked for is lifted, too
     ],
 )
