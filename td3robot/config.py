@@ -127,7 +127,7 @@ class ActionConfig(Section):
     speed_fraction: Fraction = 0.9
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     orientation_gain_hz: NonNegative = 4.0
-    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.5
+    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.8
     response: Fraction = 0.4
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
 
@@ -275,7 +275,7 @@ class GraspRewards(Section):
     """Weights of the grasp task's reward terms; ``tasks/grasp.py`` has the formulas."""
 
     approach: NonNegative = 4.0
-    alignment: NonNegative = 3.2
+    alignment: NonNegative = 5.0
     grasp: NonNegative = 1.0
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
