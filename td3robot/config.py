@@ -127,7 +127,7 @@ class ActionConfig(Section):
     speed_fraction: Fraction = 0.9
     damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     orientation_gain_hz: NonNegative = 4.0
-    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.8
+    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.65
     response: Fraction = 0.4
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
 

@@ -18,6 +18,8 @@ from td3robot.state import Array, JointCommand
 MAX_TURN = 0.1
 # Damping of the orientation task, where position leaves it little freedom [1].
 ORIENTATION_DAMPING = 0.2
+# Turning takes up this share of the guard's limit of joint acceleration: nearly all of it is one wrist joint's.
+TURN_ACCELERATION = 0.8
 # The tool's distance from the walls of the workspace, enough to brake within [m].
 WALL_MARGIN = 0.005
 # Damping of the null space projection: small, so that turning does not move the tool [m].
@@ -131,6 +133,7 @@ class TcpDelta(ActionKind):
         self._home_rotation = kinematics.tcp(spec.arm.home).rotation
         self._period = spec.period_s
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
+        self._turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
         self._low = np.array(guard.workspace.low) + WALL_MARGIN
         self._high = np.array(guard.workspace.high) - WALL_MARGIN
         self._position_damping = config.damping_m**2 * np.eye(3)
@@ -150,8 +153,8 @@ class TcpDelta(ActionKind):
         turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
-            change = self._bent(float(action[3])) * self.config.turn_rad_s - rate
-            turn[2] = (rate + self.config.response * change) * self._period
+            change = self.config.response * (self._bent(float(action[3])) * self.config.turn_rad_s - rate)
+            turn[2] = (rate + min(max(change, -self._turn_change), self._turn_change)) * self._period
 
         gram = position @ position.T
         dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)

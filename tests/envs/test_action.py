@@ -1,0 +1,115 @@
+"""What actions ask of the arm, followed without guard and physics: each wish becomes the next posture."""
+
+import numpy as np
+import pytest
+
+from td3robot.build import robot_spec
+from td3robot.config import ActionConfig, GuardConfig, RobotConfig
+from td3robot.envs.action import make_action_kind
+from td3robot.robots.kinematics import Kinematics
+from td3robot.state import JointCommand
+
+SPEC = robot_spec(RobotConfig())
+GUARD = GuardConfig()
+KINEMATICS = Kinematics(SPEC, GUARD.clearance_m)
+PERIOD = SPEC.period_s
+FULL_SPEED = 0.9 * GUARD.max_tcp_speed_m_s
+
+
+def make(**changes):
+    return make_action_kind(ActionConfig(**changes), GUARD, SPEC, KINEMATICS, uses_gripper=True, turns_tool=True)
+
+
+class Follower:
+    """Take every wish for done, from home on."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.command, self.velocity = JointCommand(SPEC.arm.home.copy(), 0.0), np.zeros(6)
+
+    def step(self, *action):
+        wish = self.kind.wish(np.array(action, np.float32), self.command, self.velocity, held=0.0)
+        self.velocity = (wish.q - self.command.q) / PERIOD
+        self.command = wish
+
+    def tool_velocity(self):
+        """Give the tool's linear and angular velocity (6,)."""
+        _, jacobian = KINEMATICS.tcp_and_full_jacobian(self.command.q)
+        return jacobian @ self.velocity
+
+    def tool(self):
+        return KINEMATICS.tcp(self.command.q)
+
+
+@pytest.mark.parametrize("direction", [(1, 0, 0), (0, -1, 0), (0, 0, 1), (-0.6, 0, 0.8)])
+def test_a_full_action_approaches_full_speed_by_the_response_each_period(direction):
+    follower = Follower(make(response=0.4))
+    share = 0.0
+    for _ in range(12):
+        follower.step(*direction, 0, -1)
+        share += 0.4 * (1 - share)
+        np.testing.assert_allclose(follower.tool_velocity()[:3], share * FULL_SPEED * np.array(direction), atol=0.02)
+    assert np.linalg.norm(follower.tool_velocity()[:3]) == pytest.approx(FULL_SPEED, rel=0.05)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0])
+def test_speed_grows_with_the_exponent_of_the_action_s_length(exponent):
+    follower = Follower(make(exponent=exponent, response=1.0))
+    follower.step(0, 0.5, 0, 0, -1)
+    assert np.linalg.norm(follower.tool_velocity()[:3]) == pytest.approx(0.5**exponent * FULL_SPEED, rel=0.03)
+
+
+def test_the_length_of_an_action_is_cut_and_not_its_components():
+    follower = Follower(make(response=1.0))
+    follower.step(1, 1, 0, 0, -1)
+    np.testing.assert_allclose(follower.tool_velocity()[:2], FULL_SPEED / np.sqrt(2), rtol=0.03)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_tool_turns_about_the_vertical_at_its_rate_and_reverses_within_the_guard_s_acceleration(sign):
+    follower = Follower(make())
+    for _ in range(15):
+        follower.step(0, 0, 0, sign, -1)
+    assert follower.tool_velocity()[5] == pytest.approx(sign * ActionConfig().turn_rad_s, rel=0.1)
+    for _ in range(15):
+        before = follower.velocity
+        follower.step(0, 0, 0, -sign, -1)
+        assert np.abs(follower.velocity - before).max() <= GUARD.max_joint_acceleration_rad_s2 * PERIOD
+    assert follower.tool_velocity()[5] == pytest.approx(-sign * ActionConfig().turn_rad_s, rel=0.1)
+
+
+def test_the_tool_keeps_pointing_down_while_it_goes_and_turns():
+    follower = Follower(make())
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # not to the edge of the arm's reach, where position comes first
+        action = rng.uniform(-1, 1, 4)
+        for _ in range(5):
+            follower.step(*action, -1)
+        assert follower.tool().rotation[2, 2] < -0.9998
+
+
+def test_the_tool_slides_along_the_wall_of_the_workspace():
+    follower = Follower(make())
+    for _ in range(120):
+        follower.step(0.3, 0, -1, 0, -1)
+    low = GUARD.workspace.low[2]
+    assert low <= follower.tool().position[2] <= low + 0.01
+    assert follower.tool_velocity()[0] > 0.005
+
+
+def test_the_gripper_goes_where_its_action_says_as_fast_as_it_can():
+    follower = Follower(make())
+    reach = SPEC.gripper.closing_rate * PERIOD
+    follower.step(0, 0, 0, 0, 1)
+    assert follower.command.gripper == pytest.approx(reach)
+    for _ in range(40):
+        follower.step(0, 0, 0, 0, 0)
+    assert follower.command.gripper == pytest.approx(0.5)
+
+
+def test_each_component_of_a_joint_action_moves_its_joint():
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response=0.4))
+    full = SPEC.arm.velocity * GUARD.joint_speed_fraction * 0.2
+    action = np.array([1, -1, 0.5, 0, 0, 0])
+    follower.step(*action, -1)
+    np.testing.assert_allclose(follower.velocity, 0.4 * full * np.sign(action) * action**2, atol=1e-9)
