@@ -27,7 +27,7 @@ FUNNEL_SLOPE = 1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS + 1.0
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
-# Speed at which holding is worth a third of holding still [m/s].
+# Scale on which holding still is told from moving slowly [m/s].
 STILL = 0.03
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
@@ -58,7 +58,8 @@ class Grasp(Task):
       half where the drivers stop short of what is commanded; 0 where they closed on nothing
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
-    * ``held``: ``exp(-(object speed / 30 mm/s)^2)`` where it is lifted far enough, in the hand
+    * ``held``: half ``max(0, 1 - object speed / full tool speed)`` and half ``exp(-(object speed / 30 mm/s)^2)``, where
+      it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -179,7 +180,7 @@ class Grasp(Task):
             "grasp": weights.grasp * near * aligned * self._grip(world),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) * nearness(speed, STILL),
+            "held": weights.held * float(high) * self._stillness(speed),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
@@ -208,6 +209,10 @@ class Grasp(Task):
             return 0.0
         around = 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0)
         return around + 0.5 * float(self._stopped_on_object(world))
+
+    def _stillness(self, speed: float) -> float:
+        """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
+        return 0.5 * max(0.0, 1.0 - speed * self._period / self._step) + 0.5 * nearness(speed, STILL)
 
     def _stopped_on_object(self, world: World) -> bool:
         """Whether the drivers stop short of what is commanded, about where the object's width would stop them."""
