@@ -28,7 +28,9 @@ NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
 # Scale on which holding still is told from moving slowly [m/s].
-STILL = 0.03
+STILL = 0.02
+# Share of what holding is worth that is felt at any speed.
+SLOW_SHARE = 0.3
 # Turned from the pads' way by this, a grip is worth a third [rad].
 TURNED = 0.3
 # Practice begins this far from the grasp point [m], turned by at most this [rad].
@@ -58,8 +60,8 @@ class Grasp(Task):
       half where the drivers stop short of what is commanded; 0 where they closed on nothing
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
-    * ``held``: half ``max(0, 1 - object speed / full tool speed)`` and half ``exp(-(object speed / 30 mm/s)^2)``, where
-      it is lifted far enough, in the hand
+    * ``held``: ``exp(-(object speed / 20 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
+      where it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -212,7 +214,8 @@ class Grasp(Task):
 
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
-        return 0.5 * max(0.0, 1.0 - speed * self._period / self._step) + 0.5 * nearness(speed, STILL)
+        slow = max(0.0, 1.0 - speed * self._period / self._step)
+        return SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * nearness(speed, STILL)
 
     def _stopped_on_object(self, world: World) -> bool:
         """Whether the drivers stop short of what is commanded, about where the object's width would stop them."""
