@@ -16,12 +16,12 @@ def to_legacy(path: Path, prefix: str) -> list[Path]:
     """Write the six-file layout from a resumable checkpoint.
 
     Raises:
-        CheckpointError: The checkpoint has no critics, or a file exists already.
+        CheckpointError: The checkpoint has no optimizers, or a file exists already.
     """
     saved = Checkpoint(find(path, ("last", "best")))
-    if not saved.has("Q1"):
+    if not saved.has("Q1_optimizer"):
         raise CheckpointError(
-            f"{saved.path} was saved for play only and has no critics; export the run's last-* checkpoint"
+            f"{saved.path} was saved for play only and has no optimizers; export the run's last-* checkpoint"
         )
     agent = _agent(saved)
     agent.normalizer.load_state(saved.arrays("normalizer"))

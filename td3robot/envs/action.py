@@ -149,7 +149,7 @@ class TcpDelta(ActionKind):
         before = position @ velocity
         tool = before + self.config.response * (direction * self._speed_per_length(length) - before)
         dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
-        upright = _about_vertical(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
+        upright = _headed_as(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
@@ -191,7 +191,7 @@ def _turn(rotation: Array, wanted: Array) -> Array:
     return cut
 
 
-def _about_vertical(rotation: Array, heading: Array) -> Array:
+def _headed_as(rotation: Array, heading: Array) -> Array:
     """Turn an orientation about the vertical until its x axis heads where another's does."""
     x, y = rotation[:2, 0], heading[:2, 0]
     c, s = float(x @ y), float(x[0] * y[1] - x[1] * y[0])
