@@ -4,18 +4,22 @@ Plain Python on lists of six numbers: this runs in a loop of 2 to 8 ms, in a pro
 """
 
 from collections import deque
+from math import inf
 
 # The first target after a rest is played this share of a period late, so that the following ones may come that much
 # later than their tick without the arm's target ever standing still in between.
 SLACK = 0.1
+# Streamed later than due by up to this, a target is where it would have been on time; by more, and the arm's own time
+# waits. What is made up for in a tenth of a second is thus no more than a hundredth of it [s].
+TOLERANCE_S = 0.001
 
 
 class TargetStream:
     """Play targets in straight lines over exactly one control period each, as the simulation does.
 
     No segment is ever played faster than it was planned. A target that comes late begins late, and so do those after
-    it; and where ticks were missed, the segment waits for them: the arm's own time slips, its speed does not rise.
-    Targets wait for the end of the segment before them, and are played one by one.
+    it; and where a tick was late, or its sending, the segment waits for it: the arm's own time slips, its speed does
+    not rise. Targets wait for the end of the segment before them, and are played one by one.
 
     Args:
         q: (n,) where the arm rests [rad].
@@ -30,8 +34,8 @@ class TargetStream:
     def anchor(self, q: list[float]) -> None:
         """Rest at q (n,) [rad]; what was waiting is dropped."""
         self._start, self._end = list(q), list(q)
-        self._begins = self._ends = 0.0
-        self._seen: float | None = None
+        self._begins = self._ends = self._behind = 0.0
+        self._seen = inf
         self._waiting: deque[tuple[list[float], float, float]] = deque()
         self._rested = True
         self._braking = False
@@ -43,15 +47,27 @@ class TargetStream:
 
     def at(self, now: float) -> list[float]:
         """Give the target (n,) [rad] at a time [s] that never runs backwards."""
-        self._slip(now)
+        self._slip(now - self._seen - self._tick)
+        passed = min(abs(now - self._seen), self._tick + TOLERANCE_S)  # at first, nothing was seen
+        self._seen = now
         while self._waiting and now >= self._ends:
-            self._begin()
+            self._begin(now - passed)
         if now >= self._ends:
             return list(self._end)
         share = min(max((now - self._begins) / (self._ends - self._begins), 0.0), 1.0)
         if self._braking:
             share = share * (2.0 - share)  # from full speed to rest
         return [a + share * (b - a) for a, b in zip(self._start, self._end, strict=True)]
+
+    def sent(self, now: float) -> None:
+        """Tell that what :meth:`at` gave last was on its way at a time [s]."""
+        self._slip(now - self._seen)
+        if now - self._seen > TOLERANCE_S:
+            self._seen = now
+
+    def behind_s(self, now: float) -> float:
+        """Give how long ago what is played at a time [s] was to be played."""
+        return self._behind if now < self._ends else 0.0
 
     def idle_s(self, now: float) -> float:
         """Give for how long the last segment has been over with nothing to follow [s]."""
@@ -78,16 +94,17 @@ class TargetStream:
         self._start, self._end = q, [p + v * duration / 2.0 for p, v in zip(q, velocity, strict=True)]
         self._begins, self._ends = now, now + duration
 
-    def _slip(self, now: float) -> None:
-        """Shift the present segment by the ticks that were missed in it."""
-        missed = 0.0 if self._seen is None else now - self._seen - self._tick
-        if missed > self._tick and self._seen is not None and self._seen < self._ends:
-            self._begins += missed
-            self._ends += missed
-        self._seen = now
+    def _slip(self, late: float) -> None:
+        """Shift the segment that was being played by a delay [s], where it is too long to be made up for."""
+        if late > TOLERANCE_S and self._seen < self._ends:
+            self._begins += late
+            self._ends += late
+            self._behind += late
 
-    def _begin(self) -> None:
+    def _begin(self, earliest: float) -> None:
         self._start, (self._end, sent_at, duration) = self._end, self._waiting.popleft()
-        self._begins = sent_at + SLACK * self._period if self._rested else max(sent_at, self._ends)
+        on_time = sent_at + SLACK * self._period
+        self._begins = max(on_time if self._rested else sent_at, self._ends, earliest)
+        self._behind = self._begins - on_time
         self._rested = False
         self._ends = self._begins + duration

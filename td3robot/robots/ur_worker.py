@@ -131,6 +131,10 @@ class Worker:
                 f"no new target came for {self._late_periods:g} control periods "
                 f"({1e3 * self._late_periods * self._period:.0f} ms): the program that decides is late"
             )
+        if (behind := self._stream.behind_s(now)) > (self._late_periods - 1.0) * self._period:
+            raise StoppedError(
+                f"the arm is {1e3 * behind:.0f} ms behind its targets: this computer is too busy to stream them in time"
+            )
         if self._state.speed_slider < self._min_scaling:
             raise StoppedError(
                 f"the pendant's speed slider went to {100 * self._state.speed_slider:.0f} % while the arm was driven"
@@ -143,6 +147,7 @@ class Worker:
         q = self._stream.at(now)
         self._controller.servo(q)
         sent = monotonic()
+        self._stream.sent(sent)
         if self._streamed_at is not None and len(self._periods) < KEPT_PERIODS:
             self._periods.append(sent - self._streamed_at)
         self._streamed_at = sent

@@ -10,9 +10,6 @@ from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
 from td3robot.robots.ur import UrRobot
 
-# By the stand-in's clock: windows of 100 ms over targets that arrive every 8 ms, when other programs let them.
-ARRIVALS, CHANGES = 1.03, 1.15
-
 
 def absurd(rng):
     """Make a policy that holds a random corner of its actions for a while, and then another."""
@@ -53,10 +50,10 @@ def test_no_limit_is_crossed_at_the_wire(seconds, standin, cell, person, tmp_pat
     guard, arm = config.guard, robot.spec.arm
     wire = standin.state()["wire"]
     for side in ("targets", "measured"):
-        assert wire[side]["tcp_speed_m_s"] <= guard.max_tcp_speed_m_s * ARRIVALS
-        assert wire[side]["joint_speed_rad_s"] <= guard.joint_speed_fraction * arm.velocity.max() * ARRIVALS
+        assert wire[side]["tcp_speed_m_s"] <= guard.max_tcp_speed_m_s
+        assert wire[side]["joint_speed_rad_s"] <= guard.joint_speed_fraction * arm.velocity.max()
         assert wire[side]["lowest_tcp_m"] >= guard.workspace.low[2] - 0.001
-    assert wire["targets"]["joint_acceleration_rad_s2"] <= guard.max_joint_acceleration_rad_s2 * CHANGES
+    assert wire["targets"]["joint_acceleration_rad_s2"] <= guard.max_joint_acceleration_rad_s2
     assert wire["measured"]["tcp_speed_m_s"] > 0.1
     assert figures["streamed"] > 100 * seconds
     assert standin.state()["safety_mode"] == "NORMAL"

@@ -415,7 +415,8 @@ def test_a_wish_that_is_too_fast_keeps_its_direction(spec, guard, limit):
         assert alignment == pytest.approx(1.0, abs=1e-9)
     top = run.velocities[-1]
     if limit == "joint_speed":
-        assert np.abs(top).max() == pytest.approx(spec.arm.velocity[5] * CONFIG.joint_speed_fraction)
+        full = spec.arm.velocity[5] * CONFIG.joint_speed_fraction
+        assert 0.96 * full < np.abs(top).max() <= full
     else:
         _, jacobian = guard.kinematics.tcp_and_jacobian(run.q[-2])
         assert np.linalg.norm(jacobian @ top) == pytest.approx(CONFIG.max_tcp_speed_m_s, rel=0.03)

@@ -59,6 +59,43 @@ def test_missed_ticks_are_waited_for_and_not_made_up():
     assert after - before[-1] == pytest.approx(0.008 / PERIOD)
 
 
+@pytest.mark.parametrize("tick", [0.002, 0.008])
+def test_stalls_of_any_length_and_place_never_raise_the_speed_at_the_other_end(tick):
+    """Ticks start late, and sending takes long; what counts is when a target is on its way."""
+    rng = np.random.default_rng(7)
+    stream, sent, arrivals, targets, now, due = TargetStream([0.0] * 6, PERIOD, tick), 0, [], [], 10.0, 10.0
+    for _ in range(round(4.0 / tick)):
+        while 10.0 + sent * PERIOD <= now:
+            sent += 1
+            stream.aim([0.05 * sent] * 6, 10.0 + (sent - 1) * PERIOD)
+        target = stream.at(now)[0]
+        stall = rng.choice([0.0002, 0.0008, 0.005, 0.03], p=[0.9, 0.06, 0.03, 0.01])
+        arrival = now + stall
+        stream.sent(arrival)
+        arrivals.append(arrival)
+        targets.append(target)
+        due = max(due + tick, now)
+        oversleep = rng.choice([0.0001, 0.0009, 0.02], p=[0.93, 0.06, 0.01])
+        now = max(due, arrival) + oversleep
+    held = np.arange(arrivals[0], arrivals[-1], 0.001)
+    seen = np.array(targets)[np.searchsorted(arrivals, held, side="right") - 1]
+    window = 100
+    assert (seen[window:] - seen[:-window]).max() <= 0.1 + tick + 2 * 0.001
+    assert seen[-1] > 1.5
+    assert stream.behind_s(now) > 0.1
+    assert np.diff(targets).min() >= 0.0
+
+
+def test_a_stream_that_is_on_time_is_not_behind():
+    stream = TargetStream([0.0] * 6, PERIOD, 0.005)
+    for k in range(100):
+        if k % 10 == 0:
+            stream.aim([0.01 * k] * 6, 0.005 * k)
+        stream.at(0.005 * k)
+        stream.sent(0.005 * k + 0.0005)
+        assert stream.behind_s(0.005 * k) <= 1e-9
+
+
 def test_targets_that_wait_are_all_played_and_none_faster_than_planned():
     """The program that decides was late by almost a period, and is on time again: one more target waits than usual."""
     arrivals = [0.0, 0.05, 0.148, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4]
