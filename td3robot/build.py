@@ -9,6 +9,7 @@ import numpy as np
 from td3robot.cell import CellConfig
 from td3robot.config import (
     DISTURBANCES,
+    ActionConfig,
     GraspConfig,
     GymnasiumEnvironmentConfig,
     ReachConfig,
@@ -181,7 +182,9 @@ def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
 
 def make_ur5e_grasp(render_mode: str | None = None) -> RobotEnv:
     """Make ``td3robot/UR5eGrasp-v0``: the environment of configs/ur5e_grasp.yaml."""
-    return make_robot_env(RobotEnvironmentConfig(task=GraspConfig(), episode_s=6.0), render_mode)
+    return make_robot_env(
+        RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0), render_mode
+    )
 
 
 def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer":

@@ -293,6 +293,8 @@ class GraspConfig(Section):
         lift_height_m: How far the object must be lifted.
         rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
         hold_steps: How many steps at the end of an episode it must be held.
+        practice_hold_steps: In training, an episode is over once it was held for so many steps in a row: more of the
+            same teaches little, and the next object more.
         full_turn_rad: Turn of the tool in one period that earns the whole of ``alignment``. Not less than what two
             joints at the guard's limit turn it by (2 * 1.57 rad/s * 50 ms): clipped on one side only, turning away fast
             and back slowly would pay.
@@ -309,6 +311,7 @@ class GraspConfig(Section):
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
+    practice_hold_steps: PositiveInt = 20
     full_turn_rad: PositiveFloat = 0.16
     near_m: PositiveFloat = 0.03
     practice_share: UnitInterval = 0.25
@@ -524,6 +527,7 @@ class AgentConfig(Section):
             is what is evaluated, saved for play and deployed; with 1 that is the actor itself.
         random_share: Share of exploration's actions that are uniformly random, at the beginning.
         random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
+        random_action_steps: How many steps in a row such an action is kept, on average.
         greedy_share: Share of the environments that act without exploration. A policy that is played without noise can
             repeat itself for ever where noise would free it; so that this is met, and learned away, in training.
         device: ``auto`` takes CUDA where there is one.
@@ -544,6 +548,7 @@ class AgentConfig(Section):
     exploration_noise: NonNegative = 0.1
     random_share: UnitInterval = 0.0
     random_share_steps: NonNegativeInt = 0
+    random_action_steps: PositiveInt = 1
     greedy_share: UnitInterval = 0.0
     batch_size: PositiveInt = 100
     updates_per_step: PositiveFloat = 1.0

@@ -1,5 +1,8 @@
 """Exploration: uniformly random actions first, then Gaussian noise around the policy."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +14,7 @@ class GaussianExploration:
         noise: Standard deviation of the noise around the policy.
         random_share: Share of uniformly random actions at the beginning.
         random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
+        random_action_steps: How many steps in a row a random action is kept, on average.
         greedy_share: Share of the rows of actions, the first ones, that are left as they are.
         rng: Drawn from.
     """
@@ -20,12 +24,16 @@ class GaussianExploration:
         noise: float,
         random_share: float,
         random_share_steps: int,
+        random_action_steps: int,
         greedy_share: float,
         rng: np.random.Generator,
     ) -> None:
         self.noise, self.rng = noise, rng
         self._greedy_share = greedy_share
         self._random_share, self._random_share_steps = random_share, random_share_steps
+        self._action_steps = random_action_steps
+        # For each row, the last random action, and for how many steps more it is kept.
+        self._kept, self._left = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
 
     def uniform(self, count: int, action_size: int) -> NDArray[np.float32]:
         """Draw (count, action_size) actions uniformly."""
@@ -35,13 +43,17 @@ class GaussianExploration:
         """Add noise of standard deviation ``noise``, clipped to the action range; replace a share by random actions.
 
         The share of uniformly random actions is as in Hindsight Experience Replay (Andrychowicz et al. 2017, Appendix
-        A): a policy at the edge of the action range tries the other side, too.
+        A): a policy at the edge of the action range tries the other side, too. Each is kept for some steps (Dabney,
+        Ostrovski and Barreto, "Temporally-Extended epsilon-Greedy Exploration", 2021), drawn evenly from 1 to twice
+        the average less one: of random actions that change at each step, an arm makes next to no movement.
         """
         noise = self.rng.normal(0.0, self.noise, actions.shape)
         noisy = np.clip(actions + noise, -1.0, 1.0).astype(np.float32)
         if (share := self.random_share(step)) > 0.0:
-            random = self.rng.random(len(actions)) < share
-            noisy[random] = self.uniform(int(random.sum()), actions.shape[1])
+            self._draw(share, actions.shape)
+            random = self._left > 0
+            noisy[random] = self._kept[random]
+            self._left[random] -= 1
         greedy = round(self._greedy_share * len(actions))
         noisy[:greedy] = actions[:greedy]
         return noisy
@@ -51,3 +63,20 @@ class GaussianExploration:
         if self._random_share_steps == 0:
             return self._random_share
         return self._random_share * max(0.0, 1.0 - step / self._random_share_steps)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Give the random actions that are being kept, for :meth:`load_state`."""
+        return {"kept": self._kept.copy(), "left": self._left.copy()}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on keeping what :meth:`state` gave; the generator is restored by who made it."""
+        self._kept, self._left = state["kept"].copy(), state["left"].copy()
+
+    def _draw(self, share: float, shape: tuple[int, ...]) -> None:
+        """Begin new random actions, so often that they take up a share of all steps."""
+        if self._kept.shape != shape:
+            self._kept, self._left = np.zeros(shape, np.float32), np.zeros(shape[0], np.int64)
+        begins = (self._left == 0) & (self.rng.random(shape[0]) < share / (share + self._action_steps * (1.0 - share)))
+        count = int(begins.sum())
+        self._left[begins] = self.rng.integers(1, 2 * self._action_steps, count)
+        self._kept[begins] = self.uniform(count, shape[1])

@@ -35,7 +35,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     ``info`` after every step: ``reward_terms`` by name, ``interventions`` (why the guard changed the wish),
     ``success`` (the goal held for the task's ``hold_steps`` up to now), ``distance_m``, ``tcp_speed_m_s``,
-    ``joint_speed_rad_s``. Episodes end by time alone, as truncations.
+    ``joint_speed_rad_s``. Episodes end by time alone, as truncations; in training, also once the task says that the
+    goal was held for long enough.
 
     Args:
         robot: Any robot; it is connected at the first reset.
@@ -171,7 +172,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._previous_action = action
         self._held = self._held + 1 if score.achieved else 0
         self._steps += 1
-        truncated = self._steps >= self._episode_steps
+        practised = self._practice and self._held >= self.task.practice_hold_steps
+        truncated = self._steps >= self._episode_steps or practised
         if truncated and not self.robot.teleports:
             self.robot.stop()  # nobody sends targets between two episodes
         return self._observe(), score.reward, False, truncated, self._info(score, ruling.reasons)

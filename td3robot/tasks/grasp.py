@@ -44,6 +44,8 @@ AT_OBJECT = 0.02
 IN_HAND = 0.04
 # The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
+# ... and as pressing on something where it runs further ahead than fingers on their way trail it.
+SQUEEZE = 0.25
 # Drivers that end up this much further closed than the object's width allows have nothing between the pads.
 EMPTY_MARGIN = 0.12
 
@@ -74,6 +76,7 @@ class Grasp(Task):
         self.config = config
         self._step = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = config.hold_steps
+        self.practice_hold_steps = config.practice_hold_steps
         self._period = spec.period_s
         self._driver_closed = spec.gripper.driver_closed
         self._table = spec.table_height_m
@@ -140,7 +143,7 @@ class Grasp(Task):
         lead = world.commanded_tcp.position - tcp.position
         # What lies still is seen from where the tool is told to be, which does not depend on how late anything is; of
         # what is in the hand, there is nothing left to line up with, and chasing it would never end.
-        held = self._stopped_on_object(world)
+        held = self._stopped_on_object(world, SQUEEZE)
         way = np.zeros(3) if held else point - world.commanded_tcp.position
         turn = 0.0 if held else self._turn(world.commanded_tcp, item)
         left = float(goal.position[2] - item.position[2])
@@ -210,17 +213,17 @@ class Grasp(Task):
         if closed > self._closed_on_object + EMPTY_MARGIN:
             return 0.0
         around = 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0)
-        return around + 0.5 * float(self._stopped_on_object(world))
+        return around + 0.5 * float(self._stopped_on_object(world, SHORT_OF_COMMAND))
 
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
         slow = max(0.0, 1.0 - speed * self._period / self._step)
         return SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * nearness(speed, STILL)
 
-    def _stopped_on_object(self, world: World) -> bool:
+    def _stopped_on_object(self, world: World, short_by: float) -> bool:
         """Whether the drivers stop short of what is commanded, about where the object's width would stop them."""
         closed = self._closed(world)
-        short = world.commanded.gripper - closed > SHORT_OF_COMMAND
+        short = world.commanded.gripper - closed > short_by
         return short and 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
 
     def _closed(self, world: World) -> float:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,7 @@ class Task(ABC):
         uses_gripper: Whether the gripper is part of the action.
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
         hold_steps: How many moments at the end of an episode must be achieved for success.
+        practice_hold_steps: In training, an episode is over once so many moments in a row were achieved.
         layout: Fields of the observation; joint angles and gripper driver joints come first.
     """
 
@@ -82,6 +84,7 @@ class Task(ABC):
     uses_gripper: bool
     turns_tool: bool
     hold_steps: int
+    practice_hold_steps: float = inf
     layout: Layout
 
     @abstractmethod

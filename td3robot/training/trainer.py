@@ -71,6 +71,7 @@ class Trainer:
             agent.exploration_noise,
             agent.random_share,
             agent.random_share_steps,
+            agent.random_action_steps,
             agent.greedy_share,
             seeding.generator(seed, seeding.Stream.EXPLORATION),
         )
@@ -155,6 +156,7 @@ class Trainer:
         self.replay.load_state(saved.arrays("replay"), counters["replay"])
         random_states = saved.document("random")
         seeding.restore(self.exploration.rng, random_states["exploration"])
+        self.exploration.load_state(saved.arrays("exploration"))
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
         self.warm = counters["warm_start"]
@@ -337,6 +339,7 @@ class Trainer:
         arrays = {name: _to_numpy(group) for name, group in self.agent.tensors().items()}
         arrays |= {
             "normalizer": self.agent.normalizer.state(),
+            "exploration": self.exploration.state(),
             "torch_generator": {"state": self.agent.generator.get_state().numpy()},
             "replay": rows,
             "episodes": episodes,

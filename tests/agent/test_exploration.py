@@ -6,8 +6,8 @@ from td3robot.agent.exploration import GaussianExploration
 COUNT = 20_000
 
 
-def explore(noise=0.0, share=0.0, seed=0, share_steps=0, greedy=0.0):
-    return GaussianExploration(noise, share, share_steps, greedy, np.random.default_rng(seed))
+def explore(noise=0.0, share=0.0, seed=0, share_steps=0, greedy=0.0, action_steps=1):
+    return GaussianExploration(noise, share, share_steps, action_steps, greedy, np.random.default_rng(seed))
 
 
 def test_without_noise_and_share_the_policy_s_actions_are_left_alone():
@@ -45,14 +45,28 @@ def test_the_policy_s_actions_are_not_written_into():
     assert (actions == 0.0).all()
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_random_actions_are_kept_and_take_up_their_share(share, steps):
+    exploration = explore(share=share, action_steps=steps)
+    actions = np.full((400, 2), 0.25, np.float32)
+    played = np.array([exploration.perturb(actions, 0) for _ in range(400)])[50:]
+    random = (played != 0.25).any(axis=2)
+    assert random.mean() == pytest.approx(share, rel=0.05)
+    changes = (played[1:] != played[:-1]).any(axis=2)
+    begun = (changes & random[1:]).sum()
+    assert random[1:].sum() / begun == pytest.approx(steps, rel=0.05)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.2])
 def test_the_same_generator_draws_the_same_actions_wherever_it_is_taken_up(share):
     actions = np.zeros((8, 3), np.float32)
-    one, other = explore(0.1, share, seed=3), explore(0.1, share, seed=3)
+    one, other = (explore(0.1, share, seed=3, action_steps=4) for _ in range(2))
     for _ in range(5):
         np.testing.assert_array_equal(one.perturb(actions, 0), other.perturb(actions, 0))
-    taken_up = explore(0.1, share, seed=99)
+    taken_up = explore(0.1, share, seed=99, action_steps=4)
     taken_up.rng.bit_generator.state = one.rng.bit_generator.state
+    taken_up.load_state(one.state())
     np.testing.assert_array_equal(one.perturb(actions, 0), taken_up.perturb(actions, 0))
     assert (one.perturb(actions, 0) != explore(0.1, share, seed=4).perturb(actions, 0)).any()
 

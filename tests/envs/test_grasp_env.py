@@ -18,7 +18,7 @@ from td3robot.training import seeding
 from td3robot.training.collector import Collector
 from td3robot.training.evaluation import evaluate
 
-CONFIG = RobotEnvironmentConfig(task=GraspConfig(), episode_s=6.0)
+CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0)
 UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
 
 
@@ -27,7 +27,7 @@ def test_gymnasium_finds_nothing_to_object():
     environment = gymnasium.make("td3robot/UR5eGrasp-v0")
     check_env(environment.unwrapped, skip_render_check=True)
     assert environment.action_space.shape == (5,)
-    assert environment.unwrapped.contract().terms["episode_steps"] == 120
+    assert environment.unwrapped.contract().terms["episode_steps"] == 160
     environment.close()
 
 
