@@ -22,7 +22,7 @@ def grasping():
     def make(item="cube", disturbance="off"):
         if (item, disturbance) not in made:
             config = RobotEnvironmentConfig(
-                task=GraspConfig(object=OBJECTS[item]), episode_s=8.0, disturbance=disturbance
+                task=GraspConfig(object=OBJECTS[item]), episode_s=6.0, disturbance=disturbance
             )
             environment = make_robot_env(config)
             script = scripted_grasp(

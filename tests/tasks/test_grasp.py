@@ -460,7 +460,7 @@ def test_nobody_earns_without_lifting(grasping, lifted, farmer):
         assert done["success"]
         reward, totals, info = episode(grasping, farmer, seed)
         assert reward < 0.5 * honest, {name: round(value, 1) for name, value in totals.items()}
-        assert totals["held"] < 0.3 * lifted[seed][1]["held"]
+        assert totals["held"] < 0.2 * lifted[seed][1]["held"]
         assert not info["success"]
 
 
