@@ -1,7 +1,8 @@
 """Train the grasp task without one part at a time, and play each policy with everything in place.
 
 Every line is one training with one seed: without each reward term, without the guard (but with it when played),
-without disturbance (but under it when played), without practice. The command line cannot leave out a guard; this can.
+without disturbance (but under it when played), without practice, and so on. The command line cannot leave out a guard;
+this can.
 
 Example: python benchmarks/ablations.py --steps 80000 --only guard approach
 """
@@ -42,6 +43,7 @@ def changes(only: list[str] | None) -> Iterator[tuple[str, list[str]]]:
     known = {"nothing": [], "guard": [], "disturbance": ["environment.disturbance=off"]}
     known["practice"] = ["environment.task.practice_share=0"]
     known["random actions"] = ["agent.random_share=0"]
+    known["keeping random actions"] = ["agent.random_action_steps=1"]
     known["response"] = ["environment.action.response=1"]
     known |= {f"reward {term}": [f"environment.task.rewards.{term}=0"] for term in TERMS}
     for name, overrides in known.items():

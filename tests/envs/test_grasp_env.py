@@ -14,6 +14,7 @@ from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
 from td3robot.robots.objects import Objects
 from td3robot.tasks.grasp import Grasp
+from td3robot.tasks.scripted import scripted_grasp
 from td3robot.training import seeding
 from td3robot.training.collector import Collector
 from td3robot.training.evaluation import evaluate
@@ -42,6 +43,22 @@ def test_an_action_has_the_gripper_last(kind, size):
     for _ in range(20):
         environment.step(close)
     assert environment.world.robot.driver_q.mean() > 0.75
+    environment.close()
+
+
+@pytest.mark.parametrize("practice", [True, False])
+def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice):
+    task = GraspConfig(practice_share=0.0)
+    environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=practice)
+    tool_speed = CONFIG.guard.max_tcp_speed_m_s
+    script = scripted_grasp(environment.task.layout, task, CONFIG.action, environment.robot.spec, tool_speed)
+    observation, _ = environment.reset(seed=3)
+    length, truncated = 0, False
+    while not truncated:
+        observation, _, _, truncated, info = environment.step(script.act(observation))
+        length += 1
+    assert info["success"]
+    assert (length < 160) == practice
     environment.close()
 
 

@@ -46,7 +46,8 @@ def configuration(name: str, overlap: bool, *more: str) -> RunConfig:
             "agent.updates_per_step=0.5", "agent.batch_size=64", f"training.overlap={overlap}",
             "training.steps=1200", "training.random_steps=200", "training.environments=2",
             "training.torch_threads=1", "training.evaluate_every=300", "training.evaluation_episodes=1",
-            "training.checkpoint_every=300", "training.log_every=100", *more,
+            "training.checkpoint_every=300", "training.log_every=100", "agent.random_share=0.3",
+            "agent.random_action_steps=4", *more,
         ],
     )  # fmt: skip
 
