@@ -311,10 +311,10 @@ class GraspConfig(Section):
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_steps: PositiveInt = 10
-    practice_hold_steps: PositiveInt = 20
+    practice_hold_steps: PositiveInt = 30
     full_turn_rad: PositiveFloat = 0.16
     near_m: PositiveFloat = 0.03
-    practice_share: UnitInterval = 0.25
+    practice_share: UnitInterval = 0.5
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
 
