@@ -9,13 +9,7 @@ import td3robot  # noqa: F401  # registers the environment
 from td3robot import build
 from td3robot.build import make_robot_env
 from td3robot.cell import CellConfig
-from td3robot.config import (
-    ActionConfig,
-    GraspConfig,
-    ObjectConfig,
-    RobotConfig,
-    RobotEnvironmentConfig,
-)
+from td3robot.config import ActionConfig, GraspConfig, ObjectConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
 from td3robot.robots.objects import Objects

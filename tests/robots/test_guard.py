@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from td3robot.config import Box, GuardConfig
 from td3robot.errors import CommandRefusedError
-from td3robot.robots.guard import REASONS, Guard
+from td3robot.robots.guard import JOINT_SHARE, REASONS, Guard
 from td3robot.state import JointCommand, RobotState
 
 CONFIG = GuardConfig()
@@ -415,8 +415,7 @@ def test_a_wish_that_is_too_fast_keeps_its_direction(spec, guard, limit):
         assert alignment == pytest.approx(1.0, abs=1e-9)
     top = run.velocities[-1]
     if limit == "joint_speed":
-        full = spec.arm.velocity[5] * CONFIG.joint_speed_fraction
-        assert 0.96 * full < np.abs(top).max() <= full
+        assert np.abs(top).max() == pytest.approx(JOINT_SHARE * spec.arm.velocity[5] * CONFIG.joint_speed_fraction)
     else:
         _, jacobian = guard.kinematics.tcp_and_jacobian(run.q[-2])
         assert np.linalg.norm(jacobian @ top) == pytest.approx(CONFIG.max_tcp_speed_m_s, rel=0.03)
