@@ -1,6 +1,7 @@
 """What came over the wire, and what the arm made of it: the figures that prove a guard's limits from outside."""
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
-from td3robot.standin.arm import PERIOD_S, SimulatedArm
+from td3robot.standin.arm import JOINTS, PERIOD_S, SimulatedArm
 from td3robot.state import Array
 
 # Received targets that are kept until somebody takes them: ten minutes at 500 Hz.
@@ -42,9 +43,10 @@ class Extremes:
 class Accounting:
     """Keeps the extremes of received targets and of the measured arm.
 
-    Targets come in steps, whose single differences say more about the network's timing than about the sender. So
-    their speed is averaged over a window; two adjoining windows give the acceleration. For a sender that changes its
-    velocity once a period of T, by at most a T, that acceleration never exceeds a where the window is T or longer.
+    Between two arrivals a target is taken to move in a straight line. Its speed is averaged over a window, as single
+    differences say more about the network's timing than about the sender; two adjoining windows give the acceleration.
+    For a sender that changes its velocity once a period of T, by at most a T, that acceleration never exceeds a where
+    the window is T or longer.
     """
 
     spec: RobotSpec
@@ -54,8 +56,8 @@ class Accounting:
     largest_step_rad: float = 0.0
     not_recorded: int = 0
     _record: "array[float]" = field(default_factory=lambda: array("d"))
-    _goals: deque[tuple[Array, Array]] = field(default_factory=deque)
-    _last: Array | None = None
+    # Arrivals of two windows and a little more: time [s], joint angles and tool position in one vector (9,).
+    _arrivals: deque[tuple[float, Array]] = field(default_factory=deque)
     _dq: Array | None = None
     _kinematics: Kinematics = field(init=False)
 
@@ -63,22 +65,21 @@ class Accounting:
         self._kinematics = Kinematics(self.spec)
 
     def received(self, time_s: float, target: Array) -> None:
-        """Take a target (6,) [rad] of servoJ that was received at a controller time."""
+        """Take a target (6,) [rad] of servoJ and when it arrived, after the one before, changed or not."""
         if len(self._record) < MAX_RECORD * ROW:
             self._record.extend((time_s, *target.tolist()))
         else:
             self.not_recorded += 1
-        if self._last is not None:
-            self.largest_step_rad = max(self.largest_step_rad, float(np.abs(target - self._last).max()))
-        self._last = target
+        position = self._kinematics.tcp(target).position
+        _lower(self.targets, float(position[2]) - self.spec.table_height_m)
+        if self._arrivals:
+            step = np.abs(target - self._arrivals[-1][1][:JOINTS])
+            self.largest_step_rad = max(self.largest_step_rad, float(step.max()))
+        self._arrivals.append((time_s, np.concatenate((target, position))))
+        self._judge()
 
-    def tick(self, arm: SimulatedArm, goal: Array | None) -> None:
-        """Look at the arm and at where servoJ wants it (6,) [rad] once a period."""
-        if goal is None:
-            self._goals.clear()
-            self._last = None
-        else:
-            self._take_goal(goal)
+    def tick(self, arm: SimulatedArm) -> None:
+        """Look at the arm once a period."""
         measured = self.measured
         measured.joint_speed_rad_s = max(measured.joint_speed_rad_s, float(np.abs(arm.dq).max()))
         if self._dq is not None:
@@ -103,8 +104,12 @@ class Accounting:
 
     def forget(self) -> None:
         """Begin a new stretch of motion: what comes has nothing to do with what was."""
-        self._goals.clear()
-        self._last = self._dq = None
+        self.forget_targets()
+        self._dq = None
+
+    def forget_targets(self) -> None:
+        """Begin a new stretch of targets."""
+        self._arrivals.clear()
 
     def to_json(self) -> dict[str, Any]:
         """Give the figures."""
@@ -115,26 +120,32 @@ class Accounting:
             "not_recorded": self.not_recorded,
         }
 
-    def _take_goal(self, goal: Array) -> None:
-        position = self._kinematics.tcp(goal).position
-        window = max(1, round(self.window_s / PERIOD_S))
-        self._goals.append((goal, position))
-        if len(self._goals) > 2 * window + 1:
-            self._goals.popleft()
-        targets = self.targets
-        _lower(targets, float(position[2]) - self.spec.table_height_m)
-        if len(self._goals) <= window:
+    def _judge(self) -> None:
+        """Take the newest target's speed and acceleration into account, once there are enough before it."""
+        arrivals, window = self._arrivals, self.window_s
+        now, newest = arrivals[-1]
+        while len(arrivals) > 2 and arrivals[1][0] <= now - 2.0 * window:
+            arrivals.popleft()
+        middle = self._interpolated(now - window)
+        if middle is None:
             return
-        q, place = self._goals[-1 - window]
-        velocity = (goal - q) / (window * PERIOD_S)
-        targets.joint_speed_rad_s = max(targets.joint_speed_rad_s, float(np.abs(velocity).max()))
-        speed = float(np.linalg.norm(position - place)) / (window * PERIOD_S)
-        targets.tcp_speed_m_s = max(targets.tcp_speed_m_s, speed)
-        if len(self._goals) <= 2 * window:
+        targets, velocity = self.targets, (newest - middle) / window
+        targets.joint_speed_rad_s = max(targets.joint_speed_rad_s, float(np.abs(velocity[:JOINTS]).max()))
+        targets.tcp_speed_m_s = max(targets.tcp_speed_m_s, float(np.linalg.norm(velocity[JOINTS:])))
+        oldest = self._interpolated(now - 2.0 * window)
+        if oldest is None:
             return
-        before = (q - self._goals[-1 - 2 * window][0]) / (window * PERIOD_S)
-        change = float(np.abs(velocity - before).max()) / (window * PERIOD_S)
+        change = float(np.abs((velocity - (middle - oldest) / window)[:JOINTS]).max()) / window
         targets.joint_acceleration_rad_s2 = max(targets.joint_acceleration_rad_s2, change)
+
+    def _interpolated(self, time_s: float) -> Array | None:
+        """Give the targets (9,) at a time, or None where that is before the first."""
+        arrivals = self._arrivals
+        if time_s < arrivals[0][0] - 1e-9:
+            return None
+        after = bisect_left(arrivals, time_s, lo=1, key=lambda arrival: arrival[0])
+        (begin, before), (end, behind) = arrivals[after - 1], arrivals[after]
+        return before + (behind - before) * ((time_s - begin) / max(end - begin, 1e-9))
 
 
 def _lower(extremes: Extremes, height: float) -> None:

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,7 @@ class Controller:
         self.accounting = Accounting(arm.spec, config.accounting_window_s)
         self.gripper, self.gripper_silent = Gripper(), False
         self.inputs = Inputs(self)
+        self._counted_s = -inf
         self.ticks = 0
         self.robot_mode = RobotMode.POWER_OFF
         self.safety_mode = SafetyMode.NORMAL
@@ -295,15 +297,17 @@ class Controller:
             return
         if not isinstance(self.motion, Servo):
             self.motion = Servo(self.reference.q + self.arm.lag_s * self.reference.v)
-        elif np.array_equal(self.motion.target, target):
-            return
+            self.accounting.forget_targets()
         reason = self.safety.objection_to_target(target, self.motion.target)
         if reason is not None:
             self.protective_stop(reason)
             return
-        self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
-        self.motion.aim(target, time_s)
-        self.accounting.received(self.time_s, target)
+        if self.inputs.arrived_s > self._counted_s:
+            self._counted_s = self.inputs.arrived_s
+            self.accounting.received(self._counted_s, target)
+        if not np.array_equal(self.motion.target, target):
+            self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
+            self.motion.aim(target, time_s)
 
     def drive(self, motion: Motion) -> None:
         """Take up another motion than servoJ; does nothing while the arm must not move."""
@@ -323,5 +327,4 @@ class Controller:
             # Brakes or not, the arm stays where it came to rest.
             self.reference, self.motion = Reference(self.arm.q), Hold()
             self.arm.set_lag(SERVO_LAG_S)
-        goal = self.motion.goal if isinstance(self.motion, Servo) else None
-        self.accounting.tick(self.arm, goal)
+        self.accounting.tick(self.arm)

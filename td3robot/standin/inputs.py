@@ -1,5 +1,7 @@
 """What clients write over RTDE: registers, outputs of the control box, and the speed slider."""
 
+from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,14 +12,23 @@ DIGITAL = {"standard_digital_output": 0, "configurable_digital_output": 8, "tool
 
 
 class Inputs:
-    """Applies a client's data package to the controller."""
+    """Applies a client's data package to the controller.
+
+    Attributes:
+        clock: Gives controller time [s]; finer than ticks where packages arrive in real time.
+        arrived_s: When a package last brought joint angles, on that clock.
+    """
 
     def __init__(self, controller: "Controller") -> None:
         self._controller = controller
+        self.clock: Callable[[], float] = lambda: controller.time_s
+        self.arrived_s = -inf
 
     def write(self, values: dict[str, Any]) -> None:
         """Take the values of one package, by name."""
         registers = self._controller.registers
+        if "input_double_register_0" in values:
+            self.arrived_s = self.clock()
         for name, value in values.items():
             if name.startswith("input_int_register_"):
                 registers.in_int[int(name.rpartition("_")[2])] = value

@@ -86,6 +86,8 @@ class Server:
         self.tracker = Tracker(self.arm, config.tracker)
         self.faults: Faults = Faults(config.faults, self.controller, self.arm, self.line, self.loop, self.tracker)
         self.clock = Clock()
+        self._due = time.monotonic()
+        self.controller.inputs.clock = lambda: self.controller.time_s + time.monotonic() - self._due
         self.stopped = False
         self._parent: int | None = None
         self._sources, self._in_use = sources(self.controller), InputsInUse()
@@ -106,14 +108,14 @@ class Server:
         self.clock.is_real_time = _ask_for_real_time()
         gc.collect()
         gc.freeze()
-        due = time.monotonic()
+        self._due = time.monotonic()
         while not self.stopped:
-            due += PERIOD_S
-            self.loop.serve(due)
-            late = time.monotonic() - due
+            self.loop.serve(self._due + PERIOD_S)
+            self._due += PERIOD_S
+            late = time.monotonic() - self._due
             if late > MAX_LATE_S:
                 self.clock.lost_s += late
-                due += late
+                self._due += late
             self.clock.took(max(late, 0.0))
             self.tick()
         self.loop.close()

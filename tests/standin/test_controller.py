@@ -160,16 +160,15 @@ def test_the_wire_sees_no_more_than_a_guard_lets_through(spec):
     rng = np.random.default_rng(3)
     period, limit, top = 0.05, 8.0, 1.0
     accounting = Accounting(spec, window_s=0.05)
-    arm = SimulatedArm(spec)
-    q, v = arm.q.copy(), np.zeros(6)
+    q, v, now = spec.arm.home.copy(), np.zeros(6), 0.0
     largest = 0.0
     for _ in range(200):
         wanted = np.clip(v + rng.uniform(-limit * period, limit * period, 6), -top, top)
         largest = max(largest, np.abs(wanted - v).max() / period)
         v = wanted
-        for _ in range(25):
-            q = q + v * PERIOD_S
-            accounting.tick(arm, q)
+        for step in np.diff([0.0, *np.sort(rng.uniform(0.0, period, 8)), period]):
+            q, now = q + v * step, now + step
+            accounting.received(now, q)
     seen = accounting.targets
     assert largest > 0.9 * limit
     assert 0.9 * largest < seen.joint_acceleration_rad_s2 <= largest + 1e-6
@@ -177,12 +176,33 @@ def test_the_wire_sees_no_more_than_a_guard_lets_through(spec):
 
 
 def test_the_wire_sees_what_a_guard_would_not_let_through(spec):
-    accounting, arm = Accounting(spec, window_s=0.1), SimulatedArm(spec)
-    q = arm.q.copy()
+    accounting = Accounting(spec, window_s=0.1)
+    q = spec.arm.home
     for index in range(200):
-        accounting.tick(arm, q + (0.4 if index > 100 else 0.0))
+        accounting.received(index * PERIOD_S, q + (0.4 if index > 100 else 0.0))
     assert accounting.targets.joint_speed_rad_s == pytest.approx(4.0)
     assert accounting.targets.joint_acceleration_rad_s2 > 30.0
+    assert accounting.largest_step_rad == pytest.approx(0.4)
+    assert accounting.take_record(101)[0][100] == pytest.approx([0.2, *q])
+
+
+def test_the_wire_forgets_targets_from_before_another_motion(controller, arm):
+    """Where servoJ begins again somewhere else, nothing has moved there in one step."""
+    servo = {"input_int_register_0": 11, "input_double_register_6": 0.002}
+    away = arm.q + 0.05
+
+    def write(q):
+        controller.ticks += 1
+        controller.inputs.write(servo | {f"input_double_register_{joint}": float(q[joint]) for joint in range(6)})
+        controller.servo(q, PERIOD_S, 0.1)
+
+    for _ in range(60):
+        write(arm.q)
+    controller.drive(Hold())
+    for _ in range(60):
+        write(away)
+    assert controller.accounting.targets.joint_speed_rad_s == 0.0
+    assert controller.accounting.largest_step_rad == 0.0
 
 
 @pytest.mark.parametrize(("streaming_hz", "tolerance_rad"), [(125, 1e-3), (500, 1e-4)])
