@@ -195,10 +195,26 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     """
     from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
 
-    environments = [make_environment(config.environment, practice=True) for _ in range(config.training.environments)]
+    environments = [make_environment(environment, practice=True) for environment in _side_by_side(config)]
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)
     return Trainer(config, environments, evaluation_environment, contract, run, listener)
+
+
+def _side_by_side(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
+    """Give the environments to train in, a share of them undisturbed.
+
+    These are every second one, as far as it goes: the first environments may act without exploration
+    (``agent.greedy_share``), which is to be met with disturbances and without.
+    """
+    environment, count = config.environment, config.training.environments
+    environments = [environment] * count
+    if isinstance(environment, RobotEnvironmentConfig):
+        calm = RobotEnvironmentConfig(**environment.model_dump() | {"disturbance": "off"})
+        order = [*range(0, count, 2), *range(1, count, 2)]
+        for number in order[: round(config.training.undisturbed_share * count)]:
+            environments[number] = calm
+    return environments
 
 
 def make_arm_trainer(config: RunConfig, run: Path, listener: "Listener", cell: CellConfig) -> "ArmTrainer":

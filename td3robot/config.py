@@ -564,6 +564,8 @@ class TrainingConfig(Section):
         steps: Environment steps in all, over every parallel environment.
         random_steps: Steps with uniformly random actions before the policy acts and learning starts.
         environments: Environments stepped side by side into one replay.
+        undisturbed_share: Share of the environments that stay undisturbed where the others are disturbed. A cell that
+            is just as its model is an edge of what disturbances draw, and rarely met else.
         overlap: Step the environments in a second thread while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit.
         torch_threads: Threads of the learner; 0 leaves PyTorch's own choice.
@@ -573,6 +575,7 @@ class TrainingConfig(Section):
     steps: PositiveInt = 1_000_000
     random_steps: PositiveInt = 10_000
     environments: PositiveInt = 1
+    undisturbed_share: UnitInterval = 0.0
     overlap: bool = False
     torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
     evaluate_every: PositiveInt = 5_000

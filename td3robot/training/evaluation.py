@@ -40,9 +40,21 @@ class Evaluation:
         """Give the figures as plain values."""
         return asdict(self)
 
-    def rank(self) -> tuple[float, float]:
-        """Order evaluations: by success, then by return."""
-        return (self.success_rate or 0.0, self.mean_return)
+    def is_better_than(self, other: "Evaluation") -> bool:
+        """Whether this is the better policy's, or as good: by return, unless one succeeds more often.
+
+        More often is where each rate lies beyond the other's 95 % interval. Of fifty episodes, one more or less is
+        chance, while the return also tells how soon and how steadily a policy succeeds.
+        """
+        if self.success_rate is None or other.success_rate is None:
+            return self.mean_return >= other.mean_return
+        if self._may_succeed_as_often_as(other) or other._may_succeed_as_often_as(self):
+            return self.mean_return >= other.mean_return
+        return self.success_rate > other.success_rate
+
+    def _may_succeed_as_often_as(self, other: "Evaluation") -> bool:
+        low, high = self.success_ci95 or (0.0, 1.0)
+        return low <= (other.success_rate or 0.0) <= high
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:

@@ -272,7 +272,7 @@ class Trainer:
         row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         writer.add("evaluations", {"step": self.step} | row)
         self.listener.evaluated(self.step, evaluation)
-        if self.best is None or evaluation.rank() >= self.best.rank():
+        if self.best is None or evaluation.is_better_than(self.best):
             self.best, self.best_step = evaluation, self.step
             try:
                 checkpoint.publish(self.run_directory, "best", self.step, self._play_contents(evaluation))

@@ -7,11 +7,21 @@ from gymnasium.utils.env_checker import check_env
 
 import td3robot  # noqa: F401  # registers the environment
 from td3robot import build
-from td3robot.build import make_robot_env
+from td3robot.build import make_robot_env, make_trainer
 from td3robot.cell import CellConfig
-from td3robot.config import ActionConfig, GraspConfig, ObjectConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.config import (
+    DISTURBANCES,
+    ActionConfig,
+    GraspConfig,
+    ObjectConfig,
+    RobotConfig,
+    RobotEnvironmentConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
+from td3robot.robots.disturbed import DisturbedRobot
 from td3robot.robots.objects import Objects
 from td3robot.tasks.grasp import Grasp
 from td3robot.tasks.scripted import scripted_grasp
@@ -60,6 +70,16 @@ def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough
     assert info["success"]
     assert (length < 160) == practice
     environment.close()
+
+
+@pytest.mark.parametrize(("share", "calm"), [(0.0, []), (0.25, [0, 2]), (0.75, [0, 1, 2, 3, 4, 6]), (1.0, [*range(8)])])
+def test_a_share_of_the_environments_is_undisturbed(share, calm, tmp_path):
+    training = TrainingConfig(environments=8, undisturbed_share=share)
+    environment = CONFIG.model_copy(update={"disturbance": DISTURBANCES["real"]})
+    trainer = make_trainer(RunConfig(name="calm", environment=environment, training=training), tmp_path, None)
+    robots = [each.unwrapped.robot for each in trainer.collector.environments]
+    assert [number for number, robot in enumerate(robots) if not isinstance(robot, DisturbedRobot)] == calm
+    assert isinstance(trainer.evaluation_environment.unwrapped.robot, DisturbedRobot)
 
 
 def test_an_arm_without_contacts_grasps_nothing():

@@ -122,12 +122,24 @@ def test_the_recorder_is_called_after_every_reset_and_step():
     assert frames == [0, 1, 2]
 
 
-def test_success_outranks_return():
+def test_success_outranks_return_where_it_is_more_than_chance():
     figures = evaluate(Scripted(True), act, episodes=2, seed=0)
-    better = replace(figures, success_rate=0.9, mean_return=-100.0)
-    assert better.rank() > figures.rank()
-    assert replace(figures, mean_return=figures.mean_return + 1).rank() > figures.rank()
-    assert replace(figures, success_rate=None).rank() < figures.rank()
+
+    def played(successes, mean_return):
+        interval = wilson_interval(successes, 50)
+        return replace(figures, success_rate=successes / 50, success_ci95=interval, mean_return=mean_return)
+
+    assert played(50, -100.0).is_better_than(played(40, 0.0))
+    assert not played(40, 0.0).is_better_than(played(50, -100.0))
+    assert played(49, 1.0).is_better_than(played(50, 0.0))
+    assert not played(50, 0.0).is_better_than(played(49, 1.0))
+    assert played(50, 0.0).is_better_than(played(50, 0.0)), "of equals, the later"
+
+
+def test_without_success_return_decides():
+    figures = replace(evaluate(Scripted(True), act, episodes=2, seed=0), success_rate=None, success_ci95=None)
+    assert replace(figures, mean_return=figures.mean_return + 1).is_better_than(figures)
+    assert not figures.is_better_than(replace(figures, mean_return=figures.mean_return + 1))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
