@@ -1,8 +1,7 @@
 """Train the grasp task without one part at a time, and play each policy with everything in place.
 
-Every line is one training with one seed: without each reward term, without the guard (but with it when played),
-without disturbance (but under it when played), without practice, and so on. The command line cannot leave out a guard;
-this can.
+Every line is one training with one seed: without each reward term, without the guard (but with it when played), without
+practice, and so on; each is played undisturbed and under ``real``. The command line cannot leave out a guard; this can.
 
 Example: python benchmarks/ablations.py --steps 80000 --only guard approach
 """
@@ -40,7 +39,7 @@ class Silent:
 
 def changes(only: list[str] | None) -> Iterator[tuple[str, list[str]]]:
     """Name every ablation, with its overrides of the training."""
-    known = {"nothing": [], "guard": [], "disturbance": ["environment.disturbance=off"]}
+    known = {"nothing": [], "guard": []}
     known["practice"] = ["environment.task.practice_share=0"]
     known["random actions"] = ["agent.random_share=0"]
     known["keeping random actions"] = ["agent.random_action_steps=1"]

@@ -1,4 +1,4 @@
-"""Every figure of docs/deploy.md in one go: policy step, rehearsals beside simulation, fault drills. As Markdown.
+"""The tables of docs/deploy.md in one go: policy step, rehearsals beside simulation, fault drills. As Markdown.
 
 Usage: python benchmarks/rehearse.py [CHECKPOINT ...] [--episodes 50] [--host 127.0.0.3] [--drills 3] [--rtde-rate 125]
 

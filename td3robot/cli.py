@@ -86,6 +86,7 @@ def train(
     robot: Annotated[
         Path | None, typer.Option(help="Go on with --resume on the arm of this cell, in a run directory of its own.")
     ] = None,
+    records: cli_deploy.Records = Path("records"),
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
@@ -94,8 +95,10 @@ def train(
         raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
     if robot is not None:
         if resume is None or any(option is not None for option in (seed, init_from)) or overrides:
-            raise ConfigError("--robot goes on with a run on an arm: only --resume, --steps and --out go with it")
-        trainer: Trainer = cli_deploy.resumed_on_arm(resume, robot, out, steps)
+            raise ConfigError(
+                "--robot goes on with a run on an arm: only --resume, --steps, --out and --records go with it"
+            )
+        trainer: Trainer = cli_deploy.resumed_on_arm(resume, robot, out, steps, records)
     elif resume is not None:
         if any(option is not None for option in (out, seed, init_from)) or any(
             not o.startswith("agent.device=") for o in overrides or ()
@@ -115,6 +118,8 @@ def train(
         with trainer.listener:  # type: ignore[attr-defined]
             trainer.train()
     except Td3RobotError as error:
+        if robot is not None:
+            cli_deploy.latch_fault(error, cli_deploy.serial_of(trainer), records)
         raise Td3RobotError(f"{error}; what was saved is in {trainer.run_directory}") from None
     finally:
         for number, handler in previous.items():

@@ -41,20 +41,28 @@ class Ledger:
         Raises:
             LadderError: Saying what to do first.
         """
-        robot = self._read().get(serial, {})
-        latched = robot.get("latched")
-        if latched is not None and rung in ("confirm", "run"):
-            raise LadderError(
-                f"robot {serial} was stopped by a fault on {latched['at']} ({latched['fault']}), and nothing moves "
-                "before its operator has dealt with that: td3robot recover --robot CELL"
-            )
+        if rung in ("confirm", "run"):
+            self.require_released(serial)
         if rung == RUNGS[0] or override:
             return
         below = RUNGS[RUNGS.index(rung) - 1]
-        if below not in robot.get("checkpoints", {}).get(digest, {}):
+        if below not in self._read().get(serial, {}).get("checkpoints", {}).get(digest, {}):
             raise LadderError(
                 f"--mode {rung} asks for a passed --mode {below} of this checkpoint on robot {serial}, and "
                 f'{self.path} has none; do that first, or give --override "reason"'
+            )
+
+    def require_released(self, serial: str) -> None:
+        """Ask that no fault is left over; whatever moves the robot asks this first.
+
+        Raises:
+            LadderError: Naming the fault.
+        """
+        latched = self._read().get(serial, {}).get("latched")
+        if latched is not None:
+            raise LadderError(
+                f"robot {serial} was stopped by a fault on {latched['at']} ({latched['fault']}), and nothing moves "
+                "before its operator has dealt with that: td3robot recover --robot CELL"
             )
 
     def passed(self, rung: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:

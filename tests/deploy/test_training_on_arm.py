@@ -1,13 +1,20 @@
 """Going on with a training on the stand-in's arm."""
 
+import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from td3robot import cli_deploy
 from td3robot.build import make_trainer
+from td3robot.cell import load_cell
+from td3robot.cli import train
 from td3robot.cli_deploy import resumed_on_arm
 from td3robot.config import load_config
-from td3robot.errors import ConfigError
+from td3robot.deploy.deployment import recover
+from td3robot.deploy.ledger import LadderError, Ledger
+from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.training.checkpoint import Checkpoint, find
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
@@ -46,9 +53,9 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
     path = tmp_path / "cell.yaml"
     path.write_text(f"ur: {{host: {standin.host}, late_periods: 10}}\n")
     with pytest.raises(ConfigError, match="is already at step 40"):
-        resumed_on_arm(run, path, tmp_path / "on", None)
+        resumed_on_arm(run, path, tmp_path / "on", None, tmp_path)
 
-    trainer = resumed_on_arm(run, path, tmp_path / "on", 85)
+    trainer = resumed_on_arm(run, path, tmp_path / "on", 85, tmp_path)
     owed = []
     monkeypatch.setattr(
         trainer.collector,
@@ -67,3 +74,27 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
     assert saved.document("counters")["step"] == 85
     assert saved.config().training.environments == 1
     saved.contract().require_same(Checkpoint(find(run, ("last",))).contract(), "arm", "simulation")
+
+
+@pytest.mark.slow
+def test_a_fault_in_training_on_the_arm_waits_for_its_operator(standin, tmp_path, monkeypatch):
+    run, records = tmp_path / "run", tmp_path / "records"
+    make_trainer(load_config(REACH, SMALL), run, Quiet()).train()
+    path = tmp_path / "cell.yaml"
+    path.write_text(f"ur: {{host: {standin.host}, late_periods: 10}}\n")
+
+    def soon_at_fault(*arguments):
+        trainer = resumed_on_arm(*arguments)
+        threading.Timer(0.5, standin.fault, ("protective_stop",)).start()
+        return trainer
+
+    monkeypatch.setattr(cli_deploy, "resumed_on_arm", soon_at_fault)
+    with pytest.raises(Td3RobotError, match=r"protective stop.*what was saved is in"):
+        train(resume=run, robot=path, out=tmp_path / "on", steps=2000, records=records)
+    (serial,) = json.loads(Ledger(records).path.read_text())["robots"]
+    assert "protective stop" in Ledger(records).latched(serial)
+    standin.ask(reset=True)  # the controller is ready again, but nobody has said so here
+    with pytest.raises(LadderError, match="td3robot recover"):
+        resumed_on_arm(run, path, tmp_path / "again", 2000, records)
+    recover(load_cell(path), records, activate_gripper=False)
+    assert Ledger(records).latched(serial) is None
