@@ -24,6 +24,7 @@ from td3robot.terminal import (
 )
 
 if TYPE_CHECKING:
+    from td3robot.training.on_robot import ArmTrainer
     from td3robot.training.trainer import Trainer
 
 app = typer.Typer(
@@ -93,12 +94,14 @@ def train(
     """Train a policy, or go on with a run exactly where it was saved. Ctrl-C saves and stops."""
     if (config is None) == (resume is None):
         raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
+    trainer: Trainer
+    arm: ArmTrainer | None = None
     if robot is not None:
         if resume is None or any(option is not None for option in (seed, init_from)) or overrides:
             raise ConfigError(
                 "--robot goes on with a run on an arm: only --resume, --steps, --out and --records go with it"
             )
-        trainer: Trainer = cli_deploy.resumed_on_arm(resume, robot, out, steps, records)
+        trainer = arm = cli_deploy.resumed_on_arm(resume, robot, out, steps, records)
     elif resume is not None:
         if any(option is not None for option in (out, seed, init_from)) or any(
             not o.startswith("agent.device=") for o in overrides or ()
@@ -118,8 +121,8 @@ def train(
         with trainer.listener:  # type: ignore[attr-defined]
             trainer.train()
     except Td3RobotError as error:
-        if robot is not None:
-            cli_deploy.latch_fault(error, cli_deploy.serial_of(trainer), records)
+        if arm is not None:
+            cli_deploy.latch_fault(error, arm.environment.robot.facts, records)
         raise Td3RobotError(f"{error}; what was saved is in {trainer.run_directory}") from None
     finally:
         for number, handler in previous.items():

@@ -17,17 +17,12 @@ if TYPE_CHECKING:
     from td3robot.deploy.check import Check
     from td3robot.envs.travel import Journey
     from td3robot.training.on_robot import ArmTrainer
-    from td3robot.training.trainer import Trainer
 
 Checkpoint = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
 Cell = Annotated[Path, typer.Option("--robot", help="The cell's file; see configs/robots/.")]
 Records = Annotated[Path, typer.Option("--records", help="Directory of records, and of the ladder's ledger.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the report as one JSON object on standard output.")]
 VERDICTS = {"go": "green", "attention": "yellow", "no-go": "red"}
-
-
-class NotWantedError(RobotError):
-    """A person did not agree, or said stop: no fault of the robot."""
 
 
 def register(app: typer.Typer) -> None:
@@ -165,7 +160,7 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
     from td3robot.cell import load_cell
     from td3robot.config import parse_config, to_yaml
     from td3robot.deploy.deployment import check_cell
-    from td3robot.deploy.ledger import Ledger
+    from td3robot.deploy.ledger import Ledger, serial_of
     from td3robot.training import checkpoint
 
     saved, cell = checkpoint.newest(resume), load_cell(cell_path)
@@ -182,8 +177,7 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
     found = check_cell(None, cell, 1.0)
     if found.objection is not None:
         raise RobotError(f"no-go: {found.objection}")
-    serial = str(found.facts.get("serial_number", "unknown"))
-    Ledger(records).require_released(serial)
+    Ledger(records).require_released(serial_of(found.facts))
     people.print("the arm is going to move, at the speed of training; Ctrl-C stops it and saves", soft_wrap=True)
     gc.collect()
     gc.freeze()  # collections between episodes are short then
@@ -193,35 +187,33 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
         trainer.environment.travel.watch = lambda state, ruling: _require_wanted(trainer)
         trainer.resume(saved)
     except RobotError as error:
-        latch_fault(error, serial, records)
+        latch_fault(error, found.facts, records)
         raise
     return trainer
 
 
-def serial_of(trainer: "Trainer") -> str:
-    """Give the serial number of the arm that a trainer moves."""
-    environment: Any = trainer.collector.environments[0].unwrapped
-    return str(environment.robot.facts.get("serial_number", "unknown"))
+def latch_fault(error: Td3RobotError, facts: dict[str, Any], records: Path) -> None:
+    """Write down that a fault ended a training on an arm; nothing moves it before its operator has dealt with that."""
+    from td3robot.deploy.ledger import Ledger, serial_of
 
-
-def latch_fault(error: Td3RobotError, serial: str, records: Path) -> None:
-    """Write down what ended a training on an arm; nothing moves it before its operator has dealt with that."""
-    from td3robot.deploy.ledger import Ledger
-
-    if isinstance(error, RobotError | EnvironmentFaultError) and not isinstance(error, NotWantedError):
-        Ledger(records).latch(serial, str(error))
+    if isinstance(error, RobotError | EnvironmentFaultError):
+        Ledger(records).latch(serial_of(facts), str(error))
 
 
 def _agree(journey: "Journey") -> None:
+    from td3robot.deploy.operator import OperatorStop
+
     if journey.drops and not (
         sys.stdin.isatty() and typer.confirm("the gripper opens and drops what it holds; go on?")
     ):
-        raise NotWantedError("the gripper holds something, and nobody took it; nothing was moved")
+        raise OperatorStop("the gripper holds something, and nobody took it; nothing was moved")
 
 
 def _require_wanted(trainer: "ArmTrainer") -> None:
+    from td3robot.deploy.operator import OperatorStop
+
     if trainer.stop_requested:
-        raise NotWantedError("the operator stopped the arm on its way to a start")
+        raise OperatorStop("the operator stopped the arm on its way to a start")
 
 
 def goal_from_text(text: str) -> tuple[float, float, float]:

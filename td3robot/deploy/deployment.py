@@ -11,7 +11,7 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.cell import CellConfig, TaughtPose
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.deploy.check import Check, check_contract, check_robot
-from td3robot.deploy.ledger import Ledger, digest_of
+from td3robot.deploy.ledger import Ledger, digest_of, serial_of
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.recording import FILE, Record
 from td3robot.deploy.report import summarize
@@ -117,7 +117,7 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
             "mode": request.mode, "checkpoint": str(played.path), "digest": played.digest, "speed": request.speed,
             "robot": check.facts, "override": request.override, "check": check.to_json(), "record": str(record.path),
         }  # fmt: skip
-        ledger, serial = Ledger(request.records), str(check.facts.get("serial_number", "unknown"))
+        ledger, serial = Ledger(request.records), serial_of(check.facts)
         if request.mode == "check":
             fault = check.objection
         else:
@@ -151,7 +151,7 @@ def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str
         facts, q = robot.facts, robot.read().q.tolist()
     finally:
         robot.close()
-    ledger, serial = Ledger(records), str(facts["serial_number"])
+    ledger, serial = Ledger(records), serial_of(facts)
     was = ledger.latched(serial)
     ledger.release(serial)
     return {"robot": facts, "q": q, "was": was}

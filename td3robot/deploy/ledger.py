@@ -25,6 +25,11 @@ def digest_of(checkpoint: Path) -> str:
     return hashlib.sha256((checkpoint / MANIFEST).read_bytes()).hexdigest()
 
 
+def serial_of(facts: dict[str, Any]) -> str:
+    """Give the serial number, under which a robot is written down, from what its controller tells of it."""
+    return str(facts.get("serial_number", "unknown"))
+
+
 class Ledger:
     """A JSON file in the directory of records.
 

@@ -8,7 +8,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,7 +72,6 @@ class Controller:
         self.accounting = Accounting(arm.spec, config.accounting_window_s)
         self.gripper, self.gripper_silent = Gripper(), False
         self.inputs = Inputs(self)
-        self._counted_s = -inf
         self.ticks = 0
         self.robot_mode = RobotMode.POWER_OFF
         self.safety_mode = SafetyMode.NORMAL
@@ -302,9 +300,9 @@ class Controller:
         if reason is not None:
             self.protective_stop(reason)
             return
-        if self.inputs.arrived_s > self._counted_s:
-            self._counted_s = self.inputs.arrived_s
-            self.accounting.received(self._counted_s, target)
+        if self.inputs.arrived_s is not None:
+            self.accounting.received(self.inputs.arrived_s, target)
+            self.inputs.arrived_s = None
         if not np.array_equal(self.motion.target, target):
             self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
             self.motion.aim(target, time_s)

@@ -1,7 +1,6 @@
 """What clients write over RTDE: registers, outputs of the control box, and the speed slider."""
 
 from collections.abc import Callable
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,13 +15,13 @@ class Inputs:
 
     Attributes:
         clock: Gives controller time [s]; finer than ticks where packages arrive in real time.
-        arrived_s: When a package last brought joint angles, on that clock.
+        arrived_s: When a package last brought joint angles, on that clock, until the controller has counted them.
     """
 
     def __init__(self, controller: "Controller") -> None:
         self._controller = controller
         self.clock: Callable[[], float] = lambda: controller.time_s
-        self.arrived_s = -inf
+        self.arrived_s: float | None = None
 
     def write(self, values: dict[str, Any]) -> None:
         """Take the values of one package, by name."""

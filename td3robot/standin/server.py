@@ -86,8 +86,8 @@ class Server:
         self.tracker = Tracker(self.arm, config.tracker)
         self.faults: Faults = Faults(config.faults, self.controller, self.arm, self.line, self.loop, self.tracker)
         self.clock = Clock()
-        self._due = time.monotonic()
-        self.controller.inputs.clock = lambda: self.controller.time_s + time.monotonic() - self._due
+        self._began = time.monotonic()
+        self.controller.inputs.clock = lambda: time.monotonic() - self._began
         self.stopped = False
         self._parent: int | None = None
         self._sources, self._in_use = sources(self.controller), InputsInUse()
@@ -108,14 +108,14 @@ class Server:
         self.clock.is_real_time = _ask_for_real_time()
         gc.collect()
         gc.freeze()
-        self._due = time.monotonic()
+        self._began = time.monotonic() - self.controller.time_s
         while not self.stopped:
-            self.loop.serve(self._due + PERIOD_S)
-            self._due += PERIOD_S
-            late = time.monotonic() - self._due
+            due = self._began + self.controller.time_s + PERIOD_S
+            self.loop.serve(due)
+            late = time.monotonic() - due
             if late > MAX_LATE_S:
                 self.clock.lost_s += late
-                self._due += late
+                self._began += late
             self.clock.took(max(late, 0.0))
             self.tick()
         self.loop.close()

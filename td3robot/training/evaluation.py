@@ -46,15 +46,16 @@ class Evaluation:
         More often is where each rate lies beyond the other's 95 % interval. Of fifty episodes, one more or less is
         chance, while the return also tells how soon and how steadily a policy succeeds.
         """
-        if self.success_rate is None or other.success_rate is None:
-            return self.mean_return >= other.mean_return
-        if self._may_succeed_as_often_as(other) or other._may_succeed_as_often_as(self):
-            return self.mean_return >= other.mean_return
-        return self.success_rate > other.success_rate
+        if self._succeeds_more_often_than(other):
+            return True
+        return self.mean_return >= other.mean_return and not other._succeeds_more_often_than(self)
 
-    def _may_succeed_as_often_as(self, other: "Evaluation") -> bool:
-        low, high = self.success_ci95 or (0.0, 1.0)
-        return low <= (other.success_rate or 0.0) <= high
+    def _succeeds_more_often_than(self, other: "Evaluation") -> bool:
+        if self.success_rate is None or self.success_ci95 is None:
+            return False
+        if other.success_rate is None or other.success_ci95 is None:
+            return False
+        return self.success_rate > other.success_ci95[1] and other.success_rate < self.success_ci95[0]
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
