@@ -1,7 +1,6 @@
 """What an action in [-1, 1] asks of the arm: a small move from the last commanded posture."""
 
 from abc import ABC, abstractmethod
-from itertools import product
 from math import copysign
 from typing import Any
 
@@ -22,6 +21,8 @@ ORIENTATION_DAMPING = 0.2
 TURN_ACCELERATION = 0.8
 # The tool's distance from the walls of the workspace, enough to brake within [m].
 WALL_MARGIN = 0.005
+# joint_delta's full speed of the tool, as a share of the guard's limit: between two postures the tool gains some.
+TOOL_SHARE = 0.9
 # Damping of the null space projection: small, so that turning does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
 
@@ -47,7 +48,7 @@ class ActionKind(ABC):
 
     @abstractmethod
     def implied_speeds(self) -> dict[str, float]:
-        """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for in the home posture."""
+        """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some depend on the posture."""
 
     def wish(self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, held: float) -> JointCommand:
         """Compute the wished command after ``commanded``, which was reached at ``velocity`` [rad/s].
@@ -72,7 +73,8 @@ class ActionKind(ABC):
 class JointDelta(ActionKind):
     """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit.
 
-    Speed grows with the power ``exponent`` of the action.
+    Speed grows with the power ``exponent`` of the action. Where all joints together would move the tool faster than
+    ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard would do so at the policy's cost.
     """
 
     def __init__(
@@ -82,22 +84,21 @@ class JointDelta(ActionKind):
         self._joints = len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
         self._period = spec.period_s
-        _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
+        self._kinematics = kinematics
+        self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Approach the speed that the scaled action asks for."""
         bent = np.sign(action) * np.abs(action) ** self.config.exponent
-        change = bent[: self._joints] * self._speed - velocity
-        return (velocity + self.config.response * change) * self._period
+        wanted = bent[: self._joints] * self._speed
+        _, jacobian = self._kinematics.tcp_and_jacobian(q)
+        tool = jacobian @ wanted
+        wanted *= min(1.0, self._tool_speed / max(float(np.sqrt(tool @ tool)), 1e-9))
+        return (velocity + self.config.response * (wanted - velocity)) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
-        """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
-        signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
-        tool = (signs * self._speed) @ self._home_jacobian.T
-        return {
-            "tcp_m_s_at_home": float(np.linalg.norm(tool, axis=1).max()),
-            "joint_rad_s": float(self._speed.max()),
-        }
+        """Give the tool's full speed, and the fastest joint's."""
+        return {"tcp_m_s": self._tool_speed, "joint_rad_s": float(self._speed.max())}
 
 
 class TcpDelta(ActionKind):

@@ -113,3 +113,18 @@ def test_each_component_of_a_joint_action_moves_its_joint():
     action = np.array([1, -1, 0.5, 0, 0, 0])
     follower.step(*action, -1)
     np.testing.assert_allclose(follower.velocity, 0.4 * full * np.sign(action) * action**2, atol=1e-9)
+
+
+def test_joints_that_add_up_move_the_tool_no_faster_than_its_limit_and_keep_their_proportions():
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response=1.0))
+    full = SPEC.arm.velocity * GUARD.joint_speed_fraction * 0.2
+    _, jacobian = KINEMATICS.tcp_and_jacobian(SPEC.arm.home)
+    fastest = np.array([1, 1, 1, 1, 0, 0], np.float32)
+    assert np.linalg.norm(jacobian @ (fastest * full)) > 1.2 * FULL_SPEED  # else there is nothing to see
+    follower.step(*fastest, -1)
+    assert np.linalg.norm(jacobian @ follower.velocity) == pytest.approx(FULL_SPEED)
+    np.testing.assert_allclose(follower.velocity / full, follower.velocity[0] / full[0] * fastest, atol=1e-9)
+
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response=1.0))
+    follower.step(0, 0, 0, 0, 1, 0, -1)
+    assert follower.velocity[4] == pytest.approx(full[4])  # the tool hardly moves: nothing is slowed down
