@@ -193,9 +193,15 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     Raises:
         ConfigError: The configuration cannot be run.
     """
+    from td3robot.training.environments import EnvironmentProcess, Environments, LocalEnvironments
     from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
 
-    environments = [make_environment(environment, practice=True) for environment in _side_by_side(config)]
+    configs = _side_by_side(config)
+    environments: Environments
+    if config.training.overlap:
+        environments = EnvironmentProcess(configs)
+    else:
+        environments = LocalEnvironments([make_environment(each, practice=True) for each in configs])
     evaluation_environment = make_environment(config.environment)
     contract = make_contract(config.environment, evaluation_environment)
     return Trainer(config, environments, evaluation_environment, contract, run, listener)
@@ -225,6 +231,7 @@ def make_arm_trainer(config: RunConfig, run: Path, listener: "Listener", cell: C
         ContractError: The cell is not what the run was trained for.
         RobotError: The arm cannot be reached, or did not get to its start.
     """
+    from td3robot.training.environments import LocalEnvironments
     from td3robot.training.on_robot import ArmTrainer
 
     if not isinstance(config.environment, RobotEnvironmentConfig):
@@ -235,7 +242,12 @@ def make_arm_trainer(config: RunConfig, run: Path, listener: "Listener", cell: C
     alone = config.training.model_copy(update={"environments": 1, "overlap": False})
     try:
         return ArmTrainer(
-            config.model_copy(update={"training": alone}), [environment], simulated, simulated.contract(), run, listener
+            config.model_copy(update={"training": alone}),
+            LocalEnvironments([environment]),
+            simulated,
+            simulated.contract(),
+            run,
+            listener,
         )
     except BaseException:
         environment.close()

@@ -127,8 +127,7 @@ def train(
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        for environment in (*trainer.collector.environments, trainer.evaluation_environment):
-            environment.close()
+        trainer.close()
     _finish(trainer, perf_counter() - start, first, as_json)
     if trainer.stop_requested:
         raise typer.Exit(130)

@@ -566,7 +566,7 @@ class TrainingConfig(Section):
         environments: Environments stepped side by side into one replay.
         undisturbed_share: Share of the environments that stay undisturbed where the others are disturbed. A cell that
             is just as its model is an edge of what disturbances draw, and rarely met else.
-        overlap: Step the environments in a second thread while the learner updates. The order of all random
+        overlap: Step the environments in a second process while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit.
         torch_threads: Threads of the learner; 0 leaves PyTorch's own choice.
         evaluate_every, checkpoint_every, log_every: In environment steps.

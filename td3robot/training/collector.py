@@ -5,28 +5,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.errors import EnvironmentFaultError
+from td3robot.layout import Layout
 from td3robot.training import seeding
+from td3robot.training.environments import Environments, Step
 
 if TYPE_CHECKING:
     from td3robot.agent.replay import ReplayBuffer
 
 Vector = NDArray[np.float32]
-
-
-@dataclass(slots=True)
-class Step:
-    """What one environment answered to one action."""
-
-    observation: Vector
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -56,48 +46,45 @@ class FinishedEpisode:
 class Collector:
     """Step environments side by side; hand transitions over when told to.
 
-    ``step`` touches only the environments and ``commit`` only the memory, so that a learner may sample the
-    memory while the environments step.
+    ``start`` and ``finish`` touch only the environments and ``commit`` only the memory, so that a learner may sample
+    the memory while the environments step.
 
     Args:
-        environments: With observations (size,) and actions in [-1, 1].
+        environments: Where episodes are played.
         seed: The run's seed; every episode of every environment gets its own from it.
         n_step: Rewards summed into one transition.
         gamma: Discount for that sum.
     """
 
-    def __init__(
-        self, environments: Sequence[gymnasium.Env[Vector, Vector]], seed: int, n_step: int, gamma: float
-    ) -> None:
-        self.environments = list(environments)
+    def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
+        self.environments = environments
         self.window = Window()
         self._seed, self._n_step, self._gamma = seed, n_step, gamma
         self._pending: list[tuple[Vector, Step]] = []
-        self._episodes = [self._begin(index, 0) for index in range(len(self.environments))]
+        self._actions = np.zeros((0, *environments.facts.action_shape), np.float32)
+        self._episodes = [self._begin(index, 0) for index in range(environments.facts.count)]
 
     @property
     def observations(self) -> Vector:
         """The current observation of each environment (environments, size)."""
         return np.stack([episode.observation for episode in self._episodes])
 
-    def step(self, actions: Vector) -> None:
-        """Step every environment with its row of ``actions``.
+    def start(self, actions: Vector) -> None:
+        """Have every environment step with its row of ``actions``."""
+        self._pending, self._actions = [], actions
+        self.environments.start(actions)
+
+    def finish(self) -> None:
+        """Wait until they did.
 
         Raises:
             EnvironmentFaultError: An observation or reward is not finite.
         """
-        self._pending = []
-        for index, (environment, action) in enumerate(zip(self.environments, actions, strict=True)):
-            observation, reward, terminated, truncated, info = environment.step(action)
-            step = Step(np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated), info)
+        for index, step in enumerate(self.environments.finish()):
             episode = self._episodes[index]
-            require_finite(
-                environment,
-                step.observation,
-                step.reward,
-                f"environment {index}, episode {episode.index}, step {len(episode.actions)}",
-            )
-            self._pending.append((action, step))
+            where = f"environment {index}, episode {episode.index}, step {len(episode.actions)}"
+            require_finite(self.environments.facts.observation_layout, step.observation, step.reward, where)
+            self._pending.append((self._actions[index], step))
 
     def commit(self, replay: "ReplayBuffer", pause: Callable[[], None] | None = None) -> list[FinishedEpisode]:
         """Remember what the last step brought, and begin new episodes where one ended.
@@ -130,8 +117,8 @@ class Collector:
     def state(self) -> tuple[dict[str, NDArray[Any]], list[int]]:
         """Give each episode's actions and last observation as arrays, and the episodes' indices."""
         arrays: dict[str, NDArray[Any]] = {}
+        shape = self.environments.facts.action_shape
         for index, episode in enumerate(self._episodes):
-            shape = self.environments[index].action_space.shape or ()
             arrays[f"{index}.actions"] = np.array(episode.actions, np.float32).reshape(-1, *shape)
             arrays[f"{index}.observation"] = episode.observation
         return arrays, [episode.index for episode in self._episodes]
@@ -148,9 +135,7 @@ class Collector:
             episode = self._begin(index, episode_index)
             ended = False
             for action in arrays[f"{index}.actions"]:
-                observation, reward, terminated, truncated, info = self.environments[index].step(action)
-                observation = np.asarray(observation, np.float32)
-                step = Step(observation, float(reward), bool(terminated), bool(truncated), info)
+                step = self.environments.step(index, action)
                 self._absorb(episode, action, step, None)
                 if ended := step.terminated or step.truncated:
                     break
@@ -162,11 +147,9 @@ class Collector:
 
     def _begin(self, index: int, episode_index: int) -> Episode:
         seed = seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
-        observation, _ = self.environments[index].reset(seed=seed)
-        observation = np.asarray(observation, np.float32)
-        require_finite(
-            self.environments[index], observation, 0.0, f"environment {index}, episode {episode_index}, reset"
-        )
+        observation = self.environments.reset(index, seed)
+        where = f"environment {index}, episode {episode_index}, reset"
+        require_finite(self.environments.facts.observation_layout, observation, 0.0, where)
         return Episode(episode_index, observation)
 
     def _absorb(self, episode: Episode, action: Vector, step: Step, replay: "ReplayBuffer | None") -> None:
@@ -187,7 +170,7 @@ class Collector:
         episode.observation = step.observation
 
 
-def require_finite(environment: gymnasium.Env[Any, Any], observation: Vector, reward: float, where: str) -> None:
+def require_finite(layout: Layout | None, observation: Vector, reward: float, where: str) -> None:
     """Refuse an observation or reward that is not finite.
 
     Raises:
@@ -197,7 +180,6 @@ def require_finite(environment: gymnasium.Env[Any, Any], observation: Vector, re
         raise EnvironmentFaultError(f"the reward is {reward} in {where}; it must be finite")
     if not np.isfinite(observation).all():
         bad = int(np.flatnonzero(~np.isfinite(observation))[0])
-        layout = getattr(environment.unwrapped, "observation_layout", None)
         name = layout.component(bad) if layout is not None else f"number {bad}"
         raise EnvironmentFaultError(f"observation {name} is {observation[bad]} in {where}; it must be finite")
 

@@ -92,16 +92,17 @@ def evaluate(
     tcp_speed, joint_speed = 0.0, 0.0
     interventions: Counter[str] = Counter()
     info: dict[str, Any] = {}
+    layout = getattr(environment.unwrapped, "observation_layout", None)
     for episode in range(episodes):
         episode_seed = seeding.integer(seed, stream, episode)
         observation, info = environment.reset(seed=episode_seed)
-        require_finite(environment, observation, 0.0, f"evaluation episode {episode}, reset")
+        require_finite(layout, observation, 0.0, f"evaluation episode {episode}, reset")
         total, steps, ended = 0.0, 0, False
         while not ended:
             if on_frame is not None:
                 on_frame(environment)
             observation, reward, terminated, truncated, info = environment.step(act(observation))
-            require_finite(environment, observation, float(reward), f"evaluation episode {episode}, step {steps}")
+            require_finite(layout, observation, float(reward), f"evaluation episode {episode}, step {steps}")
             total += float(reward)
             steps += 1
             tcp_speed = max(tcp_speed, info.get("tcp_speed_m_s", 0.0))

@@ -1,7 +1,6 @@
 """Going on with a training on an arm that keeps its own time: whatever takes long waits for the end of an episode."""
 
 import gc
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from td3robot.training import checkpoint
@@ -24,7 +23,8 @@ class ArmTrainer(Trainer):
     @property
     def environment(self) -> Any:
         """The one on the arm: a ``RobotEnv``."""
-        return self.collector.environments[0].unwrapped
+        environments: Any = self.collector.environments
+        return environments.environments[0].unwrapped
 
     def train(self) -> None:
         """Train as ever, with garbage collected between episodes alone: it takes longer than a control period."""
@@ -43,14 +43,15 @@ class ArmTrainer(Trainer):
         self._reported = self.step
         self.collector.begin_after([max(saved.document("counters")["episodes"])])
 
-    def _iterate(self, pool: ThreadPoolExecutor) -> None:
+    def _iterate(self) -> None:
         if self._waited:  # since the arm came to its start
             self.collector.observe(0, self.environment.resume())
             self._waited = False
         observations = self.collector.observations
         self.agent.normalizer.update(observations)
         actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
-        self._clock.timed("simulation", self.collector.step, actions)
+        self.collector.start(actions)
+        self._clock.timed("simulation", self.collector.finish)
         self.step += 1
         self._finished += self.collector.commit(self.replay, self._between_episodes)
 

@@ -1,7 +1,6 @@
 """The training loop, and its exact continuation from a checkpoint."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from td3robot.contract import Contract
 from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
 from td3robot.training import checkpoint, seeding
 from td3robot.training.collector import Collector, FinishedEpisode, Window
+from td3robot.training.environments import Environments
 from td3robot.training.evaluation import Evaluation, evaluate
 from td3robot.training.metrics import MetricsWriter
 
@@ -53,7 +53,7 @@ class Trainer:
     def __init__(
         self,
         config: RunConfig,
-        environments: Sequence[Environment],
+        environments: Environments,
         evaluation_environment: Environment,
         contract: Contract,
         run: Path,
@@ -84,7 +84,7 @@ class Trainer:
         self.stop_requested = False
         self._finished: list[FinishedEpisode] = []
         self._losses: list[dict[str, torch.Tensor]] = []
-        self._clock = Clock(config.training.overlap)
+        self._clock = Clock()
 
     def train(self) -> None:
         """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
@@ -98,12 +98,11 @@ class Trainer:
         with (
             checkpoint.locked(self.run_directory),
             MetricsWriter(self.run_directory, self.step, self.listener.message) as writer,
-            ThreadPoolExecutor(1) as pool,
         ):
             checkpoint.clean(self.run_directory)
             try:
                 while self.step < self.config.training.steps and not self.stop_requested:
-                    self._iterate(pool)
+                    self._iterate()
                     self._report(writer)
             except TrainingDivergedError:
                 raise
@@ -126,6 +125,11 @@ class Trainer:
             if strict:
                 raise CheckpointError(unsaved) from None
             self.listener.message(unsaved)
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        self.collector.environments.close()
+        self.evaluation_environment.close()
 
     def _require_finite_agent(self) -> None:
         groups = self.agent.tensors()
@@ -202,10 +206,10 @@ class Trainer:
         self.agent.normalizer.load_state(normalizer)
         self.warm = True
 
-    def _iterate(self, pool: ThreadPoolExecutor) -> None:
+    def _iterate(self) -> None:
         """Step every environment once and do the updates that are due."""
-        training, clock = self.config.training, self._clock
-        count = len(self.collector.environments)
+        training = self.config.training
+        count = self.collector.environments.facts.count
         observations = self.collector.observations
         self.agent.normalizer.update(observations)
         if self.step < training.random_steps and not self.warm:
@@ -213,16 +217,14 @@ class Trainer:
         else:
             actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
 
+        self.collector.start(actions)
         if training.overlap:
-            stepping = pool.submit(clock.timed, "simulation", self.collector.step, actions)
-            clock.timed("learner", self._update_agent, self.step)
-            stepping.result()
-        else:
-            clock.timed("simulation", self.collector.step, actions)
+            self._clock.timed("learner", self._update_agent, self.step)
+        self._clock.timed("simulation", self.collector.finish)
         self._finished += self.collector.commit(self.replay)
         self.step += count
         if not training.overlap:
-            clock.timed("learner", self._update_agent, self.step)
+            self._clock.timed("learner", self._update_agent, self.step)
 
     def _update_agent(self, step: int) -> None:
         """Do as many updates as ``updates_per_step`` owes at a step count."""
@@ -257,7 +259,7 @@ class Trainer:
                 )
 
     def _crossed(self, every: int) -> bool:
-        before = self.step - len(self.collector.environments)
+        before = self.step - self.collector.environments.facts.count
         return self.step // every > before // every
 
     def _evaluate(self, writer: MetricsWriter) -> None:
@@ -348,14 +350,9 @@ class Trainer:
 
 
 class Clock:
-    """Wall time by what it was spent on, since the last reading.
+    """Wall time by what it was spent on, since the last reading; of a simulation elsewhere, what was waited for."""
 
-    Args:
-        overlap: Whether simulation and learner run at the same time.
-    """
-
-    def __init__(self, overlap: bool) -> None:
-        self._overlap = overlap
+    def __init__(self) -> None:
         self._spent: dict[str, float] = {}
         self._since = perf_counter()
 
@@ -371,10 +368,8 @@ class Clock:
         """Give the seconds since the last reading by name, ``other`` and ``all``; then start anew."""
         now = perf_counter()
         spent = {name: self._spent.get(name, 0.0) for name in ("simulation", "learner", "evaluation", "saving")}
-        spent["all"] = now - self._since
-        together = max if self._overlap else sum
-        busy = together((spent["simulation"], spent["learner"])) + spent["evaluation"] + spent["saving"]
-        spent["other"] = max(0.0, spent["all"] - busy)
+        whole = now - self._since
+        spent |= {"other": whole - sum(spent.values()), "all": whole}
         self._spent, self._since = {}, now
         return spent
 

@@ -59,8 +59,8 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
     owed = []
     monkeypatch.setattr(
         trainer.collector,
-        "step",
-        lambda actions, step=trainer.collector.step: (owed.append(trainer.agent.updates), step(actions)),
+        "start",
+        lambda actions, start=trainer.collector.start: (owed.append(trainer.agent.updates), start(actions)),
     )
     try:
         trainer.train()

@@ -27,6 +27,7 @@ from td3robot.tasks.grasp import Grasp
 from td3robot.tasks.scripted import scripted_grasp
 from td3robot.training import seeding
 from td3robot.training.collector import Collector
+from td3robot.training.environments import LocalEnvironments
 from td3robot.training.evaluation import evaluate
 
 CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0)
@@ -77,7 +78,7 @@ def test_a_share_of_the_environments_is_undisturbed(share, calm, tmp_path):
     training = TrainingConfig(environments=8, undisturbed_share=share)
     environment = CONFIG.model_copy(update={"disturbance": DISTURBANCES["real"]})
     trainer = make_trainer(RunConfig(name="calm", environment=environment, training=training), tmp_path, None)
-    robots = [each.unwrapped.robot for each in trainer.collector.environments]
+    robots = [each.unwrapped.robot for each in trainer.collector.environments.environments]
     assert [number for number, robot in enumerate(robots) if not isinstance(robot, DisturbedRobot)] == calm
     assert isinstance(trainer.evaluation_environment.unwrapped.robot, DisturbedRobot)
 
@@ -256,12 +257,13 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
     figures = evaluate(environment, lambda observation: UP, 2, 0, seeding.Stream.EVALUATION_EPISODES)
     assert (figures.success_rate, figures.mean_steps) == (0.0, 1.0)
     assert np.isfinite(figures.mean_final_distance_m)
-    collector = Collector([failing(2)], 0, 1, 0.9)
+    collector = Collector(LocalEnvironments([failing(2)]), 0, 1, 0.9)
     from td3robot.agent.replay import ReplayBuffer
 
     replay, finished = ReplayBuffer(10, environment.observation_space.shape[0], 5), []
     for _ in range(3):
-        collector.step(UP[None])
+        collector.start(UP[None])
+        collector.finish()
         finished += collector.commit(replay)
     assert [(episode.steps, episode.success) for episode in finished] == [(2, False)]
 

@@ -10,6 +10,7 @@ from td3robot.agent.replay import ReplayBuffer
 from td3robot.errors import EnvironmentFaultError
 from td3robot.layout import Field, Layout
 from td3robot.training.collector import Collector
+from td3robot.training.environments import LocalEnvironments
 
 GAMMA = 0.5
 
@@ -57,13 +58,22 @@ class Unrepeatable(Drifting):
     deterministic = False
 
 
+def collector_of(environments: list[gymnasium.Env], n_step: int = 1) -> Collector:
+    return Collector(LocalEnvironments(environments), seed=0, n_step=n_step, gamma=GAMMA)
+
+
+def step(collector: Collector, actions: np.ndarray) -> None:
+    collector.start(actions)
+    collector.finish()
+
+
 def collect(environments: list[gymnasium.Env], n_step: int, steps: int, capacity: int = 100):
     size = environments[0].observation_space.shape[0]
-    collector = Collector(environments, seed=0, n_step=n_step, gamma=GAMMA)
+    collector = collector_of(environments, n_step)
     replay = ReplayBuffer(capacity, size, size)
     finished = []
     for _ in range(steps):
-        collector.step(np.full((len(environments), size), 0.25, np.float32))
+        step(collector, np.full((len(environments), size), 0.25, np.float32))
         finished += collector.commit(replay)
     return collector, replay, finished
 
@@ -158,7 +168,7 @@ def test_a_value_that_is_not_finite_is_named_and_not_remembered(observation, rew
     environments = [Faulty(0.0, 0.0), Faulty(observation, reward)]
     collector, replay, _ = collect(environments, n_step=1, steps=2)
     with pytest.raises(EnvironmentFaultError, match=words):
-        collector.step(np.zeros((2, 2), np.float32))
+        step(collector, np.zeros((2, 2), np.float32))
     assert replay.size == 4
 
 
@@ -176,9 +186,9 @@ def test_deterministic_environments_come_back_exactly(n_step):
     actions = rng.uniform(-1, 1, (80, 2, 2)).astype(np.float32)
     collector, replay, _ = collect([Drifting(), Drifting()], n_step, steps=0)
     for action in actions[:50]:
-        collector.step(action)
+        step(collector, action)
         collector.commit(replay)
-    other = Collector([Drifting(), Drifting()], seed=0, n_step=n_step, gamma=GAMMA)
+    other = collector_of([Drifting(), Drifting()], n_step)
     assert other.load_state(*collector.state()) == []
 
     following = ReplayBuffer(1000, 2, 2)
@@ -186,7 +196,7 @@ def test_deterministic_environments_come_back_exactly(n_step):
     for action in actions[50:]:
         np.testing.assert_array_equal(collector.observations, other.observations)
         for one, memory in ((collector, original), (other, following)):
-            one.step(action)
+            step(one, action)
             one.commit(memory)
     assert rows(original) == rows(following)
     assert [f.index for f in collector._episodes] == [f.index for f in other._episodes]
@@ -194,10 +204,10 @@ def test_deterministic_environments_come_back_exactly(n_step):
 
 def test_the_total_of_an_unfinished_episode_comes_back():
     collector, replay, _ = collect([Scripted(4, True)], n_step=1, steps=2)
-    other = Collector([Scripted(4, True)], seed=0, n_step=1, gamma=GAMMA)
+    other = collector_of([Scripted(4, True)])
     other.load_state(*collector.state())
     for _ in range(2):
-        other.step(np.zeros((1, 1), np.float32))
+        step(other, np.zeros((1, 1), np.float32))
         finished = other.commit(replay)
     assert (finished[0].total_reward, finished[0].steps) == (1111.0, 4)
 
@@ -205,7 +215,7 @@ def test_the_total_of_an_unfinished_episode_comes_back():
 def test_an_environment_that_does_not_repeat_is_reported_and_begins_its_next_episode():
     collector, _, _ = collect([Drifting(), Unrepeatable()], n_step=1, steps=3)
     arrays, indices = collector.state()
-    other = Collector([Drifting(), Unrepeatable()], seed=0, n_step=1, gamma=GAMMA)
+    other = collector_of([Drifting(), Unrepeatable()])
     assert other.load_state(arrays, indices) == [1]
     np.testing.assert_array_equal(other.observations[0], collector.observations[0])
     assert other.state()[1] == [indices[0], indices[1] + 1]
@@ -227,4 +237,4 @@ def test_an_observation_that_is_not_finite_at_reset_is_a_fault():
             return np.full(1, np.nan), {}
 
     with pytest.raises(EnvironmentFaultError, match=r"number 0 is nan in environment 0, episode 0, reset"):
-        Collector([Broken(3, terminates=True)], seed=0, n_step=1, gamma=GAMMA)
+        collector_of([Broken(3, terminates=True)])

@@ -202,7 +202,7 @@ def test_another_layout_is_refused_with_the_field_s_name(source, tmp_path):
     trainer = make_trainer(load_config(CONFIGS / "ur5e_reach.yaml", ["training.environments=1"]), tmp_path / "r", None)
     with pytest.raises(ContractError, match=r"observation field 0 differs: 'q' \(shoulder_pan_joint"):
         trainer.start_from(source)
-    close(trainer)
+    trainer.close()
 
 
 def test_reach_grasp_and_the_kinds_of_action_are_told_apart_by_field(tmp_path):
@@ -231,9 +231,4 @@ def test_reach_grasp_and_the_kinds_of_action_are_told_apart_by_field(tmp_path):
     made["small"].start_from(saved["grasp"])
     assert made["small"].warm
     for one in made.values():
-        close(one)
-
-
-def close(trainer):
-    for environment in (*trainer.collector.environments, trainer.evaluation_environment):
-        environment.close()
+        one.close()
