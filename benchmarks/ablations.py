@@ -66,16 +66,18 @@ def main() -> None:
     fixed = [*arguments.overrides, f"seed={arguments.seed}"]
     fixed += [f"training.steps={arguments.steps}"] if arguments.steps else []
     for name, overrides in changes(arguments.only):
-        config = load_config(arguments.config, [*fixed, *overrides])
+        here = ["training.overlap=false"] if name == "guard" else []  # to get at the guards
+        config = load_config(arguments.config, [*fixed, *overrides, *here])
         run = keep / name.replace(" ", "-")
         trainer = make_trainer(config, run, Silent())
         if name == "guard":
-            for environment in trainer.collector.environments:
+            for environment in trainer.collector.environments.environments:
                 guard = environment.unwrapped.guard
                 environment.unwrapped.guard = OpenGuard(
                     environment.unwrapped.robot.spec, guard.config, guard.kinematics
                 )
         trainer.train()
+        trainer.close()
         policy = load_policy(find(run))
         line = {"without": name, "steps": config.training.steps, "best_step": trainer.best_step}
         kept = [change for change in overrides if change.startswith("environment.action.")]

@@ -202,9 +202,13 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
         environments = EnvironmentProcess(configs)
     else:
         environments = LocalEnvironments([make_environment(each, practice=True) for each in configs])
-    evaluation_environment = make_environment(config.environment)
-    contract = make_contract(config.environment, evaluation_environment)
-    return Trainer(config, environments, evaluation_environment, contract, run, listener)
+    try:
+        evaluation_environment = make_environment(config.environment)
+        contract = make_contract(config.environment, evaluation_environment)
+        return Trainer(config, environments, evaluation_environment, contract, run, listener)
+    except BaseException:
+        environments.close()
+        raise
 
 
 def _side_by_side(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:

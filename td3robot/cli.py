@@ -125,9 +125,9 @@ def train(
             cli_deploy.latch_fault(error, arm.environment.robot.facts, records)
         raise Td3RobotError(f"{error}; what was saved is in {trainer.run_directory}") from None
     finally:
+        trainer.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
-        trainer.close()
     _finish(trainer, perf_counter() - start, first, as_json)
     if trainer.stop_requested:
         raise typer.Exit(130)
@@ -239,6 +239,7 @@ def import_command(
     trainer = _started(config, out, None, None, None, overrides or [])
     import_legacy(trainer.agent, prefix)
     trainer.save(strict=True)
+    trainer.close()
     people.print(
         f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), "
         "no normaliser, no replay memory and no random states: a resumed run fills its replay anew and is not the run "

@@ -113,7 +113,7 @@ class ActionConfig(Section):
         kind: ``tcp_delta`` moves the tool centre point, ``joint_delta`` the joints, both relative to the last
             commanded posture.
         speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``, joint
-            speed for ``joint_delta``).
+            speed for ``joint_delta``, which keeps the tool to 0.9 of its limit besides).
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
@@ -567,7 +567,8 @@ class TrainingConfig(Section):
         undisturbed_share: Share of the environments that stay undisturbed where the others are disturbed. A cell that
             is just as its model is an edge of what disturbances draw, and rarely met else.
         overlap: Step the environments in a second process while the learner updates. The order of all random
-            draws stays fixed, so runs still repeat bit for bit.
+            draws stays fixed, so runs still repeat bit for bit. That process makes them anew from their configuration:
+            an ``id`` of Gymnasium that a program registered by hand is unknown there, ``module:Name`` is known.
         torch_threads: Threads of the learner; 0 leaves PyTorch's own choice.
         evaluate_every, checkpoint_every, log_every: In environment steps.
     """

@@ -28,9 +28,13 @@ class MissingExtraError(Td3RobotError, ImportError):
     """A package of an optional extra is not installed."""
 
     def __init__(self, extra: str, purpose: str) -> None:
+        self.extra, self.purpose = extra, purpose
         super().__init__(
             f"{purpose} needs the extra {extra!r}, which is not installed; run: pip install 'td3robot[{extra}]'"
         )
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.extra, self.purpose)
 
 
 class RobotError(Td3RobotError):

@@ -1,6 +1,7 @@
 """What an action in [-1, 1] asks of the arm: a small move from the last commanded posture."""
 
 from abc import ABC, abstractmethod
+from itertools import product
 from math import copysign
 from typing import Any
 
@@ -86,6 +87,7 @@ class JointDelta(ActionKind):
         self._period = spec.period_s
         self._kinematics = kinematics
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
+        _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Approach the speed that the scaled action asks for."""
@@ -97,8 +99,10 @@ class JointDelta(ActionKind):
         return (velocity + self.config.response * (wanted - velocity)) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
-        """Give the tool's full speed, and the fastest joint's."""
-        return {"tcp_m_s": self._tool_speed, "joint_rad_s": float(self._speed.max())}
+        """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
+        signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
+        tool = float(np.linalg.norm((signs * self._speed) @ self._home_jacobian.T, axis=1).max())
+        return {"tcp_m_s_at_home": min(tool, self._tool_speed), "joint_rad_s": float(self._speed.max())}
 
 
 class TcpDelta(ActionKind):

@@ -136,6 +136,12 @@ class Controller:
             if reason is not None:
                 self.protective_stop(reason)
 
+    def lose(self, lost_s: float) -> None:
+        """Hear that the controller's time fell behind the wall's: arrivals before and after do not compare."""
+        if self.inputs.arrived_s is not None:
+            self.inputs.arrived_s -= lost_s
+        self.accounting.forget_targets()
+
     def written(self, variable: str) -> None:
         """Hear that a client wrote an input."""
         if self.watchdog is not None and self.watchdog.variable == variable:

@@ -116,6 +116,7 @@ class Server:
             if late > MAX_LATE_S:
                 self.clock.lost_s += late
                 self._began += late
+                self.controller.lose(late)
             self.clock.took(max(late, 0.0))
             self.tick()
         self.loop.close()

@@ -99,7 +99,7 @@ class Collector:
             self.window.add(action, step)
             if step.terminated or step.truncated:
                 episode = self._episodes[index]
-                finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.info.get("success")))
+                finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
                 if pause is not None:
                     pause()
                 self._episodes[index] = self._begin(index, episode.index + 1)
@@ -196,9 +196,9 @@ class Window:
         self.steps += 1
         self._sums["action/mean_abs"] += float(np.abs(action).mean())
         self._sums["action/saturated"] += float((np.abs(action) > 0.99).mean())
-        for name, value in step.info.get("reward_terms", {}).items():
+        for name, value in step.reward_terms.items():
             self._sums[f"reward/{name}"] += value
-        for reason in step.info.get("interventions", ()):
+        for reason in step.interventions:
             self._sums[f"guard/{reason}"] += 1.0
 
     def means(self) -> dict[str, float]:

@@ -1,12 +1,15 @@
 """Environments side by side: here, or in a process of their own, while a learner has the interpreter to itself."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import gymnasium
@@ -18,20 +21,28 @@ from td3robot.errors import EnvironmentFaultError, Td3RobotError
 from td3robot.layout import Layout
 
 Vector = NDArray[np.float32]
-SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]))"
-# For the step in progress when a process is told to end [s].
-END_S = 5.0
+SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
+# For the step in progress when a process is told to end; how often it looks whether its parent lives [s].
+END_S, LOOK_S = 5.0, 1.0
 
 
 @dataclass(slots=True)
 class Step:
-    """What one environment answered to one action."""
+    """What one environment answered to one action.
+
+    Attributes:
+        success: Whether the episode counts as a success so far; None where the environment does not say.
+        reward_terms: The reward's terms by name.
+        interventions: Why the guard changed the action, if it did.
+    """
 
     observation: Vector
     reward: float
     terminated: bool
     truncated: bool
-    info: dict[str, Any]
+    success: bool | None
+    reward_terms: dict[str, float]
+    interventions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,10 @@ class LocalEnvironments:
     def step(self, index: int, action: Vector) -> Step:
         """Step one."""
         observation, reward, terminated, truncated, info = self.environments[index].step(action)
-        return Step(np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated), info)
+        return Step(
+            np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
+            info.get("success"), info.get("reward_terms", {}), info.get("interventions", ()),
+        )  # fmt: skip
 
     def start(self, actions: Vector) -> None:
         """Keep the actions."""
@@ -117,15 +131,16 @@ class EnvironmentProcess:
         self._connection, theirs = Pipe()
         # A session of its own keeps the terminal's Ctrl-C away from it.
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(theirs.fileno())],
+            [sys.executable, "-P", "-c", SERVE, str(theirs.fileno()), str(os.getpid())],
             pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
         theirs.close()
         self._connection.send(configs)
         self._facts: Facts | None = None
+        self._stepping = False
 
     @property
     def facts(self) -> Facts:
@@ -158,9 +173,11 @@ class EnvironmentProcess:
     def start(self, actions: Vector) -> None:
         """Have all begin to step."""
         self._send("step_all", actions)
+        self._stepping = True
 
     def finish(self) -> list[Step]:
         """Wait for all."""
+        self._stepping = False
         steps: list[Step] = self._receive()
         return steps
 
@@ -175,49 +192,62 @@ class EnvironmentProcess:
 
     def _send(self, *message: Any) -> None:
         _ = self.facts  # they come first
+        if self._stepping:  # whoever started that step was interrupted
+            self.finish()
         try:
             self._connection.send(message)
-        except OSError:
+        except ConnectionError:
             self._raise_gone()
 
     def _receive(self) -> Any:
         try:
             answer = self._connection.recv()
-        except (EOFError, OSError):
+        except (EOFError, ConnectionError):
             self._raise_gone()
         if isinstance(answer, Td3RobotError):
             raise answer
         return answer
 
     def _raise_gone(self) -> NoReturn:
+        self.close()
         raise EnvironmentFaultError(
-            f"the process of the environments ended (status {self._process.wait()}); go on with --resume"
+            f"the process of the training's environments ended with status {self._process.returncode}; "
+            "what it said last is above"
         ) from None
 
 
-def serve(descriptor: int) -> None:
-    """Make environments, and do with them what is asked on a connection, until nobody is there to ask."""
+def serve(descriptor: int, parent: int) -> None:
+    """Make environments, and do with them what is asked on a connection, until its other end or the parent is gone."""
     from td3robot.build import make_environment
 
+    for number in (signal.SIGINT, signal.SIGTERM):  # when to stop is for the parent to decide, which saves first
+        signal.signal(number, signal.SIG_IGN)
     connection = Connection(descriptor)
-    environments: LocalEnvironments | None = None
     try:
-        while True:
-            message = connection.recv()
+        environments = LocalEnvironments([make_environment(config, practice=True) for config in connection.recv()])
+    except Td3RobotError as error:
+        connection.send(error)
+        return
+    connection.send(environments.facts)
+    with closing(environments):
+        while (message := _next(connection, parent)) is not None:
             try:
-                if environments is None:
-                    environments = LocalEnvironments([make_environment(config, practice=True) for config in message])
-                    answer: Any = environments.facts
-                else:
-                    answer = _do(environments, *message)
+                answer = _do(environments, *message)
             except Td3RobotError as error:
                 answer = error
-            connection.send(answer)
-    except (EOFError, OSError):
-        pass
-    finally:
-        if environments is not None:
-            environments.close()
+            with suppress(ConnectionError):
+                connection.send(answer)
+
+
+def _next(connection: Connection, parent: int) -> Any:
+    """Wait for what is asked next; None once nobody is there to ask."""
+    try:
+        while not connection.poll(LOOK_S):
+            if os.getppid() != parent:
+                return None
+        return connection.recv()
+    except (EOFError, ConnectionError):
+        return None
 
 
 def _do(environments: LocalEnvironments, what: str, *arguments: Any) -> Any:

@@ -186,6 +186,31 @@ def test_the_wire_sees_what_a_guard_would_not_let_through(spec):
     assert accounting.take_record(101)[0][100] == pytest.approx([0.2, *q])
 
 
+def test_time_that_the_controller_lost_is_no_motion(controller):
+    home, lost = controller.arm.q.copy(), 0.5
+    wall = 0.0
+    controller.inputs.clock = lambda: wall - (lost if wall > 1.0 else 0.0)
+
+    def target(at):
+        q = home + 0.3 * at * np.array([1, 0, 0, 0, 0, 0])
+        controller.inputs.write({"input_double_register_0": 0.0})
+        controller.servo(q, PERIOD_S, 0.1)
+        controller.tick()
+
+    while wall < 1.0:
+        target(wall)
+        wall += PERIOD_S
+    wall += lost
+    controller.inputs.clock, settled = (lambda: wall), controller.inputs.clock
+    controller.inputs.write({"input_double_register_0": 0.0})  # read late, stamped on the clock of before
+    controller.inputs.clock = settled
+    controller.lose(lost)
+    while wall < 2.5:
+        target(wall)
+        wall += PERIOD_S
+    assert controller.accounting.targets.joint_speed_rad_s == pytest.approx(0.3, rel=0.02)
+
+
 def test_the_wire_forgets_targets_from_before_another_motion(controller, arm):
     """Where servoJ begins again somewhere else, nothing has moved there in one step."""
     servo = {"input_int_register_0": 11, "input_double_register_6": 0.002}

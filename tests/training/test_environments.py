@@ -25,7 +25,11 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 def same(one, other):
     np.testing.assert_array_equal(one.observation, other.observation)
     assert (one.reward, one.terminated, one.truncated) == (other.reward, other.terminated, other.truncated)
-    assert one.info.keys() == other.info.keys()
+    assert (one.success, one.reward_terms, one.interventions) == (
+        other.success,
+        other.reward_terms,
+        other.interventions,
+    )
 
 
 @pytest.mark.parametrize("config", [PENDULUM, REACH], ids=["pendulum", "reach"])
@@ -44,6 +48,9 @@ def test_a_process_answers_as_environments_here_do(config):
                 each.start(actions)
             for one, other in zip(here.finish(), there.finish(), strict=True):
                 same(one, other)
+        there.start(actions)
+        here.start(actions)
+        here.finish()  # what an interrupted training left unread is not taken for what comes next
         same(here.step(1, actions[0]), there.step(1, actions[0]))
 
 
@@ -78,6 +85,14 @@ class KillAt:
         pass
 
 
+def test_a_stop_that_reaches_both_processes_is_the_trainer_s_to_answer():
+    with closing(EnvironmentProcess([PENDULUM])) as process:
+        process.reset(0, 1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(process.pid, number)
+        process.reset(0, 1)
+
+
 def test_a_training_whose_environments_are_killed_is_saved_and_goes_on(tmp_path):
     config = load_config(
         CONFIGS / "gym_pendulum.yaml",
@@ -88,7 +103,7 @@ def test_a_training_whose_environments_are_killed_is_saved_and_goes_on(tmp_path)
     )  # fmt: skip
     listener = KillAt()
     listener.trainer = trainer = make_trainer(config, tmp_path, listener)
-    with closing(trainer), pytest.raises(EnvironmentFaultError, match=r"ended \(status -9\); go on with --resume"):
+    with closing(trainer), pytest.raises(EnvironmentFaultError, match="ended with status -9"):
         trainer.train()
     saved = newest(tmp_path)
     assert saved.document("counters")["step"] == 200
@@ -110,6 +125,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc whether a process runs")
 def test_the_process_ends_with_the_one_that_started_it():
     starter = subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True)
     pid = int(starter.stdout.readline())
