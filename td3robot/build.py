@@ -1,6 +1,7 @@
 """From a configuration to the objects of a run: the one place that knows every robot and every task by name."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,12 +197,12 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     from td3robot.training.environments import EnvironmentProcess, Environments, LocalEnvironments
     from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
 
-    configs = _side_by_side(config)
+    configs, make = _side_by_side(config), partial(make_environment, practice=True)
     environments: Environments
     if config.training.overlap:
-        environments = EnvironmentProcess(configs)
+        environments = EnvironmentProcess(make, configs)
     else:
-        environments = LocalEnvironments([make_environment(each, practice=True) for each in configs])
+        environments = LocalEnvironments([make(each) for each in configs])
     try:
         evaluation_environment = make_environment(config.environment)
         contract = make_contract(config.environment, evaluation_environment)

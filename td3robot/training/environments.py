@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -16,7 +16,6 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
 from td3robot.layout import Layout
 
@@ -124,10 +123,11 @@ class EnvironmentProcess:
     It is started at once, and makes them while this one does something else.
 
     Args:
+        make: Makes an environment from its configuration; a function that the process can import.
         configs: One for each environment.
     """
 
-    def __init__(self, configs: Sequence[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]) -> None:
+    def __init__(self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any]) -> None:
         self._connection, theirs = Pipe()
         # A session of its own keeps the terminal's Ctrl-C away from it.
         self._process = subprocess.Popen(
@@ -138,7 +138,7 @@ class EnvironmentProcess:
             start_new_session=True,
         )
         theirs.close()
-        self._connection.send(configs)
+        self._connection.send((make, configs))
         self._facts: Facts | None = None
         self._stepping = False
 
@@ -218,13 +218,12 @@ class EnvironmentProcess:
 
 def serve(descriptor: int, parent: int) -> None:
     """Make environments, and do with them what is asked on a connection, until its other end or the parent is gone."""
-    from td3robot.build import make_environment
-
     for number in (signal.SIGINT, signal.SIGTERM):  # when to stop is for the parent to decide, which saves first
         signal.signal(number, signal.SIG_IGN)
     connection = Connection(descriptor)
+    make, configs = connection.recv()
     try:
-        environments = LocalEnvironments([make_environment(config, practice=True) for config in connection.recv()])
+        environments = LocalEnvironments([make(config) for config in configs])
     except Td3RobotError as error:
         connection.send(error)
         return

@@ -37,6 +37,7 @@ def report_path(report):
     return Path(report["record"])
 
 
+@pytest.mark.slow
 def test_the_ladder_from_check_to_run(standin, cell, checkpoint, person, tmp_path):
     with pytest.raises(LadderError, match="--mode shadow asks for a passed --mode check"):
         deploy(ask(checkpoint, cell, tmp_path, "shadow"), person)
@@ -160,6 +161,7 @@ def running(standin, cell, checkpoint, tmp_path):
     process.communicate()
 
 
+@pytest.mark.slow
 def test_killing_the_program_stops_the_arm_and_leaves_the_record(running, standin, tmp_path):
     watch = RestWatch(standin)
     watch.start()
@@ -174,6 +176,7 @@ def test_killing_the_program_stops_the_arm_and_leaves_the_record(running, standi
     assert sum(line["kind"] == "period" for line in read_record(record)) >= 5
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_and_reports_and_torch_is_not_needed(running, standin):
     running.send_signal(signal.SIGINT)
     out, error = running.communicate(timeout=30)

@@ -19,6 +19,12 @@ SLOW = {
     "control script never ready",
     "local control during a run",
     "policy late",
+    "policy silent",
+    "policy gives 1e30",
+    "latency 20 ms, jitter 20 ms",
+    "gripper silent",
+    "two clients at once",
+    "tracker jumps",
 }
 
 

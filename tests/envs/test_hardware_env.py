@@ -51,6 +51,7 @@ def play(environment, policy, seed, warm):
     return observation, infos
 
 
+@pytest.mark.slow
 def test_the_released_policy_reaches_its_goals_as_in_simulation(standin, request):
     run = load_config(ROOT / "configs" / "ur5e_reach.yaml", ["environment.guard.max_state_age_s=1.0"])
     policy = td3robot.load_policy(ROOT / "checkpoints" / "ur5e_reach")
@@ -79,6 +80,7 @@ def test_the_released_policy_reaches_its_goals_as_in_simulation(standin, request
     driven.close()
 
 
+@pytest.mark.slow
 def test_objects_are_taken_where_the_tracker_sees_them(standin, tracker_port, request):
     # Whoever runs this on a loaded machine is late.
     config = RobotEnvironmentConfig(task=GraspConfig(), episode_s=2.0, guard=GuardConfig(max_state_age_s=1.0))

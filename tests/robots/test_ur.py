@@ -270,6 +270,7 @@ def test_a_protective_stop_latches_until_it_is_unlocked_after_five_seconds(robot
     assert np.abs(np.array(cell.record())[0, 1:] - rest).max() < 0.005  # from the measured posture
 
 
+@pytest.mark.slow
 def test_after_an_emergency_stop_hands_are_needed_at_the_pendant(robot, cell):
     hand = Hand(robot)
     hand.drive(20)
@@ -314,6 +315,7 @@ def test_faults_of_the_cell_stop_the_arm_and_latch(robot, cell, fault, values, r
     assert_latched(robot, reason)
 
 
+@pytest.mark.slow
 def test_late_and_lost_packages_are_lived_with(robot, cell):
     cell.fault("latency", delay_s=0.01, jitter_s=0.01, for_s=1.0)
     hand = Hand(robot)
@@ -324,6 +326,7 @@ def test_late_and_lost_packages_are_lived_with(robot, cell):
     assert robot.fault is None
 
 
+@pytest.mark.slow
 def test_a_controller_that_dies_is_noticed(another_host):
     with start_standin(another_host) as own:
         robot = make(own.host)

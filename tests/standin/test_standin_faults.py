@@ -101,7 +101,9 @@ def test_closed_sockets_open_again(standin, stream, eventually):
     eventually(is_open)
 
 
-@pytest.mark.parametrize(("how", "least_s", "most_s"), [("stop", 0.0, 1.5), ("busy", 3.0, 6.0)])
+@pytest.mark.parametrize(
+    ("how", "least_s", "most_s"), [("stop", 0.0, 1.5), pytest.param("busy", 3.0, 6.0, marks=pytest.mark.slow)]
+)
 def test_refused_servoj(standin, ur_rtde, how, least_s, most_s):
     standin.fault("refused_servoj", how=how, at_s=0.6, for_s=15.0)
     said = ur_rtde("""
@@ -124,6 +126,7 @@ def test_protective_stop_and_speed_slider_on_request(standin):
     assert state["safety_mode"] == "PROTECTIVE_STOP" and state["speed_slider"] == 0.3
 
 
+@pytest.mark.slow
 def test_an_object_is_lifted_over_the_wire_and_lost(standin, ur_rtde):
     pyrobotiqur = pytest.importorskip("pyrobotiqur")
     home = standin.state()["q"]
@@ -145,6 +148,7 @@ say(moved=control.moveJ([q0[0], q0[1] - 0.2, *q0[2:]], 0.3, 1.0))
     assert standin.state()["gripper"]["POS"] > 200, "nothing is between the fingers any more"
 
 
+@pytest.mark.slow
 def test_the_tracker_sends_falls_silent_and_jumps():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))

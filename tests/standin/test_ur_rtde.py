@@ -98,6 +98,7 @@ say(done=True)
     assert standin.state()["program_running"]
 
 
+@pytest.mark.slow
 def test_protective_stop_five_seconds_unlock_and_a_new_script(standin, ur_rtde):
     said = ur_rtde("""
 receive = rtde_receive.RTDEReceiveInterface(host)
@@ -133,6 +134,7 @@ say(first=first, stopped=stopped, refused=refused, unlocked=unlocked, again=agai
     assert any("jumped 0.500 rad" in text for text in standin.log())
 
 
+@pytest.mark.slow
 def test_emergency_stop_power_and_brakes(standin, ur_rtde):
     standin.fault("emergency_stop", at_s=0.8)
     said = ur_rtde("""

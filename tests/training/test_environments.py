@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,9 @@ def same(one, other):
 @pytest.mark.parametrize("config", [PENDULUM, REACH], ids=["pendulum", "reach"])
 def test_a_process_answers_as_environments_here_do(config):
     rng = np.random.default_rng(0)
-    here = LocalEnvironments([make_environment(config, practice=True) for _ in range(2)])
-    with closing(here), closing(EnvironmentProcess([config, config])) as there:
+    make = partial(make_environment, practice=True)
+    here = LocalEnvironments([make(config) for _ in range(2)])
+    with closing(here), closing(EnvironmentProcess(make, [config, config])) as there:
         assert (there.facts.count, there.facts.action_shape) == (2, here.facts.action_shape)
         layouts = there.facts.observation_layout, here.facts.observation_layout
         assert layouts == (None, None) or layouts[0].to_json() == layouts[1].to_json()
@@ -57,14 +59,14 @@ def test_a_process_answers_as_environments_here_do(config):
 def test_environments_that_cannot_be_made_say_why():
     config = REACH.model_copy(update={"task": GraspConfig(), "robot": RobotConfig(backend="kinematic")})
     with (
-        closing(EnvironmentProcess([config])) as process,
+        closing(EnvironmentProcess(make_environment, [config])) as process,
         pytest.raises(ConfigError, match="'kinematic' has no contacts"),
     ):
         _ = process.facts
 
 
 def test_an_error_of_an_environment_arrives_and_the_process_lives_on():
-    with closing(EnvironmentProcess([REACH])) as process:
+    with closing(EnvironmentProcess(make_environment, [REACH])) as process:
         process.reset(0, 1)
         with pytest.raises(EnvironmentFaultError, match="nothing was sent"):
             process.step(0, np.full(process.facts.action_shape, np.nan, np.float32))
@@ -86,7 +88,7 @@ class KillAt:
 
 
 def test_a_stop_that_reaches_both_processes_is_the_trainer_s_to_answer():
-    with closing(EnvironmentProcess([PENDULUM])) as process:
+    with closing(EnvironmentProcess(make_environment, [PENDULUM])) as process:
         process.reset(0, 1)
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(process.pid, number)
@@ -116,9 +118,10 @@ def test_a_training_whose_environments_are_killed_is_saved_and_goes_on(tmp_path)
 
 STARTER = """
 import sys, time
+from td3robot.build import make_environment
 from td3robot.config import GymnasiumEnvironmentConfig
 from td3robot.training.environments import EnvironmentProcess
-process = EnvironmentProcess([GymnasiumEnvironmentConfig(kind="gymnasium", id="Pendulum-v1")])
+process = EnvironmentProcess(make_environment, [GymnasiumEnvironmentConfig(kind="gymnasium", id="Pendulum-v1")])
 process.facts
 print(process.pid, flush=True)
 time.sleep(60)
