@@ -25,6 +25,8 @@ SLOW = {
     "gripper silent",
     "two clients at once",
     "tracker jumps",
+    "tracker silent",
+    "frozen stream",
 }
 
 

@@ -413,6 +413,7 @@ def test_the_worker_is_lean(robot):
         assert f"/{package}/" not in maps
 
 
+@pytest.mark.slow
 def test_the_gripper_is_observed_as_in_simulation(robot):
     hand = Hand(robot)
     hand.drive(40, 0.0, gripper=0.5)
