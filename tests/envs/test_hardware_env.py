@@ -80,7 +80,6 @@ def test_the_released_policy_reaches_its_goals_as_in_simulation(standin, request
     driven.close()
 
 
-@pytest.mark.slow
 def test_objects_are_taken_where_the_tracker_sees_them(standin, tracker_port, request):
     # Whoever runs this on a loaded machine is late.
     config = RobotEnvironmentConfig(task=GraspConfig(), episode_s=2.0, guard=GuardConfig(max_state_age_s=1.0))
