@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from td3robot.child import start_python
 from td3robot.errors import MissingExtraError, RobotError
 from td3robot.robots.ur_link import Channel, ChannelClosedError, SharedMemory, Status, Target, WorkerState
 from td3robot.state import Array
@@ -61,16 +61,13 @@ class UrProcess:
         """
         self._memory, descriptor = SharedMemory.create()
         self._channel, other = Channel.pair()
-        # A session of its own keeps the terminal's Ctrl-C away from it.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, PACKAGE, str(other.fileno()), str(descriptor)],
+        self._process = start_python(
+            ["-c", WORKER, PACKAGE, str(other.fileno()), str(descriptor)],
             pass_fds=(other.fileno(), descriptor),
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            start_new_session=True,
         )
         other.close()
         os.close(descriptor)

@@ -1,21 +1,18 @@
 """Start a stand-in as a child of this process, prove that it is ours, and talk to its bench."""
 
 import json
-import os
 import secrets
 import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
-import td3robot
+from td3robot.child import start_python
 from td3robot.errors import RobotError
 from td3robot.standin.dashboard import serial_number
 from td3robot.standin.settings import DASHBOARD_PORT, RTDE_PORT, StandinConfig, check_standin_config
@@ -159,13 +156,11 @@ def start_standin(host: str | None = None, **values: Any) -> Standin:
     values.setdefault("token", secrets.token_hex(16))
     config = check_standin_config({"host": host or free_host(), **values})
     log = tempfile.TemporaryFile()  # noqa: SIM115, closed with the stand-in
-    process = subprocess.Popen(
-        [sys.executable, "-m", "td3robot.standin"],
+    process = start_python(
+        ["-m", "td3robot.standin"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
-        env=_environment(os.environ),
-        start_new_session=True,  # Ctrl-C is for whoever drives the robot, not for the robot
     )
     standin = Standin(config, process, log)
     try:
@@ -197,13 +192,6 @@ def free_host() -> str:
                 continue
         return host
     raise RobotError("no address from 127.0.0.100 to 127.0.0.249 is free for a stand-in")
-
-
-def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Have the child import this very td3robot."""
-    root = str(Path(td3robot.__file__).resolve().parent.parent)
-    paths = [root, *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**inherited, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 def _await_ready(standin: Standin) -> None:

@@ -3,19 +3,18 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.child import start_python
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
 from td3robot.layout import Layout
 
@@ -129,13 +128,10 @@ class EnvironmentProcess:
 
     def __init__(self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any]) -> None:
         self._connection, theirs = Pipe()
-        # A session of its own keeps the terminal's Ctrl-C away from it.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", SERVE, str(theirs.fileno()), str(os.getpid())],
+        self._process = start_python(
+            ["-c", SERVE, str(theirs.fileno()), str(os.getpid())],
             pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
             stdin=subprocess.DEVNULL,
-            start_new_session=True,
         )
         theirs.close()
         self._connection.send((make, configs))
