@@ -277,6 +277,7 @@ class GraspRewards(Section):
     approach: NonNegative = 4.0
     alignment: NonNegative = 5.0
     grasp: NonNegative = 1.0
+    push: NonNegative = 4.0
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0

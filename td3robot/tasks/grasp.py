@@ -27,6 +27,8 @@ FUNNEL_SLOPE = 1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS + 1.0
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
+# What moves sideways less than this above where it lay is pushed, not carried [m].
+LOW = 0.01
 # Scale on which holding still is told from moving slowly [m/s].
 STILL = 0.02
 # Share of what holding is worth that is felt at any speed.
@@ -60,6 +62,7 @@ class Grasp(Task):
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
       half where the drivers stop short of what is commanded; 0 where they closed on nothing
+    * ``push``: minus the object's sideways speed as a share of full tool speed, where it is not off the table
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
     * ``held``: ``exp(-(object speed / 20 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
@@ -168,7 +171,8 @@ class Grasp(Task):
         distance = float(np.linalg.norm(item.position + self._raise - world.tcp.position))
         near = nearness(distance, AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
-        speed = float(np.linalg.norm(item.position - before.objects[OBJECT].position)) / self._period
+        moved = item.position - before.objects[OBJECT].position
+        speed = float(np.linalg.norm(moved)) / self._period
         lifted = near * max(0.0, 1.0 - self._to_lift(world, goal))
         high = distance <= IN_HAND and height >= config.lift_height_m
         achieved = high and speed <= config.rest_speed_m_s
@@ -183,6 +187,7 @@ class Grasp(Task):
                 config.full_turn_rad,
             ),
             "grasp": weights.grasp * near * aligned * self._grip(world),
+            "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
             "held": weights.held * float(high) * self._stillness(speed),

@@ -155,6 +155,27 @@ def test_lift_is_the_height_and_falls_beyond_it(judge, height, share):
     assert judge(now, now)[0]["lift"] == pytest.approx(share, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("height", "way", "share"),
+    [
+        (0.0, (0.0, 0.0), 0.0),
+        (0.0, (0.006, -0.008), -0.8),  # 10 mm, of 12.5 mm at full tool speed
+        (0.0, (0.03, 0.0), -1.0),  # faster than a tool pushes it
+        (0.0099, (0.01, 0.0), -0.8),
+        (0.0101, (0.01, 0.0), 0.0),  # it is off the table
+    ],
+)
+def test_push_is_the_price_of_sliding_it_over_the_table(judge, height, way, share):
+    x, y = way
+    here, there = ((0.0, 0.5, 0.02 + height), (x, 0.5 + y, 0.02 + height))
+    terms, _ = judge(world(lying=here), world(lying=there))
+    assert terms["push"] == pytest.approx(share)
+
+
+def test_lifting_it_straight_up_is_no_push(judge):
+    assert judge(world(lying=LYING), world(lying=(0.0, 0.5, 0.029)))[0]["push"] == 0.0
+
+
 def test_rise_is_progress_of_the_height_whoever_raises_it(judge):
     low, high = (world(tcp=above(0.5), lying=(0.0, 0.5, 0.02 + h)) for h in (0.023, 0.046))
     assert judge(low, high)[0]["rise"] == pytest.approx(0.2)
@@ -219,7 +240,7 @@ any_action = st.lists(st.floats(-1, 1, width=32), min_size=5, max_size=5).map(la
 def test_every_term_is_bounded_by_its_weight(task, goal, before, after, action, previous, interventions):
     score = task.score(Moment(before, after, action, previous, interventions), goal)
     for name, weight in task.config.rewards.model_dump().items():
-        low, high = {"smoothness": (-1, 0), "guard": (-1, 0)}.get(name, (-1, 1))
+        low, high = (-1, 0) if name in ("push", "smoothness", "guard") else (-1, 1)
         low = 0 if name in ("grasp", "lift", "held") else low
         assert low * weight - 1e-9 <= score.terms[name] <= high * weight + 1e-9, name
     assert all(np.isfinite(np.asarray(value)).all() for value in task.observe(after, goal).values())
