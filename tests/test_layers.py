@@ -17,10 +17,11 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "config", "cell", "contract"}
+GROUND = {"errors", "state", "layout", "config", "cell", "contract", "child"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
+    "child": set(),
     "layout": {"errors"},
     "config": {"errors"},
     "cell": {"errors", "config"},

@@ -8,6 +8,8 @@ from td3robot.deploy.drills import DRILLS, Scene
 
 # Alike to a neighbour, or long: with -m slow.
 SLOW = {
+    "emergency stop",
+    "worker killed -9",
     "5 % of packets dropped",
     "sockets closed",
     "speed slider moved",

@@ -32,7 +32,7 @@ def absurd(rng):
     return act
 
 
-@pytest.mark.parametrize("seconds", [8.0, pytest.param(600.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(600.0, marks=pytest.mark.slow)])
 def test_no_limit_is_crossed_at_the_wire(seconds, standin, cell, person, tmp_path):
     config = RobotEnvironmentConfig(episode_s=seconds, guard=GuardConfig(max_state_age_s=0.5))
     robot = UrRobot(robot_spec(cell.robot), cell)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -151,7 +152,7 @@ def test_settings_explain_themselves(tmp_path):
 
 
 def test_a_run_puts_up_its_table_and_objects(tmp_path):
-    configs = process.Path(process.td3robot.__file__).parent.parent / "configs"
+    configs = Path(__file__).resolve().parents[2] / "configs"
     file = tmp_path / "faults.yaml"
     file.write_text("faults:\n  - {kind: frozen_stream, episode: 3, at_s: 1.5, for_s: 0.5}\n")
     config = make_standin_config("ur5e", configs / "ur5e_grasp.yaml", file, host="127.0.0.5")
