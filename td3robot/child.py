@@ -9,7 +9,7 @@ from typing import Any
 
 
 def start_python(arguments: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Start this interpreter with this process's import path, and not that of the directory it happens to be in.
+    """Start this interpreter with exactly this process's import path; the child adds no directory of its own.
 
     The child has a session of its own, which a Ctrl-C at the terminal does not reach: it is this process that decides
     what is to end, and when.

@@ -27,7 +27,7 @@ FUNNEL_SLOPE = 1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS + 1.0
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.015
-# What moves sideways less than this above where it lay is pushed, not carried [m].
+# Moving sideways has its price less than this above where the object lay [m].
 LOW = 0.01
 # Scale on which holding still is told from moving slowly [m/s].
 STILL = 0.02
@@ -62,7 +62,8 @@ class Grasp(Task):
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
       half where the drivers stop short of what is commanded; 0 where they closed on nothing
-    * ``push``: minus the object's sideways speed as a share of full tool speed, where it is not off the table
+    * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, where it is less than 10 mm
+      above where it lay
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
     * ``held``: ``exp(-(object speed / 20 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
