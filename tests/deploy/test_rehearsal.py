@@ -44,8 +44,8 @@ def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
     arm, simulation = report["arm"], report["simulation"]
     assert arm["ended"] == simulation["ended"] == {"time": 1}
     assert arm["mean_final_distance_m"] == pytest.approx(simulation["mean_final_distance_m"], abs=0.03)
-    # By the stand-in's clock: a window of 100 ms, and arrivals that other programs, or a host, delay by some of them.
-    assert report["wire"]["targets"]["tcp_speed_m_s"] <= 1.1 * report["limits"]["tcp_speed_m_s"]
+    # By the stand-in's clock: a window of 100 ms, and arrivals that other programs on this computer delay.
+    assert report["wire"]["targets"]["tcp_speed_m_s"] <= 1.05 * report["limits"]["tcp_speed_m_s"]
     assert report["shadow"]["steps"] == 40
 
 
