@@ -367,24 +367,15 @@ def _started(
 def _resumed(path: Path, steps: int | None, overrides: list[str]) -> "Trainer":
     """Make the trainer of a saved run, from its newest whole checkpoint."""
     from td3robot.build import make_trainer
-    from td3robot.config import parse_config, to_yaml
     from td3robot.errors import CheckpointError
-    from td3robot.training import checkpoint
 
-    saved = checkpoint.newest(path)
-    extra = [f"training.steps={steps}"] if steps is not None else []
-    config = parse_config(to_yaml(saved.config()), str(saved.path), [*overrides, *extra])
+    saved, config, step = cli_deploy.saved_run(path, steps, overrides)
     if saved.has("replay") and not saved.path.resolve().name.startswith("last-"):
         raise CheckpointError(
             f"{saved.path} is a checkpoint outside a run directory, and its run would be written beside it; "
             "put it into a directory of its own, as last-000000000"
         )
     run = path if path != saved.path else path.resolve().parent
-    step = saved.document("counters")["step"]
-    if step >= config.training.steps:
-        raise ConfigError(
-            f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
-        )
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, step))
     trainer.contract.require_same(saved.contract(), "this td3robot", "the checkpoint")
     try:

@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +14,10 @@ from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, Td3R
 from td3robot.terminal import ProgressListener, people, print_json, short
 
 if TYPE_CHECKING:
+    from td3robot.config import RunConfig
     from td3robot.deploy.check import Check
     from td3robot.envs.travel import Journey
+    from td3robot.training import checkpoint
     from td3robot.training.on_robot import ArmTrainer
 
 Checkpoint = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
@@ -148,6 +150,34 @@ def rehearse(
     show_rehearsal(report)
 
 
+def saved_run(
+    path: Path, steps: int | None, overrides: Iterable[str] = ()
+) -> tuple["checkpoint.Checkpoint", "RunConfig", int]:
+    """Open what a run goes on from; give it with its configuration and its step. Says what it was saved without.
+
+    Raises:
+        ConfigError: There is nothing left to do.
+    """
+    from td3robot.config import parse_config, to_yaml
+    from td3robot.training import checkpoint
+
+    saved = checkpoint.newest(path)
+    extra = [f"training.steps={steps}"] if steps is not None else []
+    config = parse_config(to_yaml(saved.config()), str(saved.path), [*overrides, *extra])
+    step = saved.document("counters")["step"]
+    if step >= config.training.steps:
+        raise ConfigError(
+            f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
+        )
+    for name, value in saved.newer_settings().items():
+        people.print(
+            f"{saved.path} was saved before {name} existed: the run goes on with {value!r}, and may be another than "
+            "it would have been",
+            soft_wrap=True,
+        )
+    return saved, config, step
+
+
 def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int | None, records: Path) -> "ArmTrainer":
     """Make the trainer that goes on with a run on an arm; torch comes with it. The arm moves to a first start.
 
@@ -158,19 +188,10 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
     """
     from td3robot.build import make_arm_trainer
     from td3robot.cell import load_cell
-    from td3robot.config import parse_config, to_yaml
     from td3robot.deploy.deployment import check_cell
     from td3robot.deploy.ledger import Ledger, serial_of
-    from td3robot.training import checkpoint
 
-    saved, cell = checkpoint.newest(resume), load_cell(cell_path)
-    extra = [f"training.steps={steps}"] if steps is not None else []
-    config = parse_config(to_yaml(saved.config()), str(saved.path), extra)
-    step = saved.document("counters")["step"]
-    if step >= config.training.steps:
-        raise ConfigError(
-            f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
-        )
+    (saved, config, step), cell = saved_run(resume, steps), load_cell(cell_path)
     run = out or Path("checkpoints") / f"{config.name}-{cell_path.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise ConfigError(f"{run} exists and is not empty; choose another --out")

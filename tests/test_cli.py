@@ -1,5 +1,6 @@
 """The command line: figures on standard output, words for people on standard error, status 2 for mistakes."""
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from td3robot import cli
 from td3robot.training.checkpoint import newest
@@ -158,6 +160,25 @@ def test_resume_goes_on_to_more_steps(td3robot, tmp_path, set_small):
     status, _, err = td3robot("train", "--resume", newest(run).path, "--steps", 100)
     assert status == 0, err
     assert newest(run).path.name == "last-000000100"
+
+
+def test_resuming_says_which_settings_are_newer_than_the_run(td3robot, tmp_path, set_small):
+    run = tmp_path / "run"
+    td3robot("train", PENDULUM, "--out", run, *set_small)
+    path = newest(run).path
+    config = yaml.safe_load((path / "config.yaml").read_text())
+    del config["agent"]["policy_freq"], config["training"]["overlap"]
+    (path / "config.yaml").write_text(yaml.safe_dump(config))
+    manifest = json.loads((path / "manifest.json").read_text())
+    text = (path / "config.yaml").read_bytes()
+    manifest["files"]["config.yaml"] = {"sha256": hashlib.sha256(text).hexdigest(), "bytes": len(text)}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    status, _, err = td3robot("train", "--resume", run, "--steps", 90)
+    assert status == 0, err
+    assert "was saved before agent.policy_freq existed: the run goes on with 2, and may be another" in err
+    assert "was saved before training.overlap existed" in err
+    _, _, err = td3robot("train", "--resume", run, "--steps", 120)
+    assert "existed" not in err
 
 
 def test_a_run_begins_with_another_s_networks(td3robot, tmp_path, made, set_small):

@@ -19,6 +19,7 @@ from td3robot.robots.robotiq import RobotiqGripper
 from td3robot.robots.ur_controller import UNLOCK_AFTER_S
 from td3robot.robots.ur_link import WorkerState, quantiles_ms
 from td3robot.robots.ur_process import UrProcess
+from td3robot.robots.ur_stream import SLACK
 from td3robot.state import Array, JointCommand, RobotState
 
 # How far beyond the arm's own joint speeds a target may ask to go, for rounding.
@@ -74,7 +75,7 @@ class UrRobot(Robot):
         self.cell, self.passive = cell, passive
         self.gripper = RobotiqGripper(cell.ur.host, cell.gripper)
         self.facts: dict[str, Any] = {}
-        self.missed_ticks = 0
+        self.missed_ticks, self.stretched_s = 0, 0.0
         self._process: UrProcess | None = None
         self._latch, self._faulted = threading.Lock(), threading.Event()
         self._fault: str | None = None
@@ -132,7 +133,8 @@ class UrRobot(Robot):
     def advance(self) -> None:
         """Wait for the next tick of the control clock; a late one is counted, and the clock goes on from there.
 
-        Where nothing was sent in this period, the last target is held.
+        The clock waits for the arm: where the worker was held up and the arm's own time slipped, the tick comes that
+        much later, so that nothing adds up. Where nothing was sent in this period, the last target is held.
         """
         process, _ = self._open_process(), self._require_state()
         if self._sent is not None and not self._fresh:
@@ -140,6 +142,9 @@ class UrRobot(Robot):
         self._fresh = False
         now, period = monotonic(), self.spec.period_s
         self._due = (now if self._due is None else self._due) + period
+        if (wait := process.played_at() - SLACK * period - self._due) > 0.0:
+            self._due += wait
+            self.stretched_s += wait
         if now > self._due:
             self.missed_ticks += ceil((now - self._due) / period)
             self._due = now
@@ -221,8 +226,11 @@ class UrRobot(Robot):
         )
 
     def figures(self) -> dict[str, float]:
-        """Give quantiles of streaming periods, lateness of ticks, and the gripper's answer times [ms] so far."""
-        ticks = quantiles_ms("tick_late", self._lateness)
+        """Give quantiles of streaming periods, lateness of ticks, and the gripper's answer times [ms] so far.
+
+        With them, by how much the control clock was stretched in all to wait for the arm.
+        """
+        ticks = quantiles_ms("tick_late", self._lateness) | {"stretched_ms": 1e3 * self.stretched_s}
         return self._open_process().figures() | ticks | self.gripper.figures()
 
     def _open(self, unlock_after_s: float | None) -> None:

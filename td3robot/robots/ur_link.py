@@ -50,6 +50,8 @@ class WorkerState:
         program_running: 1 while the control script runs.
         status: One of :class:`Status`.
         orders: How many orders have been carried out.
+        heard: The number of the latest target that the worker knows of.
+        until: When that one will have been played [s].
     """
 
     beat: float = 0.0
@@ -66,6 +68,8 @@ class WorkerState:
     program_running: int = 0
     status: int = Status.STARTING
     orders: int = 0
+    heard: int = 0
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

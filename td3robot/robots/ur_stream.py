@@ -65,6 +65,11 @@ class TargetStream:
         if now - self._seen > TOLERANCE_S:
             self._seen = now
 
+    @property
+    def until(self) -> float:
+        """When everything that it was told will have been played, as far as is known now [s]."""
+        return self._ends + sum(duration for _, _, duration in self._waiting)
+
     def behind_s(self, now: float) -> float:
         """Give how long ago what is played at a time [s] was to be played."""
         return self._behind if now < self._ends else 0.0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
@@ -91,6 +92,11 @@ class Checkpoint:
         """Read the resolved configuration."""
         path = self._file(CONFIG)
         return parse_config(path.read_text(encoding="utf-8"), str(path))
+
+    def newer_settings(self) -> dict[str, Any]:
+        """Give the settings that did not exist when this was saved, by dotted name, with what stands for them now."""
+        saved = yaml.safe_load(self._file(CONFIG).read_text(encoding="utf-8"))
+        return _added(saved, self.config().model_dump(mode="json"))
 
     def contract(self) -> Contract:
         """Read the contract."""
@@ -319,3 +325,14 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise CheckpointError(f"{path} is not readable JSON; restore the checkpoint from a copy") from None
+
+
+def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give what a mapping has and a saved one has not, by dotted name."""
+    added: dict[str, Any] = {}
+    for name, value in present.items():
+        if name not in saved:
+            added[prefix + name] = value
+        elif isinstance(value, dict) and isinstance(saved[name], dict):
+            added |= _added(saved[name], value, f"{prefix}{name}.")
+    return added

@@ -176,6 +176,21 @@ def test_missed_ticks_are_counted_and_not_caught_up(robot):
     assert robot.status().missed_ticks == robot.missed_ticks
 
 
+def test_the_clock_waits_for_a_worker_that_is_held_up_again_and_again(cell):
+    robot = make(cell.host, late_periods=5)
+    robot.connect()
+    hand = Hand(robot)
+    hand.drive(5)
+    for _ in range(8):
+        os.kill(robot.worker_pid, signal.SIGSTOP)
+        time.sleep(0.03)
+        os.kill(robot.worker_pid, signal.SIGCONT)
+        hand.drive(3)
+    assert robot.fault is None  # 0.24 s in all, and 0.2 s behind would be too late
+    assert robot.figures()["stretched_ms"] > 100.0
+    robot.close()
+
+
 def test_a_killed_worker_is_noticed_and_the_watchdog_stops_the_arm(robot, cell):
     hand = Hand(robot)
     hand.drive(20)
