@@ -29,8 +29,9 @@ from td3robot.standin.tracker import Tracker
 
 # Later than this, the clock does not catch up: the controller's time falls behind the wall's [s].
 MAX_LATE_S = 0.02
-# Real-time priority, where it is allowed: a controller is another computer, which no training slows down.
-PRIORITY = 10
+# Real-time priority, where it is allowed: a controller is another computer, which nothing here slows down. Above the
+# driver's worker (20 by default), in which ur_rtde spins while it waits for the controller.
+PRIORITY = 30
 READY = "ready"
 
 
