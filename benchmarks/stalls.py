@@ -1,0 +1,77 @@
+"""What the stand-in sees when its own process, or the driver's worker, is held up for some milliseconds.
+
+Usage: python benchmarks/stalls.py [--rtde-rate 125] [--rounds 5] [--host 127.0.0.3]
+
+The shoulder goes at a steady 0.3 rad/s while one of the two is stopped six times (SIGSTOP). What is printed is by how
+much targets and arm were faster than that, as the stand-in sees it: medians over the rounds, as Markdown, in about a
+minute a round. Where a host takes a virtual machine's processors away, the rows without a stop are no zeros either.
+"""
+
+import argparse
+import os
+import signal
+import time
+
+import numpy as np
+
+from td3robot.build import robot_spec
+from td3robot.cell import CellConfig
+from td3robot.robots.ur import UrRobot
+from td3robot.standin.process import start_standin
+from td3robot.state import JointCommand
+
+SPEED = 0.3  # [rad/s]
+STALLS_MS = (0, 3, 6, 10, 15, 30)
+STALLS = 6
+SIDES = ("targets", "measured")
+
+
+def drive(robot: UrRobot, seconds: float, speed: float, pid: int = 0, stall_s: float = 0.0) -> None:
+    """Turn the shoulder from where it is, and stop a process once in seven control periods."""
+    q = robot.read().q
+    for period in range(round(seconds * robot.spec.control_rate_hz)):
+        q = q + np.array([speed * robot.spec.period_s, 0, 0, 0, 0, 0])
+        robot.send(JointCommand(q, 0.0))
+        if stall_s > 0.0 and period >= 14 and period % 7 == 0:
+            os.kill(pid, signal.SIGSTOP)
+            end = time.perf_counter() + stall_s
+            while time.perf_counter() < end:
+                pass
+            os.kill(pid, signal.SIGCONT)
+        robot.advance()
+    robot.stop()
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rtde-rate", type=int, default=125, choices=(125, 500))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--host", default="127.0.0.3")
+    arguments = parser.parse_args()
+    ur = {"host": arguments.host, "rtde_rate_hz": arguments.rtde_rate, "late_periods": 5.0}
+    cell = CellConfig.model_validate({"ur": ur})
+    seconds = (14 + 7 * STALLS) / 20.0
+    with start_standin(arguments.host, gripper_active=True) as standin:
+        robot = UrRobot(robot_spec(cell.robot), cell)
+        robot.connect()
+        stopped = {"stand-in": standin.process.pid, "worker": robot.worker_pid}
+        found: dict[tuple[str, int], list[list[float]]] = {(who, ms): [] for who in stopped for ms in STALLS_MS}
+        for _ in range(arguments.rounds):
+            for (who, stall_ms), figures in found.items():
+                lost = standin.state()["clock"]["lost_s"]
+                standin.ask(reset_wire=True)
+                drive(robot, seconds, SPEED, stopped[who], 1e-3 * stall_ms)
+                state = standin.state()
+                faster = [100 * (state["wire"][side]["joint_speed_rad_s"] / SPEED - 1) for side in SIDES]
+                figures.append([*faster, 1e3 * (state["clock"]["lost_s"] - lost)])
+                drive(robot, seconds / 2, -2 * SPEED)
+        print("| who was stopped, 6 times | for | targets | arm | stand-in gave up |\n|---|---|---|---|---|")
+        for (who, stall_ms), figures in found.items():
+            targets, arm, lost = np.median(figures, axis=0)
+            print(f"| {who} | {stall_ms} ms | {targets:+.1f} % | {arm:+.1f} % | {lost:.0f} ms |")
+        robot.close()
+
+
+if __name__ == "__main__":
+    main()
