@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from td3robot.cli_deploy import ROWS, cell_text
+from td3robot.cli_deploy import ROWS, cell_text, clock_text
 from td3robot.deploy.deployment import open_checkpoint
 from td3robot.deploy.drills import DRILLS, Outcome, Scene
 from td3robot.deploy.rehearsal import Plan, Rehearsal
@@ -47,11 +47,7 @@ def rehearse(path: Path, arguments: argparse.Namespace, records: Path) -> None:
     for name, limit in report["limits"].items():
         wire = report["wire"]
         print(f"| {name} | {wire['targets'][name]:.3f} | {wire['measured'][name]:.3f} | {limit:.3f} |")
-    clock = report["standin_clock"]
-    print(
-        f"\nThe stand-in's ticks of 2 ms were late by p50 {1e3 * clock['late_p50_s']:.2f} ms, "
-        f"p99 {1e3 * clock['late_p99_s']:.2f} ms, and it gave up {clock['lost_s']:.2f} s in all."
-    )
+    print(f"\n{clock_text(report['standin_clock'])}")
 
 
 def drill(rounds: int, host: str, records: Path) -> None:

@@ -4,7 +4,7 @@ Usage: python benchmarks/stalls.py [--rtde-rate 125] [--rounds 5] [--host 127.0.
 
 The shoulder goes at a steady 0.3 rad/s while one of the two is stopped six times (SIGSTOP). What is printed is by how
 much targets and arm were faster than that, as the stand-in sees it: medians over the rounds, as Markdown, in about a
-minute a round. Where a host takes a virtual machine's processors away, the rows without a stop are no zeros either.
+minute a round. Where a host takes a virtual machine's processors away, the rows without a stop are not zero either.
 """
 
 import argparse
@@ -26,6 +26,17 @@ STALLS = 6
 SIDES = ("targets", "measured")
 
 
+def stop_for(pid: int, seconds: float) -> None:
+    """Stop a process for a time, to the tenth of a millisecond."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def drive(robot: UrRobot, seconds: float, speed: float, pid: int = 0, stall_s: float = 0.0) -> None:
     """Turn the shoulder from where it is, and stop a process once in seven control periods."""
     q = robot.read().q
@@ -33,11 +44,7 @@ def drive(robot: UrRobot, seconds: float, speed: float, pid: int = 0, stall_s: f
         q = q + np.array([speed * robot.spec.period_s, 0, 0, 0, 0, 0])
         robot.send(JointCommand(q, 0.0))
         if stall_s > 0.0 and period >= 14 and period % 7 == 0:
-            os.kill(pid, signal.SIGSTOP)
-            end = time.perf_counter() + stall_s
-            while time.perf_counter() < end:
-                pass
-            os.kill(pid, signal.SIGCONT)
+            stop_for(pid, stall_s)
         robot.advance()
     robot.stop()
 

@@ -171,8 +171,8 @@ def saved_run(
         )
     for name, value in saved.newer_settings().items():
         people.print(
-            f"{saved.path} was saved before {name} existed: the run goes on with {value!r}, and may be another than "
-            "it would have been",
+            f"{saved.path} was saved before {name} existed: the run goes on with {value!r}, which cannot be changed "
+            "now; its results may differ from those of a run that was not interrupted",
             soft_wrap=True,
         )
     return saved, config, step
@@ -260,11 +260,21 @@ def show_rehearsal(report: dict[str, Any]) -> None:
     people.print(table)
     driver = ", ".join(f"{name} {short(value)}" for name, value in report["driver"].items())
     people.print(f"driver: {driver}", soft_wrap=True)
+    people.print(clock_text(report["standin_clock"]), soft_wrap=True)
     for fault in report["faults"]:
         people.print(f"episode {fault['episode']}: {fault['said']}", markup=False, soft_wrap=True)
     people.print(
         f"record: {report['record']}. This shows that td3robot and ur_rtde fit each other; no robot was touched.",
         soft_wrap=True,
+    )
+
+
+def clock_text(clock: dict[str, Any]) -> str:
+    """Say how well the stand-in kept its time: where it was late, its figures at the wire may be too high."""
+    return (
+        f"stand-in: its ticks of 2 ms were late by p50 {1e3 * clock['late_p50_s']:.2f} ms and p99 "
+        f"{1e3 * clock['late_p99_s']:.2f} ms in the last 10 s, by {1e3 * clock['late_worst_s']:.1f} ms at worst; "
+        f"time given up: {clock['lost_s']:.2f} s"
     )
 
 

@@ -175,7 +175,7 @@ def test_resuming_says_which_settings_are_newer_than_the_run(td3robot, tmp_path,
     (path / "manifest.json").write_text(json.dumps(manifest))
     status, _, err = td3robot("train", "--resume", run, "--steps", 90)
     assert status == 0, err
-    assert "was saved before agent.policy_freq existed: the run goes on with 2, and may be another" in err
+    assert "was saved before agent.policy_freq existed: the run goes on with 2, which cannot be changed" in err
     assert "was saved before training.overlap existed" in err
     _, _, err = td3robot("train", "--resume", run, "--steps", 120)
     assert "existed" not in err

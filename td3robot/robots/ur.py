@@ -19,7 +19,6 @@ from td3robot.robots.robotiq import RobotiqGripper
 from td3robot.robots.ur_controller import UNLOCK_AFTER_S
 from td3robot.robots.ur_link import WorkerState, quantiles_ms
 from td3robot.robots.ur_process import UrProcess
-from td3robot.robots.ur_stream import SLACK
 from td3robot.state import Array, JointCommand, RobotState
 
 # How far beyond the arm's own joint speeds a target may ask to go, for rounding.
@@ -82,6 +81,7 @@ class UrRobot(Robot):
         self._fault_at = 0.0
         self._sent: Array | None = None
         self._due: float | None = None
+        self._slipped_s = 0.0
         self._lateness: deque[float] = deque(maxlen=KEPT_TICKS)
 
     def connect(self) -> None:
@@ -127,24 +127,24 @@ class UrRobot(Robot):
         process.aim(command.q)
         self.gripper.command(command.gripper)
         if self._due is None:
-            self._due = monotonic()
+            self._begin_ticks(state)
         self._fresh = True
 
     def advance(self) -> None:
         """Wait for the next tick of the control clock; a late one is counted, and the clock goes on from there.
 
-        The clock waits for the arm: where the worker was held up and the arm's own time slipped, the tick comes that
-        much later, so that nothing adds up. Where nothing was sent in this period, the last target is held.
+        Where the worker was held up, the arm's own time has slipped, and the tick comes as much later, so that targets
+        are not further and further ahead of the arm. Where nothing was sent in this period, the last target is held.
         """
-        process, _ = self._open_process(), self._require_state()
+        process, state = self._open_process(), self._require_state()
         if self._sent is not None and not self._fresh:
             process.aim(self._sent)
         self._fresh = False
+        due = self._begin_ticks(state) if self._due is None else self._due
+        slipped, self._slipped_s = state.slipped_s - self._slipped_s, state.slipped_s
+        self.stretched_s += slipped
         now, period = monotonic(), self.spec.period_s
-        self._due = (now if self._due is None else self._due) + period
-        if (wait := process.played_at() - SLACK * period - self._due) > 0.0:
-            self._due += wait
-            self.stretched_s += wait
+        self._due = due + period + slipped
         if now > self._due:
             self.missed_ticks += ceil((now - self._due) / period)
             self._due = now
@@ -228,7 +228,7 @@ class UrRobot(Robot):
     def figures(self) -> dict[str, float]:
         """Give quantiles of streaming periods, lateness of ticks, and the gripper's answer times [ms] so far.
 
-        With them, by how much the control clock was stretched in all to wait for the arm.
+        With them, by how much control periods were stretched in all, as the arm's own time slipped.
         """
         ticks = quantiles_ms("tick_late", self._lateness) | {"stretched_ms": 1e3 * self.stretched_s}
         return self._open_process().figures() | ticks | self.gripper.figures()
@@ -274,6 +274,11 @@ class UrRobot(Robot):
         if age > WORKER_FIRST * limit:
             raise self._failed(f"the latest state of the arm is {age:.2f} s old (limit {limit:g} s)")
         return state
+
+    def _begin_ticks(self, state: WorkerState) -> float:
+        """Begin the control clock anew, and give its first tick [s]; what slipped before does not count."""
+        self._due, self._slipped_s = monotonic(), state.slipped_s
+        return self._due
 
     def _require_full_speed(self, state: WorkerState) -> None:
         if state.speed_slider < self.cell.ur.min_speed_scaling:

@@ -50,8 +50,7 @@ class WorkerState:
         program_running: 1 while the control script runs.
         status: One of :class:`Status`.
         orders: How many orders have been carried out.
-        heard: The number of the latest target that the worker knows of.
-        until: When that one will have been played [s].
+        slipped_s: By how much the arm's own time has slipped in all: it waits where the worker is held up.
     """
 
     beat: float = 0.0
@@ -68,8 +67,7 @@ class WorkerState:
     program_running: int = 0
     status: int = Status.STARTING
     orders: int = 0
-    heard: int = 0
-    until: float = 0.0
+    slipped_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,13 +96,6 @@ class UrProcess:
             self._target = Target(now, now, self._target.count + 1, tuple(q.tolist()))
             self._memory.target.write(self._target)
 
-    def played_at(self) -> float:
-        """Give when the arm will have been led to the latest target, by what the worker knows [s]; 0 at rest."""
-        state, period_s = self.state(), float(self._settings["period_s"])
-        if state.status != Status.STREAMING:
-            return 0.0
-        return state.until + (self._target.count - state.heard) * period_s
-
     def request_stop(self) -> bool:
         """Have the arm brought to rest, and do not wait for it; gives whether somebody was there to hear it."""
         try:

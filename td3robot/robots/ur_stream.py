@@ -25,10 +25,14 @@ class TargetStream:
         q: (n,) where the arm rests [rad].
         period_s: The control period.
         tick_s: How often targets are streamed.
+
+    Attributes:
+        slipped_s: By how much the arm's own time has slipped in all.
     """
 
     def __init__(self, q: list[float], period_s: float, tick_s: float) -> None:
         self._period, self._tick = period_s, tick_s
+        self.slipped_s = 0.0
         self.anchor(q)
 
     def anchor(self, q: list[float]) -> None:
@@ -65,11 +69,6 @@ class TargetStream:
         if now - self._seen > TOLERANCE_S:
             self._seen = now
 
-    @property
-    def until(self) -> float:
-        """When everything that it was told will have been played, as far as is known now [s]."""
-        return self._ends + sum(duration for _, _, duration in self._waiting)
-
     def behind_s(self, now: float) -> float:
         """Give how long ago what is played at a time [s] was to be played."""
         return self._behind if now < self._ends else 0.0
@@ -105,6 +104,7 @@ class TargetStream:
             self._begins += late
             self._ends += late
             self._behind += late
+            self.slipped_s += late
 
     def _begin(self, earliest: float) -> None:
         self._start, (self._end, sent_at, duration) = self._end, self._waiting.popleft()

@@ -110,7 +110,7 @@ class Worker:
         if self._state.program_running:
             self._controller.kick()
         if status == Status.HOLDING and self._new_target():
-            self._state = replace(self._state, status=Status.STREAMING, heard=self._played, until=self._stream.until)
+            self._state = replace(self._state, status=Status.STREAMING)
         elif status == Status.SETTLING and (self._speed() < AT_REST_RAD_S or now - self._ended_at > SETTLE_S):
             self._rest()
 
@@ -151,7 +151,7 @@ class Worker:
         if self._streamed_at is not None and len(self._periods) < KEPT_PERIODS:
             self._periods.append(sent - self._streamed_at)
         self._streamed_at = sent
-        self._state = replace(self._state, target=tuple(q), heard=self._played, until=self._stream.until)
+        self._state = replace(self._state, target=tuple(q), slipped_s=self._stream.slipped_s)
 
     def _stop(self, now: float) -> None:
         self._drop_targets()
