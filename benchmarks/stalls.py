@@ -22,7 +22,9 @@ from td3robot.state import JointCommand
 
 SPEED = 0.3  # [rad/s]
 STALLS_MS = (0, 3, 6, 10, 15, 30)
-STALLS = 6
+# Control periods until the first stop, and from one to the next; six stops, and back at twice the speed.
+STEADY, BETWEEN = 14, 7
+PERIODS = STEADY + 6 * BETWEEN
 SIDES = ("targets", "measured")
 
 
@@ -37,13 +39,13 @@ def stop_for(pid: int, seconds: float) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def drive(robot: UrRobot, seconds: float, speed: float, pid: int = 0, stall_s: float = 0.0) -> None:
-    """Turn the shoulder from where it is, and stop a process once in seven control periods."""
+def drive(robot: UrRobot, periods: int, speed: float, pid: int = 0, stall_s: float = 0.0) -> None:
+    """Turn the shoulder from where it is, and stop a process now and then."""
     q = robot.read().q
-    for period in range(round(seconds * robot.spec.control_rate_hz)):
+    for period in range(periods):
         q = q + np.array([speed * robot.spec.period_s, 0, 0, 0, 0, 0])
         robot.send(JointCommand(q, 0.0))
-        if stall_s > 0.0 and period >= 14 and period % 7 == 0:
+        if stall_s > 0.0 and period >= STEADY and period % BETWEEN == 0:
             stop_for(pid, stall_s)
         robot.advance()
     robot.stop()
@@ -58,7 +60,6 @@ def main() -> None:
     arguments = parser.parse_args()
     ur = {"host": arguments.host, "rtde_rate_hz": arguments.rtde_rate, "late_periods": 5.0}
     cell = CellConfig.model_validate({"ur": ur})
-    seconds = (14 + 7 * STALLS) / 20.0
     with start_standin(arguments.host, gripper_active=True) as standin:
         robot = UrRobot(robot_spec(cell.robot), cell)
         robot.connect()
@@ -68,11 +69,11 @@ def main() -> None:
             for (who, stall_ms), figures in found.items():
                 lost = standin.state()["clock"]["lost_s"]
                 standin.ask(reset_wire=True)
-                drive(robot, seconds, SPEED, stopped[who], 1e-3 * stall_ms)
+                drive(robot, PERIODS, SPEED, stopped[who], 1e-3 * stall_ms)
                 state = standin.state()
                 faster = [100 * (state["wire"][side]["joint_speed_rad_s"] / SPEED - 1) for side in SIDES]
                 figures.append([*faster, 1e3 * (state["clock"]["lost_s"] - lost)])
-                drive(robot, seconds / 2, -2 * SPEED)
+                drive(robot, PERIODS // 2, -2 * SPEED)
         print("| who was stopped, 6 times | for | targets | arm | stand-in gave up |\n|---|---|---|---|---|")
         for (who, stall_ms), figures in found.items():
             targets, arm, lost = np.median(figures, axis=0)

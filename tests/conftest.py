@@ -1,5 +1,7 @@
 """What several tests need: a robot's geometry, and small runs of a quick environment."""
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -105,6 +107,19 @@ def untrained(pendulum_trainer: Callable[..., Trainer]) -> Path:
     trainer.agent.normalizer.update(np.random.default_rng(1).normal(3.0, 2.0, (50, 3)))
     trainer.save()
     return trainer.run_directory / "last-000000000"
+
+
+@pytest.fixture
+def sign() -> Callable[[Path, str], None]:
+    """Make a checkpoint's manifest agree with a file of it that was changed."""
+
+    def sign(path: Path, name: str) -> None:
+        manifest, content = path / "manifest.json", (path / name).read_bytes()
+        values = json.loads(manifest.read_text())
+        values["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+        manifest.write_text(json.dumps(values))
+
+    return sign
 
 
 @pytest.fixture(scope="session")

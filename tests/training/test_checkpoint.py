@@ -27,21 +27,10 @@ def contents(size: int = 0) -> Contents:
     return Contents("name: test\n", {"counters": {"step": 3}}, arrays)
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def edit_manifest(path: Path, change) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
-
-
-def sign(path: Path, name: str) -> None:
-    """Make the manifest agree with a file that was changed."""
-    file = path / name
-    entry = {"sha256": sha256(file), "bytes": file.stat().st_size}
-    edit_manifest(path, lambda manifest: manifest["files"].__setitem__(name, entry))
 
 
 def refusal(path: Path) -> str:
@@ -181,7 +170,7 @@ class Touch:
 
 
 @pytest.mark.parametrize("name", ["actor", "normalizer"])
-def test_a_pickle_under_the_name_of_safetensors_is_refused_and_does_not_run(untrained, tmp_path, name):
+def test_a_pickle_under_the_name_of_safetensors_is_refused_and_does_not_run(untrained, tmp_path, name, sign):
     (untrained / f"{name}.safetensors").write_bytes(pickle.dumps({"net.0.weight": Touch(tmp_path / "ran")}))
     sign(untrained, f"{name}.safetensors")
     with pytest.raises(CheckpointError, match=f"{name}.safetensors is not a safetensors file .*; nothing was loaded"):
@@ -189,7 +178,7 @@ def test_a_pickle_under_the_name_of_safetensors_is_refused_and_does_not_run(untr
     assert not (tmp_path / "ran").exists()
 
 
-def test_yaml_with_code_is_refused_and_does_not_run(untrained, tmp_path):
+def test_yaml_with_code_is_refused_and_does_not_run(untrained, tmp_path, sign):
     (untrained / "config.yaml").write_text(f"!!python/object/apply:os.mkdir ['{tmp_path / 'ran'}']")
     sign(untrained, "config.yaml")
     with pytest.raises(Td3RobotError, match=r"config\.yaml"):
@@ -197,7 +186,7 @@ def test_yaml_with_code_is_refused_and_does_not_run(untrained, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_normaliser_of_another_size_is_refused(untrained):
+def test_a_normaliser_of_another_size_is_refused(untrained, sign):
     arrays = Checkpoint(untrained).arrays("normalizer")
     save_file(arrays | {"mean": np.zeros(4), "variance": np.ones(4)}, untrained / "normalizer.safetensors")
     sign(untrained, "normalizer.safetensors")
@@ -214,7 +203,7 @@ def test_a_normaliser_of_another_size_is_refused(untrained):
         pytest.param({"net.0.weight": (1, 3)}, id="bias missing"),
     ],
 )
-def test_an_actor_that_does_not_fit_its_contract_is_refused(untrained, actor):
+def test_an_actor_that_does_not_fit_its_contract_is_refused(untrained, actor, sign):
     arrays = {name: np.zeros(shape, np.float32) for name, shape in actor.items()}
     save_file(arrays, untrained / "actor.safetensors")
     sign(untrained, "actor.safetensors")
