@@ -17,8 +17,8 @@ import torch
 from td3robot.benchmark import OpenGuard
 from td3robot.build import make_robot_env, make_trainer
 from td3robot.config import GraspRewards, RobotEnvironmentConfig, load_config
-from td3robot.training.checkpoint import find, load_policy
-from td3robot.training.evaluation import Evaluation, evaluate
+from td3robot.learning.evaluation import Evaluation, evaluate
+from td3robot.policy.checkpoint import find, load_policy
 
 CONFIG = Path(__file__).parent.parent / "configs" / "ur5e_grasp.yaml"
 TERMS = tuple(GraspRewards.model_fields)

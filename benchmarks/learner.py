@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from stable_baselines3 import TD3 as PeerTD3  # noqa: N811
 
-from td3robot.agent.replay import ReplayBuffer
-from td3robot.agent.td3 import TD3
 from td3robot.config import AgentConfig
+from td3robot.learning.replay import ReplayBuffer
+from td3robot.learning.td3 import TD3
 
 OBSERVATION, ACTION, WIDTH, BATCH, UPDATES, PASSES = 20, 7, 256, 256, 300, 5
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from td3robot import load_policy
 from td3robot.build import make_environment
-from td3robot.training.checkpoint import Checkpoint, find
+from td3robot.policy.checkpoint import Checkpoint, find
 
 SEED = 5
 

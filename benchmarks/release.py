@@ -11,9 +11,9 @@ from pathlib import Path
 
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
-from td3robot.training.checkpoint import Checkpoint, find, load_policy
-from td3robot.training.evaluation import Evaluation, evaluate
-from td3robot.training.plot import plot_run
+from td3robot.learning.evaluation import Evaluation, evaluate
+from td3robot.learning.plot import plot_run
+from td3robot.policy.checkpoint import Checkpoint, find, load_policy
 
 EPISODES, SEED = 200, 12345
 CURVE = "learning_curve.png"

@@ -9,7 +9,7 @@ import numpy as np
 
 from td3robot.build import make_trainer
 from td3robot.config import load_config
-from td3robot.training import checkpoint
+from td3robot.policy import checkpoint
 
 TRANSITIONS = 1_000_000
 

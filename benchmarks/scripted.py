@@ -8,8 +8,8 @@ import json
 
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, GraspConfig, ObjectConfig, RobotEnvironmentConfig
+from td3robot.learning.evaluation import evaluate
 from td3robot.tasks.scripted import scripted_grasp
-from td3robot.training.evaluation import evaluate
 
 OBJECTS = {
     "cube 40 mm": ObjectConfig(),

@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 from td3robot.build import robot_spec
-from td3robot.cell import CellConfig
-from td3robot.robots.ur import UrRobot
+from td3robot.config.cell import CellConfig
+from td3robot.robots.ur.robot import UrRobot
 from td3robot.standin.process import start_standin
 from td3robot.state import JointCommand
 

@@ -5,8 +5,8 @@ Importing the package registers ``td3robot/UR5eReach-v0`` and ``td3robot/UR5eGra
 
 import gymnasium
 
-from td3robot.agent.policy import Policy
-from td3robot.training.checkpoint import load_policy
+from td3robot.policy.checkpoint import load_policy
+from td3robot.policy.policy import Policy
 
 __all__ = ["Policy", "load_policy"]
 

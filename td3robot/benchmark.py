@@ -7,11 +7,11 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from td3robot.agent.replay import ReplayBuffer
-from td3robot.agent.td3 import TD3
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.envs.gymnasium_env import Environment
+from td3robot.learning.replay import ReplayBuffer
+from td3robot.learning.td3 import TD3
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.state import JointCommand, RobotState
 

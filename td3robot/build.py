@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from td3robot.cell import CellConfig
 from td3robot.config import (
     DISTURBANCES,
     ActionConfig,
@@ -18,29 +17,30 @@ from td3robot.config import (
     RobotEnvironmentConfig,
     RunConfig,
 )
-from td3robot.contract import Contract
+from td3robot.config.cell import CellConfig
 from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, ContractError
-from td3robot.robots.disturbed import DisturbedObjects, DisturbedRobot
+from td3robot.policy.contract import Contract
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.models import ARMS, GRIPPERS
-from td3robot.robots.mujoco import MujocoRobot
 from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
-from td3robot.robots.scene import ObjectModel
+from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
+from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.scene import ObjectModel
 from td3robot.robots.tracker import ObjectTracker, TaughtObjects
-from td3robot.robots.ur import UrRobot
+from td3robot.robots.ur.robot import UrRobot
 from td3robot.tasks.grasp import OBJECT, Grasp
 from td3robot.tasks.interface import Task
 from td3robot.tasks.reach import Reach
 
 if TYPE_CHECKING:
-    from td3robot.training.on_robot import ArmTrainer
-    from td3robot.training.trainer import Listener, Trainer
+    from td3robot.learning.on_robot import ArmTrainer
+    from td3robot.learning.trainer import Listener, Trainer
 
 # A new robot or task is one line here.
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
@@ -194,8 +194,8 @@ def make_trainer(config: RunConfig, run: Path, listener: "Listener") -> "Trainer
     Raises:
         ConfigError: The configuration cannot be run.
     """
-    from td3robot.training.environments import EnvironmentProcess, Environments, LocalEnvironments
-    from td3robot.training.trainer import Trainer  # torch is behind it, and an environment needs none
+    from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
+    from td3robot.learning.trainer import Trainer  # torch is behind it, and an environment needs none
 
     configs, make = _side_by_side(config), partial(make_environment, practice=True)
     environments: Environments
@@ -236,8 +236,8 @@ def make_arm_trainer(config: RunConfig, run: Path, listener: "Listener", cell: C
         ContractError: The cell is not what the run was trained for.
         RobotError: The arm cannot be reached, or did not get to its start.
     """
-    from td3robot.training.environments import LocalEnvironments
-    from td3robot.training.on_robot import ArmTrainer
+    from td3robot.learning.environments import LocalEnvironments
+    from td3robot.learning.on_robot import ArmTrainer
 
     if not isinstance(config.environment, RobotEnvironmentConfig):
         raise ConfigError(f"this run trains on {config.environment.kind!r}, and there is no arm for that")

@@ -24,8 +24,8 @@ from td3robot.terminal import (
 )
 
 if TYPE_CHECKING:
-    from td3robot.training.on_robot import ArmTrainer
-    from td3robot.training.trainer import Trainer
+    from td3robot.learning.on_robot import ArmTrainer
+    from td3robot.learning.trainer import Trainer
 
 app = typer.Typer(
     name="td3robot",
@@ -152,8 +152,8 @@ def evaluate_command(
     from td3robot.build import make_contract, make_environment
     from td3robot.config import parse_config, to_yaml
     from td3robot.envs.video import VideoRecorder
-    from td3robot.training.checkpoint import Checkpoint, find
-    from td3robot.training.evaluation import evaluate
+    from td3robot.learning.evaluation import evaluate
+    from td3robot.policy.checkpoint import Checkpoint, find
 
     saved = Checkpoint(find(checkpoint_path))
     policy = saved.policy()
@@ -178,7 +178,7 @@ def evaluate_command(
 @app.command(epilog="Example: td3robot inspect checkpoints/ur5e_reach --json")
 def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
     """Verify a checkpoint and say what it was trained on, for how long, and how well."""
-    from td3robot.training.checkpoint import Checkpoint, find
+    from td3robot.policy.checkpoint import Checkpoint, find
 
     saved = Checkpoint(find(checkpoint_path))
     counters, run = saved.document("counters"), saved.config()
@@ -204,7 +204,7 @@ def inspect(checkpoint_path: CheckpointArgument, as_json: Json = False) -> None:
 def _resumable(path: Path) -> str | None:
     """Name the checkpoint that a run, or this checkpoint itself, can be resumed from."""
     from td3robot.errors import CheckpointError
-    from td3robot.training.checkpoint import newest
+    from td3robot.policy.checkpoint import newest
 
     try:
         saved = newest(path)
@@ -219,7 +219,7 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="The picture; by default training.png in the run directory.")] = None,
 ) -> None:
     """Draw success, returns, losses and guard interventions over the steps of a run."""
-    from td3robot.training.plot import plot_run
+    from td3robot.learning.plot import plot_run
 
     path = out or run / "training.png"
     plot_run(run, path)
@@ -234,7 +234,7 @@ def import_command(
     overrides: Overrides = None,
 ) -> None:
     """Take over an older six-file checkpoint (torch.save state dicts), as a run that can be resumed."""
-    from td3robot.agent.legacy import import_legacy
+    from td3robot.learning.legacy import import_legacy
 
     trainer = _started(config, out, None, None, None, overrides or [])
     import_legacy(trainer.agent, prefix)
@@ -254,15 +254,15 @@ def export(
     onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
 ) -> None:
     """Write a checkpoint for other programs."""
-    from td3robot import transfer
+    from td3robot.learning import export
 
     if legacy is None and onnx is None:
         raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
     if legacy is not None:
-        for path in transfer.to_legacy(checkpoint_path, legacy):
+        for path in export.to_legacy(checkpoint_path, legacy):
             people.print(f"wrote {path}")
     if onnx is not None:
-        difference = transfer.to_onnx(checkpoint_path, onnx)
+        difference = export.to_onnx(checkpoint_path, onnx)
         people.print(f"wrote {onnx}; largest difference from the policy over 1,000 observations: {difference:.1e}")
 
 
@@ -349,7 +349,7 @@ def _started(
         raise taken
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
     if init_from is not None:
-        from td3robot.training.checkpoint import Checkpoint, find
+        from td3robot.policy.checkpoint import Checkpoint, find
 
         trainer.start_from(Checkpoint(find(init_from)))
     try:
@@ -393,7 +393,7 @@ def _announce(trainer: "Trainer") -> None:
 
 
 def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> None:
-    from td3robot.training.checkpoint import find
+    from td3robot.policy.checkpoint import find
 
     run = trainer.run_directory
     if as_json:

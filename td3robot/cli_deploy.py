@@ -16,9 +16,9 @@ from td3robot.terminal import ProgressListener, people, print_json, short
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
     from td3robot.deploy.check import Check
-    from td3robot.envs.travel import Journey
-    from td3robot.training import checkpoint
-    from td3robot.training.on_robot import ArmTrainer
+    from td3robot.learning.on_robot import ArmTrainer
+    from td3robot.policy import checkpoint
+    from td3robot.robots.travel import Journey
 
 Checkpoint = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
 Cell = Annotated[Path, typer.Option("--robot", help="The cell's file; see configs/robots/.")]
@@ -63,7 +63,7 @@ def deploy(
     as_json: Json = False,
 ) -> None:
     """Bring a policy to an arm, rung by rung: check, shadow, confirm, run. Space or Ctrl-C stops and holds."""
-    from td3robot.cell import load_cell
+    from td3robot.config.cell import load_cell
     from td3robot.deploy import deployment
     from td3robot.deploy.ledger import RUNGS
     from td3robot.deploy.operator import present_operator
@@ -92,7 +92,7 @@ def check_robot(
     as_json: Json = False,
 ) -> None:
     """Look at the connected robot, and say go or no-go. Nothing moves."""
-    from td3robot.cell import load_cell
+    from td3robot.config.cell import load_cell
     from td3robot.deploy import deployment
 
     played = deployment.open_checkpoint(checkpoint) if checkpoint else None
@@ -113,7 +113,7 @@ def recover(
     as_json: Json = False,
 ) -> None:
     """Make a robot ready after a stop: wait 5 s, unlock, start the program anew. The arm does not move."""
-    from td3robot.cell import load_cell
+    from td3robot.config.cell import load_cell
     from td3robot.deploy import deployment
 
     report = deployment.recover(load_cell(robot), records, activate_gripper)
@@ -159,7 +159,7 @@ def saved_run(
         ConfigError: There is nothing left to do.
     """
     from td3robot.config import parse_config, to_yaml
-    from td3robot.training import checkpoint
+    from td3robot.policy import checkpoint
 
     saved = checkpoint.newest(path)
     extra = [f"training.steps={steps}"] if steps is not None else []
@@ -187,7 +187,7 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
         RobotError: The robot is no-go.
     """
     from td3robot.build import make_arm_trainer
-    from td3robot.cell import load_cell
+    from td3robot.config.cell import load_cell
     from td3robot.deploy.deployment import check_cell
     from td3robot.deploy.ledger import Ledger, serial_of
 

@@ -9,10 +9,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from td3robot.config import RunConfig
-from td3robot.contract import Contract
+from td3robot.policy.contract import Contract
 
 if TYPE_CHECKING:
-    from td3robot.training.evaluation import Evaluation
+    from td3robot.learning.evaluation import Evaluation
 
 people = Console(stderr=True, highlight=False)
 

@@ -12,11 +12,11 @@ import torch
 
 from td3robot.build import make_trainer, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
+from td3robot.learning.evaluation import Evaluation
+from td3robot.learning.trainer import Trainer
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.mujoco import MujocoRobot
-from td3robot.training.evaluation import Evaluation
-from td3robot.training.trainer import Trainer
+from td3robot.robots.simulated.mujoco import MujocoRobot
 
 torch.set_num_threads(1)
 

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from td3robot import cli
-from td3robot.training.checkpoint import newest
+from td3robot.policy.checkpoint import newest
 
 ROOT = Path(__file__).parents[1]
 PENDULUM = str(ROOT / "configs" / "gym_pendulum.yaml")
@@ -214,7 +214,7 @@ def test_export_and_import_of_the_six_files(td3robot, made, tmp_path, set_small)
 
 
 def test_an_import_that_could_not_be_saved_is_an_error(td3robot, made, tmp_path, set_small, monkeypatch):
-    from td3robot.training import checkpoint
+    from td3robot.policy import checkpoint
 
     def no_room(*_):
         raise OSError(28, "No space left on device")

@@ -6,8 +6,8 @@ import pytest
 
 from td3robot.build import make_environment, make_trainer
 from td3robot.config import load_config
-from td3robot.training.checkpoint import load_policy
-from td3robot.training.evaluation import evaluate
+from td3robot.learning.evaluation import evaluate
+from td3robot.policy.checkpoint import load_policy
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from td3robot.cell import CellConfig
-from td3robot.contract import Contract
-from td3robot.deploy.dashboard import Dashboard
+from td3robot.config.cell import CellConfig
 from td3robot.deploy.report import percentiles
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
+from td3robot.policy.contract import Contract
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.robotiq import UrCapSocket
-from td3robot.robots.ur import UrRobot, UrStatus
+from td3robot.robots.ur.dashboard import Dashboard
+from td3robot.robots.ur.robot import UrRobot, UrStatus
+from td3robot.robots.ur.urcap import UrCapSocket
 from td3robot.state import Array
 
 GO, ATTENTION, NO_GO = "go", "attention", "no-go"

@@ -6,22 +6,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from td3robot.agent.policy import Policy
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.cell import CellConfig, TaughtPose
 from td3robot.config import RobotEnvironmentConfig
+from td3robot.config.cell import CellConfig, TaughtPose
 from td3robot.deploy.check import Check, check_contract, check_robot
 from td3robot.deploy.ledger import Ledger, digest_of, serial_of
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.recording import FILE, Record
 from td3robot.deploy.report import summarize
-from td3robot.deploy.scaling import scaled
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
+from td3robot.deploy.speed import scaled
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
-from td3robot.robots.ur import UrRobot
-from td3robot.training.checkpoint import Checkpoint, find
+from td3robot.policy.checkpoint import Checkpoint, find
+from td3robot.policy.policy import Policy
+from td3robot.robots.ur.robot import UrRobot
 
 # Confirmed periods that count as having confirmed [s].
 CONFIRMED_S = 1.0

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.cell import CellConfig
 from td3robot.config import GraspConfig, GuardConfig, ReachConfig, RobotEnvironmentConfig
+from td3robot.config.cell import CellConfig
 from td3robot.deploy.bench import BenchObjects, BenchOperator
 from td3robot.deploy.episode import Vector
 from td3robot.deploy.recording import FILE, Record, read_record
 from td3robot.deploy.session import Session
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
-from td3robot.robots.robotiq import ACTIVE
 from td3robot.robots.tracker import ObjectTracker
-from td3robot.robots.ur import UrRobot
+from td3robot.robots.ur.robot import UrRobot
+from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.process import Standin, start_standin
 from td3robot.standin.watch import RestWatch
 from td3robot.tasks.grasp import OBJECT

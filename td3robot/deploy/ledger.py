@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from td3robot.errors import Td3RobotError
-from td3robot.training.checkpoint import MANIFEST
+from td3robot.policy.checkpoint import MANIFEST
 
 RUNGS = ("check", "shadow", "confirm", "run")
 

@@ -7,28 +7,28 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from td3robot import seeding
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.cell import CellConfig
 from td3robot.config import DISTURBANCES, GraspConfig, RobotEnvironmentConfig
+from td3robot.config.cell import CellConfig
 from td3robot.deploy.bench import BenchObjects, BenchOperator
 from td3robot.deploy.check import Check, check_contract, check_robot
 from td3robot.deploy.deployment import Played, driver_figures
 from td3robot.deploy.episode import Act, Figures, Player
 from td3robot.deploy.recording import FILE, Record
 from td3robot.deploy.report import summarize
-from td3robot.deploy.scaling import scaled
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
+from td3robot.deploy.speed import scaled
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot
 from td3robot.robots.tracker import ObjectTracker
-from td3robot.robots.ur import UrRobot
+from td3robot.robots.ur.robot import UrRobot
 from td3robot.standin.fault_kinds import load_faults
 from td3robot.standin.process import start_standin
 from td3robot.standin.watch import RestWatch
 from td3robot.tasks.grasp import OBJECT
-from td3robot.training import seeding
 
 TRACKER_PORT = 47300
 # After a fault the arm is watched for so long [s].

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from td3robot import seeding
 from td3robot.deploy.episode import Act, Figures, Player, Vector
 from td3robot.deploy.operator import Operator, OperatorStop
 from td3robot.deploy.recording import Record, RecordError, command_to_json, state_to_json
 from td3robot.deploy.shadow import ShadowRobot
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.envs.travel import Journey
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.robots.guard import Ruling
-from td3robot.robots.ur import UrRobot
+from td3robot.robots.travel import Journey
+from td3robot.robots.ur.robot import UrRobot
 from td3robot.state import JointCommand, RobotState
-from td3robot.training import seeding
 
 MODES = ("check", "shadow", "confirm", "run")
 # How often a fault is looked for, to be told at once [s].

@@ -4,7 +4,7 @@ from time import monotonic, sleep
 from typing import ClassVar
 
 from td3robot.robots.interface import Robot
-from td3robot.robots.ur import UrRobot
+from td3robot.robots.ur.robot import UrRobot
 from td3robot.state import Array, JointCommand, RobotState
 
 

@@ -2,11 +2,11 @@
 
 from time import perf_counter
 
-from td3robot.agent.policy import Policy
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
 from td3robot.deploy.report import percentiles
 from td3robot.errors import EnvironmentFaultError
+from td3robot.policy.policy import Policy
 
 
 def policy_step_ms(policy: Policy, config: RobotEnvironmentConfig, steps: int = 2000) -> dict[str, float]:

@@ -8,9 +8,9 @@ from gymnasium.spaces import Box, flatdim
 from gymnasium.wrappers import FlattenObservation, RescaleAction
 
 from td3robot.config import GymnasiumEnvironmentConfig
-from td3robot.contract import Contract
 from td3robot.errors import ConfigError
 from td3robot.layout import Field, Layout
+from td3robot.policy.contract import Contract
 
 Environment = gymnasium.Env[Any, Any]
 

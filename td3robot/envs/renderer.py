@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.scene import ObjectModel, quaternion, set_gripper, simulation_spec
+from td3robot.robots.simulated.scene import ObjectModel, quaternion, set_gripper, simulation_spec
 from td3robot.state import Array, World
 
 GOAL_RADIUS_M = 0.015

@@ -10,17 +10,17 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from td3robot import config
-from td3robot.contract import Contract
 from td3robot.envs.action import ActionKind
-from td3robot.envs.travel import Travel
 from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, TrackerError
 from td3robot.layout import Layout
-from td3robot.robots.disturbed import DisturbedRobot
+from td3robot.policy.contract import Contract
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
 from td3robot.robots.objects import Objects
-from td3robot.robots.scene import ObjectModel
+from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.simulated.scene import ObjectModel
+from td3robot.robots.travel import Travel
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
 

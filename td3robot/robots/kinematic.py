@@ -8,7 +8,7 @@ from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematics import ToolboxKinematics
 from td3robot.robots.models import SERVO_LAG_S
-from td3robot.robots.variation import Variation
+from td3robot.robots.simulated.variation import Variation
 from td3robot.state import Array, JointCommand, RobotState
 
 

@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.scene import TCP_SITE, guard_spec
+from td3robot.robots.simulated.scene import TCP_SITE, guard_spec
 from td3robot.state import Array, Pose
 
 

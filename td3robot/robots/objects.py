@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from td3robot.robots.mujoco import MujocoRobot
+from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.state import Pose
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from td3robot.cell import TaughtPose, TrackerConfig
+from td3robot.config.cell import TaughtPose, TrackerConfig
 from td3robot.errors import ConfigError, TrackerError, choose
 from td3robot.robots.objects import Objects
 from td3robot.state import Array, Pose, about_vertical

@@ -8,8 +8,8 @@ import numpy as np
 
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.models import SERVO_LAG_S
-from td3robot.robots.mujoco import MujocoRobot
-from td3robot.robots.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, ObjectModel, quaternion
+from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, ObjectModel, quaternion
 from td3robot.state import Array, JointCommand, Pose
 
 # Control rate of an e-Series controller.

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from td3robot.errors import ConfigError, Td3RobotError, choose
-from td3robot.robots.scene import quaternion
+from td3robot.robots.simulated.scene import quaternion
 from td3robot.standin.dashboard import serial_number
 from td3robot.standin.fault_kinds import parse_fault
 from td3robot.standin.gripper import READABLE

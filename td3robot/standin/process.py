@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 
-from td3robot.child import start_python
 from td3robot.errors import RobotError
 from td3robot.standin.dashboard import serial_number
 from td3robot.standin.settings import DASHBOARD_PORT, RTDE_PORT, StandinConfig, check_standin_config
+from td3robot.subprocesses import start_python
 
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 5.0

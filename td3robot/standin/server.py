@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from td3robot.build import robot_spec
-from td3robot.robots.scene import ObjectModel
+from td3robot.robots.simulated.scene import ObjectModel
 from td3robot.standin import settings
 from td3robot.standin.arm import PERIOD_S, RATE_HZ, SimulatedArm
 from td3robot.standin.bench import BenchPort

@@ -4,7 +4,7 @@ import json
 import socket
 import time
 
-from td3robot.robots.scene import quaternion
+from td3robot.robots.simulated.scene import quaternion
 from td3robot.standin.arm import RATE_HZ, SimulatedArm
 
 TRACKER_HZ = 60.0

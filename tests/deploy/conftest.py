@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.cell import CellConfig
 from td3robot.config import load_config, to_yaml
+from td3robot.config.cell import CellConfig
 from td3robot.deploy.bench import BenchOperator
 from td3robot.deploy.deployment import open_checkpoint
 from td3robot.errors import RobotError
-from td3robot.robots.robotiq import ACTIVE
-from td3robot.robots.ur import UrRobot
+from td3robot.policy.checkpoint import Contents, write
+from td3robot.robots.ur.robot import UrRobot
+from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.process import start_standin
-from td3robot.training.checkpoint import Contents, write
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
 

@@ -8,7 +8,7 @@ from td3robot.config import GuardConfig, RobotEnvironmentConfig
 from td3robot.deploy.deployment import driver_figures
 from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
-from td3robot.robots.ur import UrRobot
+from td3robot.robots.ur.robot import UrRobot
 
 
 def absurd(rng):

@@ -6,9 +6,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import td3robot  # noqa: F401  # registers the environment
-from td3robot import build
+from td3robot import build, seeding
 from td3robot.build import make_robot_env, make_trainer
-from td3robot.cell import CellConfig
 from td3robot.config import (
     DISTURBANCES,
     ActionConfig,
@@ -19,16 +18,16 @@ from td3robot.config import (
     RunConfig,
     TrainingConfig,
 )
+from td3robot.config.cell import CellConfig
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
-from td3robot.robots.disturbed import DisturbedRobot
+from td3robot.learning.collector import Collector
+from td3robot.learning.environments import LocalEnvironments
+from td3robot.learning.evaluation import evaluate
 from td3robot.robots.objects import Objects
+from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.tasks.grasp import Grasp
 from td3robot.tasks.scripted import scripted_grasp
-from td3robot.training import seeding
-from td3robot.training.collector import Collector
-from td3robot.training.environments import LocalEnvironments
-from td3robot.training.evaluation import evaluate
 
 CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0)
 UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
@@ -258,7 +257,7 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
     assert (figures.success_rate, figures.mean_steps) == (0.0, 1.0)
     assert np.isfinite(figures.mean_final_distance_m)
     collector = Collector(LocalEnvironments([failing(2)]), 0, 1, 0.9)
-    from td3robot.agent.replay import ReplayBuffer
+    from td3robot.learning.replay import ReplayBuffer
 
     replay, finished = ReplayBuffer(10, environment.observation_space.shape[0], 5), []
     for _ in range(3):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from td3robot.cell import CellConfig
-from td3robot.robots.robotiq import RobotiqGripper
+from td3robot.config.cell import CellConfig
+from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.standin.process import start_standin
 
 

@@ -5,13 +5,13 @@ import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import DISTURBANCES, DisturbanceConfig, GraspConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.robots.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.models import SERVO_LAG_S
-from td3robot.robots.mujoco import MujocoRobot
 from td3robot.robots.objects import SimulatedObjects
-from td3robot.robots.scene import ObjectModel
-from td3robot.robots.variation import Variation
+from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
+from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.scene import ObjectModel
+from td3robot.robots.simulated.variation import Variation
 from td3robot.state import JointCommand, Pose
 
 CUBE = ObjectModel("object", "box", (0.04, 0.04, 0.04), 0.1, 0.7)

@@ -7,8 +7,8 @@ import pytest
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GraspConfig, ObjectConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.robots.kinematics import ToolboxKinematics
-from td3robot.robots.mujoco import MujocoRobot
-from td3robot.robots.scene import GRIPPER_PREFIX, TCP_SITE, ObjectModel
+from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, ObjectModel
 from td3robot.state import JointCommand, Pose
 from td3robot.tasks.scripted import scripted_grasp
 

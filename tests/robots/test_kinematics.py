@@ -4,7 +4,7 @@ import pytest
 
 from td3robot.config import ReachConfig
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
-from td3robot.robots.scene import GRIPPER_PREFIX, TCP_SITE, set_gripper, simulation_spec
+from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, set_gripper, simulation_spec
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from td3robot.robots.models import ARMS, GRIPPERS
-from td3robot.robots.mujoco import MujocoRobot
-from td3robot.robots.scene import (
+from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.scene import (
     FLANGE_SITE,
     GRIPPER_PREFIX,
     TABLE_GEOM,

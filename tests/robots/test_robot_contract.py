@@ -9,10 +9,10 @@ import pytest
 
 from td3robot.build import ROBOTS
 from td3robot.config import GuardConfig, RobotConfig
-from td3robot.envs.travel import NEAR_RAD, Travel
 from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.travel import NEAR_RAD, Travel
 from td3robot.state import JointCommand
 
 PHYSICAL = {"ur"}

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from td3robot.cell import GripperConfig
+from td3robot.config.cell import GripperConfig
 from td3robot.errors import RobotError
-from td3robot.robots.robotiq import RobotiqGripper, UrCapSocket
+from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 
 CONFIG = GripperConfig()
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from td3robot.cell import TaughtPose, TrackerConfig
+from td3robot.config.cell import TaughtPose, TrackerConfig
 from td3robot.errors import ConfigError, RobotError, TrackerError
 from td3robot.robots.tracker import ObjectTracker, TaughtObjects, taught_from_text
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from td3robot.robots.ur_link import (
+from td3robot.robots.ur.shared_memory import (
     Channel,
     ChannelClosedError,
     SharedMemory,
@@ -28,7 +28,7 @@ def test_what_is_written_is_read():
 
 WRITER = """
 import sys, time
-from td3robot.robots.ur_link import SharedMemory, Target
+from td3robot.robots.ur.shared_memory import SharedMemory, Target
 memory, end, count = SharedMemory(int(sys.argv[1])), time.monotonic() + 1.0, 0
 while time.monotonic() < end:
     count += 1

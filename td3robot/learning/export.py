@@ -1,0 +1,49 @@
+"""Checkpoints for other programs."""
+
+from pathlib import Path
+
+import torch
+
+from td3robot.errors import CheckpointError
+from td3robot.learning.legacy import export_legacy
+from td3robot.learning.onnx import ScaledActor, export_onnx
+from td3robot.learning.td3 import TD3
+from td3robot.policy.checkpoint import Checkpoint, find
+from td3robot.policy.observation_scaling import ObservationScaling
+
+
+def to_legacy(path: Path, prefix: str) -> list[Path]:
+    """Write the six-file layout from a resumable checkpoint.
+
+    Raises:
+        CheckpointError: The checkpoint has no optimizers, or a file exists already.
+    """
+    saved = Checkpoint(find(path, ("last", "best")))
+    if not saved.has("Q1_optimizer"):
+        raise CheckpointError(
+            f"{saved.path} was saved for play only and has no optimizers; export the run's last-* checkpoint"
+        )
+    agent = _agent(saved)
+    agent.normalizer.load_state(saved.arrays("normalizer"))
+    agent.load_tensors(
+        {name: {key: torch.from_numpy(value) for key, value in saved.arrays(name).items()} for name in agent.tensors()}
+    )
+    return export_legacy(agent, prefix)
+
+
+def to_onnx(path: Path, out: Path) -> float:
+    """Write scaling and actor as ONNX, and give the largest difference found."""
+    saved = Checkpoint(find(path))
+    agent = _agent(saved)
+    agent.actor.load_state_dict({name: torch.from_numpy(value) for name, value in saved.actor().items()})
+    scaling = ObservationScaling.from_moments(saved.arrays("normalizer"))
+    module = ScaledActor(
+        agent.actor, torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale), float(scaling.clip)
+    )
+    return export_onnx(module, saved.policy(), out)
+
+
+def _agent(saved: Checkpoint) -> TD3:
+    contract = saved.contract()
+    config = saved.config().agent.model_copy(update={"device": "cpu"})
+    return TD3(contract.observation.size, contract.action.size, config, seed=0)

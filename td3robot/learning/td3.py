@@ -1,0 +1,215 @@
+"""TD3: Fujimoto, van Hoof, Meger, "Addressing Function Approximation Error in Actor-Critic Methods", 2018.
+
+Names and order follow Algorithm 1 of the paper.
+"""
+
+from copy import deepcopy
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from td3robot.config import AgentConfig
+from td3robot.errors import CheckpointError, ConfigError
+from td3robot.learning.networks import Actor, Critic
+from td3robot.learning.normalizer import RunningNormalizer
+from td3robot.learning.replay import Batch
+
+CRITICS = ("Q1", "Q2")
+TRAINED = ("actor", *CRITICS)
+NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
+AVERAGE = "actor_average"
+OPTIMIZERS = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
+TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
+
+
+def resolve_device(name: str) -> torch.device:
+    """Turn ``auto``, ``cpu`` or ``cuda`` into a device.
+
+    Raises:
+        ConfigError: CUDA is asked for and not there.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("agent.device is 'cuda', but PyTorch sees no CUDA device; use 'auto' or 'cpu'")
+    return torch.device(name)
+
+
+class TD3:
+    """The agent: actor, two separate critics, a target of each, and their optimizers.
+
+    Args:
+        observation_size: Numbers in an observation.
+        action_size: Numbers in an action; actions lie in [-1, 1].
+        config: Network sizes and hyperparameters.
+        seed: Seeds the initial weights and the target policy noise.
+    """
+
+    def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
+        self.config = config
+        self.device = resolve_device(config.device)
+        self.observation_size, self.action_size = observation_size, action_size
+        self.normalizer = RunningNormalizer(observation_size, config.normalize_observations, self.device)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.updates = 0
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            sizes = (observation_size, action_size)
+            self.actor = Actor(*sizes, config.actor_hidden, config.layer_norm).to(self.device)
+            self.Q1 = Critic(*sizes, config.critic_hidden, config.layer_norm).to(self.device)
+            self.Q2 = Critic(*sizes, config.critic_hidden, config.layer_norm).to(self.device)
+        self.actor_target = deepcopy(self.actor)
+        self.Q1_target = deepcopy(self.Q1)
+        self.Q2_target = deepcopy(self.Q2)
+        # What plays. Single iterates of the actor differ a good deal in how they play; their average is steadier
+        # (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992).
+        self.actor_average = deepcopy(self.actor) if config.average_tau < 1.0 else self.actor
+        self.averages = self.actor_average is not self.actor
+        for target in (self.actor_target, self.Q1_target, self.Q2_target):
+            target.requires_grad_(False)
+
+        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), config.actor_learning_rate, fused=True)
+        self.Q1_optimizer = torch.optim.Adam(self.Q1.parameters(), config.critic_learning_rate, fused=True)
+        self.Q2_optimizer = torch.optim.Adam(self.Q2.parameters(), config.critic_learning_rate, fused=True)
+        # Pairs for Polyak averaging, all three networks in one call.
+        self._actor: list[Tensor] = list(self.actor.parameters())
+        self._average: list[Tensor] = list(self.actor_average.parameters())
+        self._live: list[Tensor] = [*self._actor, *self.Q1.parameters(), *self.Q2.parameters()]
+        self._targets: list[Tensor] = [
+            *self.actor_target.parameters(), *self.Q1_target.parameters(), *self.Q2_target.parameters(),
+        ]  # fmt: skip
+
+    @torch.no_grad()
+    def select_action(self, observation: NDArray[np.floating], play: bool = False) -> NDArray[np.float32]:
+        """Compute pi(s) without noise, for observations (batch, observation_size); to play, by the averaged actor."""
+        states = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
+        actor = self.actor_average if play else self.actor
+        actions: NDArray[np.float32] = actor(self.normalizer(states)).cpu().numpy()
+        return actions
+
+    def update(self, batch: Batch) -> dict[str, Tensor]:
+        """Do one critic update, and every ``policy_freq``-th time an actor and target update.
+
+        Returns:
+            Scalars by name, still on the device: ``critic_loss``, ``Q1_mean``, ``target_Q_mean``, and
+            ``actor_loss`` when the actor was updated.
+        """
+        config = self.config
+        self.updates += 1
+        observation = self.normalizer(batch.observation)
+        next_observation = self.normalizer(batch.next_observation)
+
+        with torch.no_grad():
+            # Target policy smoothing: clipped noise on the target action.
+            noise = torch.randn(batch.action.shape, generator=self.generator).to(self.device)
+            noise = (noise * config.policy_noise).clamp_(-config.noise_clip, config.noise_clip)
+            next_action = (self.actor_target(next_observation) + noise).clamp_(-1.0, 1.0)
+
+            # Clipped double Q-learning. Time limits are truncations: they bootstrap.
+            target_Q1 = self.Q1_target(next_observation, next_action)
+            target_Q2 = self.Q2_target(next_observation, next_action)
+            target_Q = torch.min(target_Q1, target_Q2)
+            target_Q = batch.reward + batch.discount * (1.0 - batch.terminated) * target_Q
+
+        Q1 = self.Q1(observation, batch.action)
+        Q2 = self.Q2(observation, batch.action)
+        critic_loss = mse_loss(Q1, target_Q) + mse_loss(Q2, target_Q)
+        self.Q1_optimizer.zero_grad()
+        self.Q2_optimizer.zero_grad()
+        critic_loss.backward()  # type: ignore[no-untyped-call]
+        self.Q1_optimizer.step()
+        self.Q2_optimizer.step()
+        metrics = {
+            "critic_loss": critic_loss.detach(),
+            "Q1_mean": Q1.detach().mean(),
+            "target_Q_mean": target_Q.mean(),
+        }
+
+        if self.updates % config.policy_freq == 0:
+            # Deterministic policy gradient through Q1 alone; its weights get no gradient here.
+            actor_loss = -self.Q1(observation, self.actor(observation)).mean()
+            gradients = torch.autograd.grad(actor_loss, self._actor)
+            for parameter, gradient in zip(self._actor, gradients, strict=True):
+                parameter.grad = gradient
+            self.actor_optimizer.step()
+            metrics["actor_loss"] = actor_loss.detach()
+            with torch.no_grad():
+                torch._foreach_lerp_(self._targets, self._live, config.tau)
+                if self.averages:
+                    torch._foreach_lerp_(self._average, self._actor, config.average_tau)
+        return metrics
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Give the six networks by the paper's names, and the actor's average where there is one."""
+        names = (*NETWORKS, AVERAGE) if self.averages else NETWORKS
+        return {name: getattr(self, name) for name in names}
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Give every learned tensor, one group for each network and optimizer."""
+        groups = {name: dict(network.state_dict()) for name, network in self.networks().items()}
+        for name in OPTIMIZERS:
+            groups[name] = self._optimizer_tensors(name)
+        return groups
+
+    def load_tensors(self, groups: dict[str, dict[str, Tensor]]) -> None:
+        """Take over what :meth:`tensors` gave, from any device.
+
+        Raises:
+            CheckpointError: A group has other names or shapes than this agent.
+        """
+        for name, network in self.networks().items():
+            _require_match(name, groups[name], dict(network.state_dict()))
+        moments = {name: self._moments(name, groups[name]) for name in OPTIMIZERS}
+        for name, network in self.networks().items():
+            network.load_state_dict(groups[name])
+        for name in OPTIMIZERS:
+            optimizer: torch.optim.Adam = getattr(self, name)
+            optimizer.state.clear()
+            optimizer.state.update(moments[name])
+
+    def start_from(self, groups: dict[str, dict[str, Tensor]]) -> None:
+        """Take over another agent's actor and critics; targets and average start as copies, optimizers afresh.
+
+        Raises:
+            CheckpointError: A group has other names or shapes than this agent.
+        """
+        for name in TRAINED:
+            _require_match(name, groups[name], dict(getattr(self, name).state_dict()))
+        for name in TRAINED:
+            getattr(self, name).load_state_dict(groups[name])
+            getattr(self, f"{name}_target").load_state_dict(groups[name])
+        self.actor_average.load_state_dict(groups["actor"])
+
+    def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
+        optimizer: torch.optim.Adam = getattr(self, name)
+        flat = {}
+        for parameter_name, parameter in getattr(self, TRAINED_BY[name]).named_parameters():
+            for key, value in optimizer.state.get(parameter, {}).items():
+                flat[f"{parameter_name}.{key}"] = value
+        return flat
+
+    def _moments(self, name: str, flat: dict[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
+        state: dict[Tensor, dict[str, Tensor]] = {}
+        for parameter_name, parameter in getattr(self, TRAINED_BY[name]).named_parameters() if flat else ():
+            state[parameter] = {}
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                value = flat.get(f"{parameter_name}.{key}")
+                if value is None or (key != "step" and value.shape != parameter.shape):
+                    raise CheckpointError(f"{name} does not fit: {parameter_name}.{key} is missing or misshapen")
+                state[parameter][key] = value.to(self.device, copy=True)
+        return state
+
+
+def _require_match(name: str, given: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    shapes = {key: tuple(value.shape) for key, value in given.items()}
+    expected = {key: tuple(value.shape) for key, value in wanted.items()}
+    for key in sorted(shapes.keys() | expected.keys()):
+        if shapes.get(key) != expected.get(key):
+            raise CheckpointError(
+                f"{name} does not fit: {key} is {shapes.get(key)} in the checkpoint and {expected.get(key)} here; "
+                "use the configuration that the checkpoint was made with"
+            )

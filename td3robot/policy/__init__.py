@@ -1,0 +1,1 @@
+"""What a policy needs to play: the actor in NumPy, its scaling, its contract, its checkpoint. No torch."""

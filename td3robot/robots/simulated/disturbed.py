@@ -1,0 +1,135 @@
+"""What reality adds to a simulated cell: delay, noise, bias, and physics that differ from the model."""
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+
+from td3robot.config import DisturbanceConfig
+from td3robot.robots.interface import Robot
+from td3robot.robots.kinematic import KinematicRobot
+from td3robot.robots.objects import Objects
+from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.variation import Variation
+from td3robot.state import Array, JointCommand, Pose, RobotState, about_vertical
+
+
+class DisturbedRobot(Robot):
+    """A simulated robot behind delays and imperfect encoders; every episode draws its own.
+
+    ``read`` gives what a controller is told, ``truth`` what is. A command acts ``action_delay`` periods after it was
+    sent; a state is read ``observation_delay`` periods after it was measured, with the stamp of its measurement.
+    """
+
+    def __init__(self, robot: MujocoRobot | KinematicRobot, config: DisturbanceConfig) -> None:
+        super().__init__(robot.spec)
+        self.robot, self.config = robot, config
+        self._action_delay = self.observation_delay = 0
+        self._acting = JointCommand(robot.spec.arm.home, 0.0)
+        self._under_way: deque[JointCommand] = deque()
+
+    def begin(self, rng: np.random.Generator) -> None:
+        """Draw an episode, before ``move_to``; noise comes from ``rng`` until the next."""
+        c = self.config
+        self.rng = rng
+        self._action_delay = int(rng.integers(c.action_delay_steps[0], c.action_delay_steps[1], endpoint=True))
+        self.observation_delay = int(
+            rng.integers(c.observation_delay_steps[0], c.observation_delay_steps[1], endpoint=True)
+        )
+        self._bias = rng.uniform(-c.encoder_bias_rad, c.encoder_bias_rad, self.spec.arm.home.shape)
+        self._driver_bias = rng.uniform(-c.driver_bias_rad, c.driver_bias_rad)
+        self.robot.vary(
+            Variation(
+                servo_stiffness=rng.uniform(*c.servo_stiffness),
+                servo_lag=rng.uniform(*c.servo_lag),
+                payload_kg=rng.uniform(*c.payload_kg),
+                table_offset_m=rng.uniform(-c.table_offset_m, c.table_offset_m),
+                object_mass_kg=c.object_mass_kg and float(np.exp(rng.uniform(*np.log(c.object_mass_kg)))),
+                object_friction=c.object_friction and rng.uniform(*c.object_friction),
+                object_scale=rng.uniform(*c.object_scale),
+            )
+        )
+
+    def connect(self) -> None:
+        """Connect the robot behind."""
+        self.robot.connect()
+
+    def read(self) -> RobotState:
+        """Give the state as it was ``observation_delay`` periods ago, through biased and noisy encoders."""
+        c, rng, true = self.config, self.rng, self._states[0]
+        q = true.q + self._bias + rng.normal(0.0, c.encoder_noise_rad, true.q.shape)
+        driver_q = true.driver_q + self._driver_bias + rng.normal(0.0, c.driver_noise_rad, 2)
+        return RobotState(q, true.dq, driver_q, true.stamp)
+
+    def truth(self) -> RobotState:
+        """Give the state as it is."""
+        return self.robot.read()
+
+    def now(self) -> float:
+        """Give the time of the robot behind [s]."""
+        return self.robot.now()
+
+    def _send(self, command: JointCommand) -> None:
+        self._under_way.append(command)
+        self._acting = self.robot.send(self._under_way.popleft())
+
+    def advance(self) -> None:
+        """Let one control period pass."""
+        self.robot.advance()
+        self._states.append(self.robot.read())
+        if len(self._states) > self.observation_delay + 1:
+            self._states.popleft()
+
+    def move_to(self, q: Array) -> None:
+        """Bring the arm to a posture; nothing from before is under way any more."""
+        self.robot.move_to(q)
+        self._states = deque([self.robot.read()])
+        self._acting = JointCommand(q.copy(), 0.0)
+        self._under_way = deque([self._acting] * self._action_delay)
+
+    def stop(self) -> None:
+        """Stop the robot behind, and forget what was under way to it."""
+        self.robot.stop()
+        self._under_way = deque([self._acting] * len(self._under_way))
+
+    def close(self) -> None:
+        """Let go of the robot behind."""
+        self.robot.close()
+
+
+class DisturbedObjects(Objects):
+    """Objects as a real tracker sees them: late, offset by a calibration error, and noisy."""
+
+    def __init__(self, objects: Objects, robot: DisturbedRobot) -> None:
+        self._objects, self._robot = objects, robot
+
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
+        """Have objects lie where an episode begins, and draw the tracker's errors for it."""
+        c, rng = self._robot.config, self._robot.rng
+        self._offset = rng.uniform(-c.object_offset_m, c.object_offset_m, 3)
+        self._turn = rng.uniform(-c.object_turn_rad, c.object_turn_rad)
+        placed = self._objects.arrange(poses)
+        self._seen = deque([placed])
+        return placed
+
+    def read(self) -> Mapping[str, Pose]:
+        """Give what the tracker reports now; call it once a period."""
+        c, rng = self._robot.config, self._robot.rng
+        self._seen.append(self._objects.read())
+        if len(self._seen) > self._robot.observation_delay + 1:
+            self._seen.popleft()
+        seen = {}
+        for name, pose in self._seen[0].items():
+            position = pose.position + self._offset + rng.normal(0.0, c.object_noise_m, 3)
+            seen[name] = Pose(
+                position, about_vertical(self._turn + rng.normal(0.0, c.object_turn_noise_rad)) @ pose.rotation
+            )
+        return seen
+
+    def truth(self) -> Mapping[str, Pose]:
+        """Give where the objects are."""
+        return self._objects.read()
+
+    def close(self) -> None:
+        """Let go of the objects behind."""
+        self._objects.close()

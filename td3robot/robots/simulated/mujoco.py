@@ -1,0 +1,112 @@
+"""The simulated arm: dynamics, contact and servo lag in MuJoCo."""
+
+from collections.abc import Mapping
+
+import mujoco
+import numpy as np
+
+from td3robot.errors import RobotError
+from td3robot.robots.interface import Robot, RobotSpec
+from td3robot.robots.simulated.scene import GRIPPER_PREFIX, ObjectModel, quaternion, simulation_spec
+from td3robot.robots.simulated.variation import Variation, VariedModel
+from td3robot.state import Array, JointCommand, Pose, RobotState
+
+# The 2F-85's actuator takes counts, 0 open to 255 closed.
+GRIPPER_COUNTS = 255.0
+
+
+class MujocoRobot(Robot):
+    """UR5e and 2F-85 in MuJoCo.
+
+    ``move_to`` places the arm at once: a simulation need not wait. The state after it depends on nothing that
+    happened before, so that an episode can be repeated exactly.
+    """
+
+    def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
+        super().__init__(spec)
+        self._objects = objects
+        self._substeps = round(physics_rate_hz / spec.control_rate_hz)
+        self._physics_rate_hz = physics_rate_hz
+        self.model: mujoco.MjModel | None = None
+
+    def connect(self) -> None:
+        """Compile the model."""
+        if self.model is not None:
+            return
+        self.model = simulation_spec(self.spec, self._physics_rate_hz, self._objects).compile()
+        self.data = mujoco.MjData(self.model)
+        self._joints = len(self.spec.arm.home)
+        self._drivers = np.array(
+            [self.model.joint(GRIPPER_PREFIX + name).qposadr[0] for name in self.spec.gripper.driver_names]
+        )
+        self._varied = VariedModel(self.model, self._joints, self._objects)
+        self._fingers = self.model.actuator(f"{GRIPPER_PREFIX}fingers_actuator").id
+        self.move_home()
+
+    def read(self) -> RobotState:
+        """Give the state at the end of the last period."""
+        data = self._open()
+        n = self._joints
+        return RobotState(data.qpos[:n].copy(), data.qvel[:n].copy(), data.qpos[self._drivers], data.time)
+
+    def now(self) -> float:
+        """Give the simulated time [s]."""
+        return float(self._open().time)
+
+    def _send(self, command: JointCommand) -> None:
+        data = self._open()
+        n = self._joints
+        # The servo's target moves from where it is to the command in a straight line over the period.
+        data.ctrl[:n] = (command.q - data.act[:n]) * self.spec.control_rate_hz
+        data.ctrl[self._fingers] = command.gripper * GRIPPER_COUNTS
+        self._target = command.q
+
+    def advance(self) -> None:
+        """Integrate one control period."""
+        data = self._open()
+        mujoco.mj_step(self.model, data, self._substeps)
+        # Land on the command exactly, so that rounding never adds up, and stay there if nothing more is sent.
+        data.act[: self._joints] = self._target
+        data.ctrl[: self._joints] = 0.0
+
+    def move_to(self, q: Array) -> None:
+        """Place the arm at q, at rest, with the gripper open."""
+        data = self._open()
+        mujoco.mj_resetData(self.model, data)
+        data.qpos[: self._joints] = q
+        data.act[: self._joints] = q
+        self._target = q.copy()
+        mujoco.mj_forward(self.model, data)
+
+    def stop(self) -> None:
+        """Hold the servo's target where it is."""
+        if self.model is not None:
+            self._target = self.data.act[: self._joints].copy()
+            self.data.ctrl[: self._joints] = 0.0
+
+    def close(self) -> None:
+        """Drop the model."""
+        self.model = None
+
+    def vary(self, variation: Variation) -> None:
+        """Change the cell's physics; it differs from the model until changed again."""
+        self._open()
+        self._varied.apply(variation)
+
+    def place(self, poses: Mapping[str, Pose]) -> None:
+        """Put objects somewhere, at rest; on a table that is higher than known, they lie higher, larger ones too."""
+        data = self._open()
+        for name, pose in poses.items():
+            data.joint(name).qpos[:] = [*(pose.position + self._varied.lifts(name)), *quaternion(pose.rotation)]
+        mujoco.mj_forward(self.model, data)
+
+    def object_poses(self) -> dict[str, Pose]:
+        """Give where every object is."""
+        data = self._open()
+        bodies = {item.name: data.body(item.name) for item in self._objects}
+        return {name: Pose(body.xpos.copy(), body.xmat.reshape(3, 3).copy()) for name, body in bodies.items()}
+
+    def _open(self) -> mujoco.MjData:
+        if self.model is None:
+            raise RobotError("the simulated arm is not connected; call connect() first")
+        return self.data

@@ -1,0 +1,1 @@
+"""The Universal Robots driver: ur_rtde in a worker process, and Robotiq grippers through their URCap."""

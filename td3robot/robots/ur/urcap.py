@@ -1,0 +1,259 @@
+"""A Robotiq 2F-85 through the text socket of its URCap on a UR controller.
+
+The protocol: lines ``GET NAME`` answered by ``NAME value``, and ``SET NAME value NAME value ...`` answered by ``ack``;
+``?`` for a value means that the controller does not reach the gripper. Names used here: ACT (activate), STA (3 when
+active), POS (position, also the request), SPE, FOR, GTO (go), OBJ (what stopped it), FLT (fault code).
+"""
+
+import socket
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from td3robot.config.cell import GripperConfig
+from td3robot.errors import RobotError
+from td3robot.robots.ur.shared_memory import quantiles_ms
+
+ACTIVE = 3
+STOPPED_OPENING, STOPPED_CLOSING = 1, 2
+# Some URCaps end their answers without a newline: after this long nothing more is coming [s].
+LINE_PAUSE_S = 0.05
+# How long answers may take before the first motion [s].
+CONNECT_S = 2.0
+# Activation closes and opens the fingers once [s].
+ACTIVATION_S = 8.0
+# Status and fault code are asked for once in so many polls of the position.
+STATUS_EVERY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FingerState:
+    """What the gripper reported last.
+
+    Attributes:
+        count: Position count.
+        closed: Closed fraction after calibration, 0 to 1; driver angles are proportional to it.
+        obj: What stopped the fingers: 0 moving, 1 something while opening, 2 something while closing, 3 arrived.
+        stamp: When it was received, on this computer's monotonic clock [s].
+    """
+
+    count: int
+    closed: float
+    obj: int
+    stamp: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is between the fingers, or spread by them."""
+        return self.obj in (STOPPED_OPENING, STOPPED_CLOSING)
+
+
+class UrCapSocket:
+    """Requests and answers, one at a time."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._where = f"gripper at {host}, port {port}"
+        self.timeout_s, self._buffer = timeout_s, b""
+        try:
+            self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        except OSError as error:
+            raise RobotError(
+                f"the {self._where} cannot be reached ({error.strerror or error}); is the Robotiq URCap installed and "
+                "the gripper's port right?"
+            ) from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get(self, name: str) -> int:
+        """Ask for a value.
+
+        Raises:
+            RobotError: The gripper is silent, or answers something else.
+        """
+        answer = self._ask(f"GET {name}").split()
+        if len(answer) != 2 or answer[0] != name:
+            raise RobotError(f"the {self._where} answered {' '.join(answer)!r} when asked for {name}")
+        if not answer[1].isdigit():
+            raise RobotError(
+                f"the {self._where} has no value for {name} ({answer[1]!r}): the controller does not reach the "
+                "gripper; check its cable and power"
+            )
+        return int(answer[1])
+
+    def set(self, **values: int) -> None:
+        """Set several values in one request, which the gripper takes as a whole.
+
+        Raises:
+            RobotError: The gripper is silent, or did not take them.
+        """
+        request = "SET " + " ".join(f"{name} {value}" for name, value in values.items())
+        answer = self._ask(request)
+        if answer != "ack":
+            raise RobotError(f"the {self._where} answered {answer!r} to {request!r}")
+
+    def close(self) -> None:
+        """Let go."""
+        self._socket.close()
+
+    def _ask(self, request: str) -> str:
+        try:
+            self._drain()
+            self._socket.settimeout(self.timeout_s)
+            self._socket.sendall(request.encode("ascii") + b"\n")
+            return self._line()
+        except TimeoutError:
+            raise RobotError(f"the {self._where} did not answer {request!r} within {self.timeout_s:g} s") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RobotError(f"the connection to the {self._where} failed: {error}") from None
+
+    def _drain(self) -> None:
+        """Drop what arrives unasked: the late answer to a request that was given up."""
+        self._buffer = b""
+        self._socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while self._socket.recv(1024):
+                pass
+
+    def _line(self) -> str:
+        while b"\n" not in self._buffer:
+            try:
+                data = self._socket.recv(1024)
+            except TimeoutError:
+                if not self._buffer:
+                    raise
+                break
+            if not data:
+                raise ConnectionError("it was closed at the other end")
+            self._buffer += data
+            self._socket.settimeout(LINE_PAUSE_S)
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("ascii").strip()
+
+
+class RobotiqGripper:
+    """The gripper, polled and commanded in a thread of its own; calls give and take the latest values at once.
+
+    Args:
+        host: The UR controller.
+        config: How it is driven.
+    """
+
+    def __init__(self, host: str, config: GripperConfig) -> None:
+        self.host, self.config = host, config
+        self.fault: str | None = None
+        self._wanted: int | None = None
+        self._state: FingerState | None = None
+        self._answer_times: deque[float] = deque(maxlen=10_000)
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def connect(self) -> None:
+        """Open the socket and begin to poll; moves nothing.
+
+        Raises:
+            RobotError: The gripper does not answer, or is not active.
+        """
+        if self._thread is not None:
+            return
+        link = self._open()
+        try:
+            self._require_active(link)
+            self._poll(link)
+        except RobotError:
+            link.close()
+            raise
+        link.timeout_s = self.config.answer_timeout_s
+        self.fault, self._wanted = None, None
+        self._closing.clear()
+        self._thread = threading.Thread(target=self._run, args=(link,), name="robotiq", daemon=True)
+        self._thread.start()
+
+    def activate(self) -> None:
+        """Activate the gripper, which closes and opens its fingers; only while it is not connected.
+
+        Raises:
+            RobotError: It is in use, or did not become active in time.
+        """
+        if self._thread is not None:
+            raise RobotError("the gripper is in use; close the robot before activating it")
+        link = self._open()
+        try:
+            link.set(ACT=0, ATR=0)
+            sleep(0.1)
+            link.set(ACT=1)
+            end = monotonic() + ACTIVATION_S
+            while not (link.get("ACT") == 1 and link.get("STA") == ACTIVE):
+                if monotonic() > end:
+                    raise RobotError(f"the gripper did not become active within {ACTIVATION_S:g} s; see the pendant")
+                sleep(0.05)
+        finally:
+            link.close()
+
+    def command(self, closed: float) -> None:
+        """Go to a closed fraction in [0, 1]; sent once, and again only where its count changes."""
+        span = self.config.closed_count - self.config.open_count
+        self._wanted = round(self.config.open_count + closed * span)
+
+    def state(self) -> FingerState:
+        """Give what was reported last.
+
+        Raises:
+            RobotError: The gripper is not connected.
+        """
+        if self._state is None:
+            raise RobotError("the gripper is not connected; call connect() first")
+        return self._state
+
+    def figures(self) -> dict[str, float]:
+        """Give how long answers took [ms]."""
+        return quantiles_ms("gripper_answer", list(self._answer_times))
+
+    def close(self) -> None:
+        """Stop polling; the gripper keeps what it holds. May be repeated."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _open(self) -> UrCapSocket:
+        """Open the socket, patiently: nothing moves yet."""
+        return UrCapSocket(self.host, self.config.port, max(CONNECT_S, self.config.answer_timeout_s))
+
+    def _run(self, link: UrCapSocket) -> None:
+        sent, polls = None, 0
+        try:
+            while not self._closing.is_set():
+                begin = monotonic()
+                wanted = self._wanted
+                if wanted is not None and wanted != sent:
+                    link.set(POS=wanted, SPE=self.config.speed, FOR=self.config.force, GTO=1)
+                    sent = wanted
+                self._poll(link)
+                polls += 1
+                if polls % STATUS_EVERY == 0:
+                    self._require_active(link)
+                self._closing.wait(max(0.0, begin + 1.0 / self.config.poll_hz - monotonic()))
+        except RobotError as error:
+            self.fault = str(error)
+        finally:
+            with suppress(OSError):
+                link.close()
+
+    def _poll(self, link: UrCapSocket) -> None:
+        begin = monotonic()
+        count = link.get("POS")
+        now = monotonic()
+        self._answer_times.append(now - begin)
+        span = self.config.closed_count - self.config.open_count
+        closed = min(max((count - self.config.open_count) / span, 0.0), 1.0)
+        self._state = FingerState(count, closed, link.get("OBJ"), now)
+
+    def _require_active(self, link: UrCapSocket) -> None:
+        if (status := link.get("STA")) != ACTIVE:
+            raise RobotError(
+                f"the gripper is not active (STA {status}, wanted {ACTIVE}): activate it at the pendant, or with "
+                "td3robot recover --activate-gripper, which closes and opens its fingers"
+            )
+        if (fault := link.get("FLT")) != 0:
+            raise RobotError(f"the gripper reports fault code {fault}; see its manual, then activate it again")

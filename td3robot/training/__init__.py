@@ -1,1 +1,0 @@
-"""Training: collecting experience, updating the agent, evaluating, saving, resuming."""

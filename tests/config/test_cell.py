@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from td3robot.build import make_robot_env
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.config.cell import load_cell
+from td3robot.errors import ConfigError
+
+CELLS = sorted((Path(__file__).parents[2] / "configs" / "robots").glob("*.yaml"))
+HOST = "ur: {host: 127.0.0.9}\n"
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "cell.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: path.stem)
+def test_the_cells_that_come_along_are_those_of_training(path):
+    cell = load_cell(path)
+    assert cell.robot.backend == "ur"
+    config = RobotEnvironmentConfig()
+    driven, simulated = (make_robot_env(config, cell=chosen) for chosen in (cell, None))
+    assert list(driven.contract().differences(simulated.contract())) == []
+
+
+def test_a_cell_needs_no_more_than_a_host(written):
+    cell = load_cell(written(HOST))
+    assert (cell.ur.host, cell.ur.rtde_rate_hz, cell.gripper.port, cell.tracker) == ("127.0.0.9", 125, 63352, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("robot: {backend: ur}\n", "ur is missing"),
+        ("ur: {hots: a}\n", "unknown key 'ur.hots'; did you mean 'host'"),
+        (HOST + "griper: {}\n", "unknown key 'griper'; did you mean 'gripper'"),
+        (HOST + "tracker: {prot: 1}\n", "unknown key 'tracker.prot'; did you mean 'port'"),
+        (HOST + "taught: {object: {position_m: [1, 2]}}\n", "taught.object.position_m"),
+        ("ur: {host: a, rtde_rate_hz: 250}\n", "ur.rtde_rate_hz"),
+        ("ur: {host: a, lookahead_s: 0.5}\n", "ur.lookahead_s is 0.5"),
+        ("ur: {host: a, watchdog_hz: 60}\n", "watchdog_hz 60 leaves less than four targets of rtde_rate_hz 125"),
+        (HOST + "gripper: {open_count: 200}\n", "closed_count 230 is not well above open_count 200"),
+        (HOST + "robot: {backend: mujoco}\n", "robot.backend is 'mujoco', but a cell's arm is driven by 'ur'"),
+        (HOST + "tracker: {}\ntaught: {object: {position_m: [0, 0, 0]}}\n", "tracker and taught both say"),
+        ("- 1\n", "must hold a mapping of sections, not list"),
+        ("a: [\n", "is not valid YAML"),
+    ],
+)
+def test_what_cannot_be_a_cell_is_said(written, text, message):
+    with pytest.raises(ConfigError) as error:
+        load_cell(written(text))
+    assert message in str(error.value)
+
+
+def test_a_cell_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(ConfigError, match=r"there is no cell .*nothing\.yaml; see configs/robots/"):
+        load_cell(tmp_path / "nothing.yaml")

@@ -1,0 +1,344 @@
+"""The configuration is strict and whole, and its errors say what, the value, and what to do."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from td3robot.config import (
+    DISTURBANCES,
+    ActionConfig,
+    GraspConfig,
+    ObjectConfig,
+    RobotEnvironmentConfig,
+    load_config,
+    parse_config,
+    to_yaml,
+)
+from td3robot.errors import ConfigError
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+GRASP = Path(__file__).parents[2] / "configs" / "ur5e_grasp.yaml"
+MINIMAL = "name: x\nenvironment: {kind: robot}\n"
+
+
+def refusal(*overrides: str, text: str = MINIMAL) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "x.yaml", overrides)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_configuration_loads_and_round_trips(path):
+    config = load_config(path)
+    assert config.name == path.stem
+    assert parse_config(to_yaml(config), "again") == config
+    assert to_yaml(parse_config(to_yaml(config), "again")) == to_yaml(config)
+
+
+def test_the_registered_reach_environment_is_the_trained_one():
+    assert load_config(REACH).environment == RobotEnvironmentConfig()
+
+
+def test_the_registered_grasp_environment_is_the_trained_one_undisturbed():
+    trained = load_config(GRASP).environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
+    assert trained == RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0)
+
+
+def test_a_written_configuration_spells_out_every_default():
+    values = yaml.safe_load(to_yaml(parse_config(MINIMAL, "x.yaml")))
+    assert values["agent"]["policy_freq"] == 2
+    assert values["environment"]["guard"]["max_tcp_speed_m_s"] == 0.25
+
+
+def test_a_configuration_cannot_be_changed():
+    with pytest.raises(ValidationError):
+        parse_config(MINIMAL, "x.yaml").agent.gamma = 0.5
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("agent.gama=0.9", "unknown key 'agent.gama'; did you mean 'gamma'?"),
+        ("trainig.steps=5", "unknown key 'trainig'; did you mean 'training'?"),
+        (
+            "environment.guard.clearence_m=0.1",
+            "unknown key 'environment.guard.clearence_m'; did you mean 'clearance_m'?",
+        ),
+        (
+            "environment.task.rewards.precison=1",
+            "'environment.task.rewards.precison'; did you mean 'precision'?",
+        ),
+        ("agent.zzz=1", "unknown key 'agent.zzz' (known here: actor_hidden, actor_learning_rate,"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(override, words):
+    assert words in refusal(override)
+
+
+def test_an_unknown_key_of_a_gymnasium_environment_is_refused_with_the_nearest():
+    text = "name: x\nenvironment: {kind: gymnasium, id: Pendulum-v1, kwarg: {}}"
+    assert "unknown key 'environment.kwarg'; did you mean 'kwargs'?" in refusal(text=text)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("training.steps=many", "training.steps is 'many', but it should be a valid integer"),
+        ("training.steps=1.5", "training.steps is 1.5, but it should be a valid integer"),
+        ("training.steps=0", "training.steps is 0, but it should be greater than 0"),
+        ("agent.gamma=1", "agent.gamma is 1, but it should be less than 1"),
+        ("agent.tau=0", "agent.tau is 0, but it should be greater than 0"),
+        ("agent.tau=.nan", "agent.tau is nan, but it should be"),
+        ("agent.policy_noise=.inf", "agent.policy_noise is inf, but it should be a finite number"),
+        ("agent.policy_noise=", "agent.policy_noise is None, but it should be a valid number"),
+        ("agent.actor_hidden=[]", "agent.actor_hidden is a "),
+        ("agent.actor_hidden=[64,-1]", "agent.actor_hidden.1 is -1, but it should be greater than 0"),
+        ("agent.actor_hidden=64", "agent.actor_hidden is 64, but it should be a valid tuple"),
+        ("agent.layer_norm=maybe", "agent.layer_norm is 'maybe', but it should be a valid boolean"),
+        ("agent=5", "agent is 5, but it should be a valid dictionary"),
+        ("environment.task.goals.low=[0,0]", "environment.task.goals.low.2 is missing"),
+        ("seed=-1", "seed is -1, but it should be greater than or equal to 0"),
+        ("name=a b", "name is 'a b', but "),
+        ("name=../out", "name is '../out', but "),
+    ],
+)
+def test_a_value_of_wrong_type_or_range_is_named_with_what_it_should_be(override, words):
+    assert words in refusal(override)
+
+
+def test_a_number_in_scientific_notation_is_a_number():
+    assert parse_config(MINIMAL, "x.yaml", ["agent.tau=1e-3"]).agent.tau == 0.001
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        (
+            "environment.robot.backend=mujoko",
+            ("'mujoko'", "did you mean 'mujoco'?", "(choices: kinematic, mujoco"),
+        ),
+        ("environment.robot.arm=ur5", ("'ur5'", "did you mean 'ur5e'?", "(choices: ")),
+        ("environment.robot.gripper=hand", ("'hand'", "(choices: ", "robotiq_2f85")),
+        ("environment.task.name=raech", ("'raech'", "did you mean 'reach'?", "(choices: ")),
+        ("environment.action.kind=tcp_dleta", ("'tcp_dleta'", "did you mean 'tcp_delta'?", "joint_delta")),
+        ("environment.kind=gym", ("environment.kind", "'gym'", "(choices: gymnasium, robot)")),
+        ("agent.device=gpu", ("agent.device", "'gpu'", "auto", "cpu", "cuda")),
+    ],
+)
+def test_an_unknown_choice_lists_the_choices(override, words):
+    sentence = refusal(override)
+    for word in words:
+        assert word in sentence
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (
+            ["environment.robot.control_rate_hz=30"],
+            "control period 33.3333 ms is not a multiple of the physics step 2.5 ms",
+        ),
+        (
+            ["environment.robot.control_rate_hz=500"],
+            "choose physics_rate_hz as a multiple of control_rate_hz",
+        ),
+        (["environment.robot.physics_rate_hz=100"], "physics_rate_hz 100 is outside [250, 2000]"),
+        (
+            ["environment.task.goals={low: [0.5, 0.25, 0.05], high: [0.3, 0.75, 0.45]}"],
+            "environment.task.goals: the box is empty along x: low 0.5 m is not below high 0.3 m",
+        ),
+        (
+            ["environment.guard.workspace={low: [-0.6, 0.15, 0.02], high: [0.6, 0.15, 0.8]}"],
+            "environment.guard.workspace: the box is empty along y: low 0.15 m is not below high 0.15 m",
+        ),
+        (
+            ["environment.task.goals={low: [-0.3, 0.25, 0.05], high: [0.3, 0.75, 0.9]}"],
+            "task.goals (-0.3, 0.25, 0.05)..(0.3, 0.75, 0.9) m reaches outside guard.workspace",
+        ),
+        (
+            ["environment.guard.workspace={low: [-0.1, 0.15, 0.02], high: [0.6, 0.95, 0.8]}"],
+            "reaches outside guard.workspace (-0.1, 0.15, 0.02)..(0.6, 0.95, 0.8) m",
+        ),
+        (["environment.episode_s=0.1"], "an episode of 2 steps is shorter than task.hold_steps 5"),
+        (
+            ["agent.batch_size=10", "agent.replay_capacity=5"],
+            "agent.replay_capacity 5 is smaller than agent.batch_size 10",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_the_numbers(overrides, words):
+    assert words in refusal(*overrides)
+
+
+GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (
+            ["object.size_m=[0.081, 0.09, 0.04]"],
+            "environment.task.object: the object is 81 mm wide where it is gripped, and the jaw takes at most 80 mm",
+        ),
+        (["object={shape: cylinder, size_m: [0.1, 0.1, 0.1]}"], "the object is 100 mm wide where it is gripped"),
+        (
+            ["object.size_m=[0.04, 0.04, 0.019]"],
+            "the object is 19 mm high, and the fingers grasp nothing lower than 20",
+        ),
+        (
+            ["object.size_m=[0.04, 0.04, 0.121]"],
+            "the object is 121 mm high, and the fingers reach down to the middle of at most 120 mm",
+        ),
+        (["object.size_m=[0.014, 0.1, 0.04]"], "the object is 14 mm wide where it is gripped, and below 15 mm"),
+        (["object.size_m=[0.04, -0.04, 0.04]"], "has an extent that is not positive"),
+        (
+            ["object={shape: cylinder, size_m: [0.04, 0.05, 0.04]}"],
+            "a cylinder's first two extents are its diameter, but 0.04 m and 0.05 m differ",
+        ),
+        (["object.mass_kg=5.1"], "the object's 5.1 kg are above the gripper's payload of 5 kg"),
+        (["object.mass_kg=0"], "environment.task.object.mass_kg is 0, but it should be greater than 0"),
+        (["object.shape=ball"], "'ball'"),
+        (
+            ["patch_low=[0.3, 0.35]"],
+            "environment.task: the patch is empty along x: patch_low 0.3 m is not below patch_high 0.2 m",
+        ),
+        (["start_height_m=[0.3, 0.2]"], "(0.3, 0.2) is no range"),
+        (
+            ["start_height_m=[0.05, 0.2]"],
+            "starts from 0.05 m above the table, with its fingers inside an object of 0.04 m; raise start_height_m to "
+            "0.06 m or more",
+        ),
+        (
+            ["patch_high=[0.51, 0.65]"],
+            "the patch goes from x -0.2 to 0.51 m, and the table only from -0.5 to 0.5 m: objects would fall off",
+        ),
+        (
+            ["patch_low=[-0.2, 0.1]"],
+            "the task's patch, with start and lift above it, (-0.2, 0.1, 0.026)..(0.2, 0.65, 0.3) m reaches outside "
+            "guard.workspace (-0.6, 0.15, 0.02)..(0.6, 0.95, 0.8) m",
+        ),
+        (["lift_height_m=0.9"], "reaches outside guard.workspace"),
+        (["hold_steps=101"], "an episode of 100 steps is shorter than task.hold_steps 101"),
+        (["rewards.lifts=1"], "unknown key 'environment.task.rewards.lifts'; did you mean 'lift'?"),
+    ],
+)
+def test_an_object_or_a_patch_that_cannot_be_is_refused_in_one_sentence(overrides, words):
+    assert words in refusal(*(f"environment.task.{override}" for override in overrides), text=GRASPING)
+
+
+def test_an_object_as_wide_as_the_jaw_takes_and_a_long_one_across_it_are_not_refused():
+    assert ObjectConfig(size_m=(0.08, 0.08, 0.04)).grip_width_m == 0.08
+    assert ObjectConfig(size_m=(0.2, 0.03, 0.04)).grip_width_m == 0.03
+
+
+def test_a_patch_on_a_table_below_the_workspace_is_refused():
+    lower = "environment.robot.table_height_m=-0.1"
+    assert "0.35, -0.074)..(0.2, 0.65, 0.2) m reaches outside guard.workspace" in refusal(lower, text=GRASPING)
+    deeper = "environment.guard.workspace={low: [-0.6, 0.15, -0.08], high: [0.6, 0.95, 0.8]}"
+    assert parse_config(GRASPING, "x.yaml", [lower, deeper]).environment.robot.table_height_m == -0.1
+
+
+@pytest.mark.parametrize("text", ["off", "false", "'off'"])
+def test_no_disturbance_is_a_bare_off_which_yaml_reads_as_false(text):
+    config = parse_config(GRASPING, "x.yaml", [f"environment.disturbance={text}"])
+    assert config.environment.disturbance == DISTURBANCES["off"]
+
+
+@pytest.mark.parametrize("level", DISTURBANCES)
+def test_a_level_of_disturbance_is_written_out_and_read_back(level):
+    config = parse_config(MINIMAL, "x.yaml", [f"environment.disturbance={level}"])
+    assert config.environment.disturbance == DISTURBANCES[level]
+    assert parse_config(to_yaml(config), "again") == config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["disturbance=rael"], "unknown disturbance 'rael'; did you mean 'real'? (choices: mild, off, real)"),
+        (["disturbance=on"], "environment.disturbance is True, but it should be a valid dictionary"),
+        (
+            ["disturbance={object_noise: 0.1}"],
+            "unknown key 'environment.disturbance.object_noise'; did you mean 'object_noise_m'?",
+        ),
+        (["disturbance={servo_lag: [1.3, 0.7]}"], "environment.disturbance.servo_lag: (1.3, 0.7) is no range"),
+        (["disturbance={action_delay_steps: [-1, 2]}"], "disturbance.action_delay_steps.0 is -1, but it should be"),
+        (
+            ["disturbance={observation_delay_steps: [0, 3]}"],
+            "disturbance.observation_delay_steps (0, 3) makes states 0.15 s old, and the guard refuses them from "
+            "guard.max_state_age_s 0.15 s on",
+        ),
+        (
+            ["disturbance=real", "task.object.size_m=[0.075, 0.075, 0.04]"],
+            "disturbance.object_scale (0.9, 1.1) makes the object 82.5 mm wide where it is gripped, and the jaw takes "
+            "at most 80 mm",
+        ),
+        (
+            ["disturbance={object_mass_kg: [0.1, 6]}"],
+            "disturbance.object_mass_kg (0.1, 6.0) is above the gripper's payload of 5 kg",
+        ),
+    ],
+)
+def test_a_disturbance_that_cannot_be_is_refused_in_one_sentence(overrides, words):
+    assert words in refusal(*(f"environment.{override}" for override in overrides), text=GRASPING)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("agent.gamma", "--set 'agent.gamma' is not of the form section.key=value"),
+        ("=3", "--set '=3' is not of the form section.key=value"),
+        ("name.first=x", "--set name.first: 'name' is a value, not a section"),
+        ("agent.gamma=[1", "--set agent.gamma: '[1' is not a YAML value"),
+        ("agent..gamma=1", "agent."),
+    ],
+)
+def test_a_bad_override_is_refused(override, words):
+    assert words in refusal(override)
+
+
+def test_overrides_reach_sections_that_the_file_leaves_out_and_the_last_wins():
+    config = parse_config(MINIMAL, "x.yaml", ["environment.task.rewards.guard=0.3", "seed=3", "seed=4"])
+    default = RobotEnvironmentConfig().task.rewards
+    assert config.environment.task.rewards == default.model_copy(update={"guard": 0.3})
+    assert config.seed == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: [x", "x.yaml is not valid YAML"),
+        ("- name", "x.yaml must hold a mapping of sections, not list"),
+        ("", "x.yaml must hold a mapping of sections, not NoneType"),
+        ("name: x", "environment is missing"),
+        ("environment: {kind: robot}", "name is missing"),
+        ("name: x\nenvironment: {}", "environment.kind is missing (choices: gymnasium, robot)"),
+        ("name: x\nenvironment: {kind: gymnasium}", "environment.id is missing"),
+        ("name: x\nenvironment: 5", "environment is 5, but it should be a valid dictionary"),
+        ("name: x\nenvironment: {kind: robot}\n3: 4", "3 is 3, but keys should be strings"),
+        ("name: x\nagent:\nenvironment: {kind: robot}", "agent is None, but it should be a valid dictionary"),
+    ],
+)
+def test_a_text_that_is_no_configuration_is_refused(text, words):
+    assert words in refusal(text=text)
+
+
+def test_code_in_yaml_does_not_run(tmp_path):
+    text = f"name: !!python/object/apply:os.mkdir ['{tmp_path / 'ran'}']"
+    assert "is not valid YAML" in refusal(text=text)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "latin.yaml").write_bytes("name: größe".encode("latin-1"))
+    for path, words in (
+        (tmp_path / "none.yaml", "there is no configuration"),
+        (tmp_path, "cannot be read"),
+        (tmp_path / "latin.yaml", "cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_config(path)

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from td3robot.build import make_robot_env
+from td3robot.config import load_config
+from td3robot.deploy.speed import scaled
+from td3robot.errors import ConfigError
+
+CONFIG = load_config(Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml").environment
+
+
+def test_at_full_speed_nothing_changes():
+    assert scaled(CONFIG, 1.0) == CONFIG
+
+
+@pytest.mark.parametrize("speed", [0.0, 0.01, -1.0, 1.01, float("nan"), float("inf")])
+def test_other_speeds_are_refused(speed):
+    with pytest.raises(ConfigError, match=r"--speed .* is outside"):
+        scaled(CONFIG, speed)
+
+
+def test_every_limit_and_the_full_action_scale_and_episodes_stretch():
+    slow, fast = scaled(CONFIG, 0.1), CONFIG
+    for name in ("max_tcp_speed_m_s", "joint_speed_fraction", "max_joint_acceleration_rad_s2"):
+        assert getattr(slow.guard, name) == pytest.approx(0.1 * getattr(fast.guard, name))
+    assert slow.episode_steps == 10 * fast.episode_steps
+    a, b = make_robot_env(slow), make_robot_env(fast)
+    for name, speed in a.action_kind.implied_speeds().items():
+        assert speed == pytest.approx(0.1 * b.action_kind.implied_speeds()[name])
+    assert a.observation_layout.to_json() == b.observation_layout.to_json()

@@ -1,0 +1,151 @@
+"""Evaluation figures, against known values and episodes worked out by hand."""
+
+import json
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from td3robot.errors import EnvironmentFaultError
+from td3robot.learning.evaluation import evaluate, wilson_interval
+
+
+class Scripted(gymnasium.Env):
+    """Episode n has n + 2 steps of reward n; every second one succeeds."""
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, reports: bool) -> None:
+        self.reports, self.episode, self.seeds = reports, -1, []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.episode += 1
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        over = self.count == self.episode + 2
+        info = {}
+        if self.reports:
+            info = {
+                "success": over and self.episode % 2 == 0,
+                "distance_m": 0.1 * self.episode / self.count,
+                "tcp_speed_m_s": 0.1 * self.count,
+                "joint_speed_rad_s": 1.0 + 0.1 * self.count,
+                "interventions": ("speed", "workspace") if self.count == 1 else (),
+            }
+        return np.full(1, self.count, np.float32), float(self.episode), over and self.episode == 0, over, info
+
+
+def act(observation):
+    return np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [
+        (10, 10, 0.7225, 1.0),
+        (5, 10, 0.2366, 0.7634),
+        (0, 10, 0.0, 0.2775),
+        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I
+        (15, 148, 0.0624, 0.1605),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_the_wilson_interval_has_its_published_values(successes, trials, low, high):
+    assert wilson_interval(successes, trials) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_the_wilson_interval_holds_the_proportion_and_stays_in_the_unit_interval():
+    for trials in (1, 2, 7, 200):
+        for successes in range(trials + 1):
+            low, high = wilson_interval(successes, trials)
+            assert 0.0 <= low <= successes / trials + 1e-12
+            assert 1.0 >= high >= successes / trials - 1e-12
+
+
+def test_figures_of_scripted_episodes():
+    figures = evaluate(Scripted(reports=True), act, episodes=4, seed=1)
+    steps = 2 + 3 + 4 + 5
+    assert figures.success_rate == 0.5
+    assert figures.success_ci95 == wilson_interval(2, 4)
+    assert figures.episodes == 4
+    assert figures.mean_return == pytest.approx((0 * 2 + 1 * 3 + 2 * 4 + 3 * 5) / 4)
+    assert figures.mean_steps == pytest.approx(steps / 4)
+    assert figures.mean_final_distance_m == pytest.approx(0.1 * (0 / 2 + 1 / 3 + 2 / 4 + 3 / 5) / 4)
+    assert figures.max_tcp_speed_m_s == pytest.approx(0.5)
+    assert figures.max_joint_speed_rad_s == pytest.approx(1.5)
+    assert figures.guard_interventions == pytest.approx({"any": 4 / steps, "speed": 4 / steps, "workspace": 4 / steps})
+
+
+def test_what_an_environment_does_not_report_is_none():
+    figures = evaluate(Scripted(reports=False), act, episodes=2, seed=1)
+    assert figures.mean_return == pytest.approx(1.5)
+    for name, value in figures.to_json().items():
+        assert (value is None) == (name not in ("episodes", "mean_return", "mean_steps")), name
+
+
+def test_the_figures_are_json():
+    figures = evaluate(Scripted(reports=True), act, episodes=2, seed=1).to_json()
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures | {"success_ci95": list(figures["success_ci95"])}
+
+
+def test_the_same_seed_plays_the_same_episodes_and_each_is_another():
+    environments = [Scripted(True) for _ in range(3)]
+    for environment, seed in zip(environments, (1, 1, 2), strict=True):
+        evaluate(environment, act, episodes=3, seed=seed)
+    first, same, other = (environment.seeds for environment in environments)
+    assert first == same
+    assert len({*first, *other}) == 6
+
+
+def test_the_policy_sees_every_observation_but_the_last():
+    seen = []
+
+    def look(observation):
+        seen.append(observation.item())
+        return act(observation)
+
+    evaluate(Scripted(True), look, episodes=2, seed=0)
+    assert seen == [0, 1, 0, 1, 2]
+
+
+def test_the_recorder_is_called_after_every_reset_and_step():
+    frames = []
+    evaluate(Scripted(True), act, episodes=1, seed=0, on_frame=lambda environment: frames.append(environment.count))
+    assert frames == [0, 1, 2]
+
+
+def test_success_outranks_return_where_it_is_more_than_chance():
+    figures = evaluate(Scripted(True), act, episodes=2, seed=0)
+
+    def played(successes, mean_return):
+        interval = wilson_interval(successes, 50)
+        return replace(figures, success_rate=successes / 50, success_ci95=interval, mean_return=mean_return)
+
+    assert played(50, -100.0).is_better_than(played(40, 0.0))
+    assert not played(40, 0.0).is_better_than(played(50, -100.0))
+    assert played(49, 1.0).is_better_than(played(50, 0.0))
+    assert not played(50, 0.0).is_better_than(played(49, 1.0))
+    assert played(50, 0.0).is_better_than(played(50, 0.0)), "of equals, the later"
+
+
+def test_without_success_return_decides():
+    figures = replace(evaluate(Scripted(True), act, episodes=2, seed=0), success_rate=None, success_ci95=None)
+    assert replace(figures, mean_return=figures.mean_return + 1).is_better_than(figures)
+    assert not figures.is_better_than(replace(figures, mean_return=figures.mean_return + 1))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_reward_that_is_not_finite_is_a_fault(value):
+    environment = Scripted(True)
+    step = environment.step
+    environment.step = lambda action: (step(action)[0], value, True, False, {})
+    with pytest.raises(EnvironmentFaultError):
+        evaluate(environment, act, episodes=2, seed=0)
