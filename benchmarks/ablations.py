@@ -16,9 +16,10 @@ import torch
 
 from td3robot.benchmark import OpenGuard
 from td3robot.build import make_robot_env, make_trainer
-from td3robot.config import GraspRewards, RobotEnvironmentConfig, load_config
+from td3robot.config import RobotEnvironmentConfig, load_config
 from td3robot.learning.evaluation import Evaluation, evaluate
 from td3robot.policy.checkpoint import find, load_policy
+from td3robot.tasks.grasp import GraspRewards
 
 CONFIG = Path(__file__).parent.parent / "configs" / "ur5e_grasp.yaml"
 TERMS = tuple(GraspRewards.model_fields)
@@ -43,7 +44,7 @@ def changes(only: list[str] | None) -> Iterator[tuple[str, list[str]]]:
     known["practice"] = ["environment.task.practice_share=0"]
     known["random actions"] = ["agent.random_share=0"]
     known["keeping random actions"] = ["agent.random_action_steps=1"]
-    known["response"] = ["environment.action.response=1"]
+    known["response"] = ["environment.action.response_s=0"]
     known |= {f"reward {term}": [f"environment.task.rewards.{term}=0"] for term in TERMS}
     for name, overrides in known.items():
         if not only or name in only or name.removeprefix("reward ") in only:

@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from td3robot.config import (
     DISTURBANCES,
-    ActionConfig,
-    GraspConfig,
     GymnasiumEnvironmentConfig,
-    ReachConfig,
     RobotConfig,
     RobotEnvironmentConfig,
     RunConfig,
@@ -23,34 +20,31 @@ from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gy
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, ContractError
 from td3robot.policy.contract import Contract
+from td3robot.robots.arms import ARMS
+from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
-from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
-from td3robot.robots.models import ARMS, GRIPPERS
+from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
 from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.simulated.scene import ObjectModel
+from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.tracker import ObjectTracker, TaughtObjects
 from td3robot.robots.ur.robot import UrRobot
-from td3robot.tasks.grasp import OBJECT, Grasp
+from td3robot.state import ObjectModel
+from td3robot.tasks import TASKS
 from td3robot.tasks.interface import Task
-from td3robot.tasks.reach import Reach
 
 if TYPE_CHECKING:
     from td3robot.learning.on_robot import ArmTrainer
     from td3robot.learning.trainer import Listener, Trainer
 
-# A new robot or task is one line here.
+# A new backend is one line here.
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
     "mujoco": lambda config, objects, cell: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
     "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
     "ur": lambda config, objects, cell: UrRobot(robot_spec(config), _require_cell(cell)),
-}
-TASKS: dict[str, Callable[[Any, RobotSpec, float], Task]] = {
-    "reach": Reach,
-    "grasp": Grasp,
 }
 
 
@@ -88,7 +82,7 @@ def make_robot_env(
         ConfigError: The goals are out of reach, or it is not known where the task's objects are.
         ContractError: The task observes what no physical cell can supply.
     """
-    models = _object_models(config.task)
+    models = config.task.objects()
     robot_config = config.robot if cell is None else cell.robot
     if robot is None:
         robot = ROBOTS[robot_config.backend](robot_config, models, cell)
@@ -98,7 +92,7 @@ def make_robot_env(
     if cell is not None:
         _require_supplied(task)
     objects = objects or _objects(robot, models, cell)
-    space = config.task.space(spec.table_height_m)
+    space = config.task.space(spec.table_height_m, spec.gripper)
     seen: Robot = robot
     if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
         seen = DisturbedRobot(robot, config.disturbance)
@@ -120,13 +114,6 @@ def make_robot_env(
     )
     environment.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
     return environment
-
-
-def _object_models(task: ReachConfig | GraspConfig) -> tuple[ObjectModel, ...]:
-    if isinstance(task, ReachConfig):
-        return ()
-    item = task.object
-    return (ObjectModel(OBJECT, item.shape, item.size_m, item.mass_kg, item.friction),)
 
 
 def _require_cell(cell: CellConfig | None) -> CellConfig:
@@ -184,7 +171,10 @@ def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
 def make_ur5e_grasp(render_mode: str | None = None) -> RobotEnv:
     """Make ``td3robot/UR5eGrasp-v0``: the environment of configs/ur5e_grasp.yaml."""
     return make_robot_env(
-        RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0), render_mode
+        RobotEnvironmentConfig.model_validate(
+            {"task": {"name": "grasp"}, "action": {"exponent": 3.0}, "episode_s": 8.0}
+        ),
+        render_mode,
     )
 
 

@@ -77,3 +77,14 @@ class World:
     commanded: JointCommand
     commanded_tcp: Pose
     objects: Mapping[str, Pose] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectModel:
+    """A free object: ``box`` or upright ``cylinder``, full extents [m], mass [kg], sliding friction."""
+
+    name: str
+    shape: str
+    size_m: tuple[float, float, float]
+    mass_kg: float
+    friction: float

@@ -17,14 +17,15 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "seeding", "subprocesses", "config"}
+GROUND = {"errors", "state", "layout", "registry", "seeding", "subprocesses", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "subprocesses": set(),
     "seeding": set(),
     "layout": {"errors"},
-    "config": {"errors"},
+    "registry": {"errors"},
+    "config": {"errors", "state", "registry"},
     "policy": GROUND,
     "robots": GROUND,
     "tasks": GROUND | {"robots.interface"},
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "standin": GROUND | {"robots", "tasks", "build"},
     "deploy": GROUND | {"policy", "robots", "tasks", "envs", "learning", "build", "standin"},
     "benchmark": GROUND | {"policy", "robots", "tasks", "envs", "learning", "build"},
-    "terminal": GROUND | {"learning"},
+    "terminal": GROUND | {"learning", "policy"},
     "cli_deploy": GROUND | {"policy", "robots", "envs", "learning", "build", "deploy", "terminal"},
     "cli": None,
     "__main__": {"cli"},

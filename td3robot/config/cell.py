@@ -9,7 +9,9 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
-from td3robot.config import RobotConfig, Section, Vector3, explain
+from td3robot.config.loading import explain
+from td3robot.config.robot import RobotConfig
+from td3robot.config.section import Section, Vector3
 from td3robot.errors import ConfigError
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -154,4 +156,4 @@ def load_cell(path: Path) -> CellConfig:
     try:
         return CellConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, CellConfig)}") from None
+        raise ConfigError(f"{path}: {explain(error, CellConfig, values)}") from None

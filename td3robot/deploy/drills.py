@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import GraspConfig, GuardConfig, ReachConfig, RobotEnvironmentConfig
+from td3robot.config import GuardConfig, RobotEnvironmentConfig
 from td3robot.config.cell import CellConfig
 from td3robot.deploy.bench import BenchObjects, BenchOperator
 from td3robot.deploy.episode import Vector
@@ -27,7 +27,8 @@ from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.process import Standin, start_standin
 from td3robot.standin.watch import RestWatch
-from td3robot.tasks.grasp import OBJECT
+from td3robot.tasks.grasp import OBJECT, GraspConfig
+from td3robot.tasks.reach import ReachConfig
 
 TRACKER_PORT = 47301
 # The arm moves for so long before the fault; where it goes on, so long after it; and is watched for so long [s].

@@ -9,7 +9,7 @@ from typing import Any
 
 from td3robot import seeding
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import DISTURBANCES, GraspConfig, RobotEnvironmentConfig
+from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
 from td3robot.config.cell import CellConfig
 from td3robot.deploy.bench import BenchObjects, BenchOperator
 from td3robot.deploy.check import Check, check_contract, check_robot
@@ -28,7 +28,7 @@ from td3robot.robots.ur.robot import UrRobot
 from td3robot.standin.fault_kinds import load_faults
 from td3robot.standin.process import start_standin
 from td3robot.standin.watch import RestWatch
-from td3robot.tasks.grasp import OBJECT
+from td3robot.tasks.grasp import OBJECT, GraspConfig
 
 TRACKER_PORT = 47300
 # After a fault the arm is watched for so long [s].

@@ -39,6 +39,7 @@ class ActionKind(ABC):
 
     def __init__(self, config: ActionConfig, fields: list[Field], spec: RobotSpec, uses_gripper: bool) -> None:
         self.config, self.uses_gripper = config, uses_gripper
+        self._response = config.response(spec.period_s)
         self._gripper_reach = spec.gripper.closing_rate * spec.period_s
         gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
         self.layout = Layout([*fields, *gripper])
@@ -65,7 +66,8 @@ class ActionKind(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
-        return self.config.model_dump(mode="json") | {
+        return self.config.model_dump(mode="json", exclude={"response_s"}) | {
+            "response": self._response,
             "layout": self.layout.to_json(),
             "implied_speeds": self.implied_speeds(),
         }
@@ -96,7 +98,7 @@ class JointDelta(ActionKind):
         _, jacobian = self._kinematics.tcp_and_jacobian(q)
         tool = jacobian @ wanted
         wanted *= min(1.0, self._tool_speed / max(float(np.sqrt(tool @ tool)), 1e-9))
-        return (velocity + self.config.response * (wanted - velocity)) * self._period
+        return (velocity + self._response * (wanted - velocity)) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
@@ -152,13 +154,13 @@ class TcpDelta(ActionKind):
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         position, orientation = jacobian[:3], jacobian[3:]
         before = position @ velocity
-        tool = before + self.config.response * (direction * self._speed_per_length(length) - before)
+        tool = before + self._response * (direction * self._speed_per_length(length) - before)
         dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
         upright = _headed_as(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
-            change = self.config.response * (self._bent(float(action[3])) * self.config.turn_rad_s - rate)
+            change = self._response * (self._bent(float(action[3])) * self.config.turn_rad_s - rate)
             turn[2] = (rate + min(max(change, -self._turn_change), self._turn_change)) * self._period
 
         gram = position @ position.T

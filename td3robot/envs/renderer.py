@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.scene import ObjectModel, quaternion, set_gripper, simulation_spec
-from td3robot.state import Array, World
+from td3robot.robots.simulated.scene import quaternion, set_gripper, simulation_spec
+from td3robot.state import Array, ObjectModel, World
 
 GOAL_RADIUS_M = 0.015
 MAX_GEOMS = 1000
@@ -27,6 +27,7 @@ class Renderer:
     def __init__(
         self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = (), width: int = 640, height: int = 480
     ) -> None:
+        self._gripper = spec.gripper
         scene = simulation_spec(spec, 500, objects)
         scene.visual.global_.offwidth, scene.visual.global_.offheight = width, height
         goal = scene.worldbody.add_body(name="goal", mocap=True)
@@ -61,7 +62,7 @@ class Renderer:
         self._data.qpos[: len(state.q)] = state.q
         for name, pose in world.objects.items():
             self._data.joint(name).qpos[:] = [*pose.position, *quaternion(pose.rotation)]
-        set_gripper(self._model, self._data, state.driver_q)
+        set_gripper(self._model, self._data, self._gripper, state.driver_q)
         self._data.mocap_pos[0] = goal_position
         mujoco.mj_forward(self._model, self._data)
         self._gl.make_current()

@@ -16,12 +16,12 @@ from td3robot.layout import Layout
 from td3robot.policy.contract import Contract
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.interface import Robot
-from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.disturbed import DisturbedRobot
-from td3robot.robots.simulated.scene import ObjectModel
+from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
-from td3robot.state import Array, JointCommand, Pose, RobotState, World
+from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task
 
 Vector = NDArray[np.float32]

@@ -7,8 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from td3robot.errors import CommandRefusedError
-from td3robot.robots.models import ArmModel, GripperModel
+from td3robot.robots.arms.model import ArmModel
+from td3robot.robots.grippers.model import GripperModel, Jaw
 from td3robot.state import Array, JointCommand, RobotState
+
+__all__ = ["ArmModel", "GripperModel", "Jaw", "Robot", "RobotSpec"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ class RobotSpec:
         """Seconds between two commands."""
         return 1.0 / self.control_rate_hz
 
+    def periods(self, seconds: float) -> int:
+        """Return how many control periods a duration [s] takes, at least one."""
+        return max(1, round(seconds * self.control_rate_hz))
+
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
         return {
@@ -43,8 +50,8 @@ class RobotSpec:
             "home_rad": self.arm.home.tolist(),
             "gripper": self.gripper.name,
             "driver_names": list(self.gripper.driver_names),
-            "driver_open_rad": 0.0,
-            "driver_closed_rad": self.gripper.driver_closed,
+            f"driver_open_{self.gripper.driver_unit}": self.gripper.driver_open,
+            f"driver_closed_{self.gripper.driver_unit}": self.gripper.driver_closed,
             "control_rate_hz": self.control_rate_hz,
             "tcp_offset_m": self.tcp_offset_m,
             "table_height_m": self.table_height_m,

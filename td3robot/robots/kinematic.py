@@ -6,17 +6,16 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.kinematics import ToolboxKinematics
-from td3robot.robots.models import SERVO_LAG_S
 from td3robot.robots.simulated.variation import Variation
+from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array, JointCommand, RobotState
 
 
 class KinematicRobot(Robot):
-    """UR5e from UR's DH numbers, velocities integrated; no inertia and no contact.
+    """An arm from its numbers, velocities integrated; no inertia and no contact.
 
     Each joint follows a target, which moves to the command in a straight line over the period, with a first-order lag
-    of ``SERVO_LAG_S``: ``dq = (target - q) / lag``.
+    of the arm's servo: ``dq = (target - q) / lag``.
 
     Where its tool is, an environment asks :attr:`kinematics`, so that no MuJoCo model is behind what is observed.
 
@@ -30,7 +29,7 @@ class KinematicRobot(Robot):
         self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
         self._target = spec.arm.home.copy()
         self._gripper, self._time = 0.0, 0.0
-        self._lag = SERVO_LAG_S
+        self._lag = spec.arm.servo.lag_s
 
     def connect(self) -> None:
         """Stand at home."""
@@ -41,7 +40,7 @@ class KinematicRobot(Robot):
     def read(self) -> RobotState:
         """Give the state at the end of the last period."""
         self._require_open()
-        drivers = np.full(2, self._gripper * self.spec.gripper.driver_closed)
+        drivers = self.spec.gripper.drivers_at(self._gripper)
         return RobotState(self._q.copy(), self._dq.copy(), drivers, self._time)
 
     def now(self) -> float:
@@ -75,7 +74,7 @@ class KinematicRobot(Robot):
 
     def vary(self, variation: Variation) -> None:
         """Take on another servo lag; nothing else of a variation exists without dynamics."""
-        self._lag = SERVO_LAG_S * variation.servo_lag
+        self._lag = self.spec.arm.servo.lag_s * variation.servo_lag
 
     def stop(self) -> None:
         """Stand still."""

@@ -8,7 +8,8 @@ import numpy as np
 from td3robot.errors import RobotError
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.interface import Robot
-from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array, JointCommand, RobotState
 
 # Arrived: every joint this near [rad], and this slow [rad/s].

@@ -6,11 +6,11 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 
+from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.models import SERVO_LAG_S
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, ObjectModel, quaternion
-from td3robot.state import Array, JointCommand, Pose
+from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, quaternion
+from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
 RATE_HZ = 500

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from td3robot.robots.models import SERVO_LAG_S
+from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.standin.accounting import Accounting
 from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.standin.gripper import Gripper

@@ -4,7 +4,7 @@ Register names and meanings are those of the Robotiq 2F-85 instruction manual, "
 is stored and not modelled.
 """
 
-from td3robot.robots.models import ROBOTIQ_2F85
+from td3robot.robots.grippers.robotiq_2f85 import ROBOTIQ_2F85
 from td3robot.standin.arm import PERIOD_S
 
 # The counts that a real 2F-85 uses of 0 to 255, open to closed.
@@ -119,7 +119,7 @@ class Gripper:
             self._object = 2 if position < self._requested else 1
 
     def _position(self) -> int:
-        fraction = self._driver_q / ROBOTIQ_2F85.driver_closed
+        fraction = self._driver_q / ROBOTIQ_2F85.driver_range
         return round(min(max(OPEN_COUNT + fraction * (CLOSED_COUNT - OPEN_COUNT), 0.0), 255.0))
 
     def _measured(self) -> dict[str, int]:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from td3robot.build import robot_spec
-from td3robot.robots.simulated.scene import ObjectModel
 from td3robot.standin import settings
 from td3robot.standin.arm import PERIOD_S, RATE_HZ, SimulatedArm
 from td3robot.standin.bench import BenchPort
@@ -26,6 +25,7 @@ from td3robot.standin.robotiq import GripperPort
 from td3robot.standin.rtde import InputsInUse, RtdePort
 from td3robot.standin.script import ScriptPort
 from td3robot.standin.tracker import Tracker
+from td3robot.state import ObjectModel
 
 # Later than this, the clock does not catch up: the controller's time falls behind the wall's [s].
 MAX_LATE_S = 0.02

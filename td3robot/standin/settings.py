@@ -9,17 +9,16 @@ from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from td3robot.config import (
     Box,
-    GraspConfig,
     NonNegative,
-    ObjectConfig,
     RobotConfig,
     RobotEnvironmentConfig,
     Section,
     load_config,
 )
+from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError, choose
 from td3robot.standin.fault_kinds import AnyFault, first_error, load_faults
-from td3robot.tasks.grasp import OBJECT
+from td3robot.tasks.grasp import OBJECT, GraspConfig
 
 ROBOTS = ("ur5e",)
 

@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import atan2, cos, pi, sin, tanh
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import PositiveFloat, model_validator
 
-from td3robot.config import GRASP_HEIGHT_M, GRIP_MARGIN_M, GRIPPER_STROKE_M, GraspConfig
+from td3robot.config.disturbance import DisturbanceConfig
+from td3robot.config.objects import ObjectConfig
+from td3robot.config.section import Box, NonNegative, Range, Section, UnitInterval, refused
+from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
-from td3robot.robots.interface import RobotSpec
-from td3robot.state import Array, Pose, World, about_vertical
+from td3robot.registry import TASKS
+from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
+from td3robot.state import Array, ObjectModel, Pose, World, about_vertical
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -52,6 +57,136 @@ SQUEEZE = 0.25
 EMPTY_MARGIN = 0.12
 
 
+class GraspRewards(Section):
+    """Weights of the grasp task's reward terms; :class:`Grasp` has the formulas."""
+
+    approach: NonNegative = 4.0
+    alignment: NonNegative = 5.0
+    grasp: NonNegative = 1.0
+    push: NonNegative = 4.0
+    lift: NonNegative = 2.0
+    rise: NonNegative = 20.0
+    held: NonNegative = 4.0
+    smoothness: NonNegative = 0.3
+    guard: NonNegative = 0.1
+
+
+def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
+    """Say which size or mass of an object is beyond which bound of a jaw, or None where it fits."""
+    width, height = item.grip_width_m, item.size_m[2]
+    if width > jaw.widest_m:
+        return (
+            f"the object is {1e3 * width:g} mm wide where it is gripped, and the jaw takes at most "
+            f"{1e3 * jaw.widest_m:g} mm; choose a smaller object"
+        )
+    if width < jaw.min_width_m:
+        return (
+            f"the object is {1e3 * width:g} mm wide where it is gripped, and below "
+            f"{1e3 * jaw.min_width_m:g} mm the gripper's drivers cannot tell it from nothing"
+        )
+    if height < jaw.min_height_m:
+        return (
+            f"the object is {1e3 * height:g} mm high, and the fingers grasp nothing lower than "
+            f"{1e3 * jaw.min_height_m:g} mm"
+        )
+    if height > jaw.max_height_m:
+        return (
+            f"the object is {1e3 * height:g} mm high, and the fingers reach down to the middle of at most "
+            f"{1e3 * jaw.max_height_m:g} mm"
+        )
+    if item.mass_kg > jaw.payload_kg:
+        return f"the object's {item.mass_kg:g} kg are above the gripper's payload of {jaw.payload_kg:g} kg"
+    return None
+
+
+class GraspConfig(TaskConfig):
+    """Close on an object on the table, lift it, and hold it at rest.
+
+    Attributes:
+        patch_low, patch_high: Where on the table (x, y) [m] objects lie.
+        start_height_m: Range of the tool's height above the table at the start.
+        lift_height_m: How far the object must be lifted.
+        rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
+        hold_s: How long it must be held, at the end of an episode.
+        practice_hold_s: In training, an episode is over once it was held for so long without a break: more of the same
+            teaches little, and the next object more.
+        full_turn_rad_s: Speed of the tool's turn that earns the whole of ``alignment``. Not less than what two joints
+            at the guard's limit turn it by (2 * 1.57 rad/s): clipped on one side only, turning away fast and back
+            slowly would pay.
+        near_m: Scale on which the observation resolves the last stretch to the object.
+        practice_share: Share of the training's episodes that begin with the tool around the object, so that closing and
+            lifting are met before the way there is learned; evaluations have none.
+    """
+
+    name: Literal["grasp"] = "grasp"
+    object: ObjectConfig = ObjectConfig()
+    patch_low: tuple[float, float] = (-0.2, 0.35)
+    patch_high: tuple[float, float] = (0.2, 0.65)
+    start_height_m: Range = (0.15, 0.3)
+    lift_height_m: PositiveFloat = 0.1
+    rest_speed_m_s: PositiveFloat = 0.02
+    hold_s: PositiveFloat = 0.5
+    practice_hold_s: PositiveFloat = 1.5
+    full_turn_rad_s: PositiveFloat = 3.2
+    near_m: PositiveFloat = 0.03
+    practice_share: UnitInterval = 0.5
+    rewards: GraspRewards = GraspRewards()
+    region: ClassVar[str] = "the task's patch, with start and lift above it,"
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
+            if not low < high:
+                raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
+        return self
+
+    @classmethod
+    def regions(cls, arm: ArmModel) -> dict[str, Any]:
+        """Return the arm's patch of the table."""
+        return {"patch_low": arm.regions["patch"].low, "patch_high": arm.regions["patch"].high}
+
+    def space(self, table_height_m: float, gripper: GripperModel) -> Box:
+        """Return where the tool has to be able to go, in the base frame: from grasping to above the lift."""
+        lowest = gripper.jaw.grasp_height_m
+        low = table_height_m + lowest
+        lifted = max(lowest, self.object.size_m[2] / 2) + self.lift_height_m
+        high = table_height_m + max(self.start_height_m[1], lifted)
+        return Box(low=(*self.patch_low, round(low, 6)), high=(*self.patch_high, round(high, 6)))
+
+    def objects(self) -> tuple[ObjectModel, ...]:
+        """Return the object."""
+        return (self.object.model(OBJECT),)
+
+    def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
+        """Refuse a patch off the table, and an object that the gripper cannot pick up."""
+        table, jaw, item = arm.regions["table"], gripper.jaw, self.object
+        for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, table.low, table.high, strict=True):
+            if low < edges[0] or high > edges[1]:
+                raise ValueError(
+                    f"the patch goes from {axis} {low:g} to {high:g} m, and the table only from {edges[0]:g} to "
+                    f"{edges[1]:g} m: objects would fall off its edge"
+                )
+        if (sentence := misfit(item, jaw)) is not None:
+            raise refused(sentence, "task", "object")
+        height = item.size_m[2]
+        if self.start_height_m[0] < height + jaw.fingertips_m:
+            raise ValueError(
+                f"the tool starts from {self.start_height_m[0]:g} m above the table, with its fingers inside an object "
+                f"of {height:g} m; raise start_height_m to {height + jaw.fingertips_m:g} m or more"
+            )
+        width, most = item.grip_width_m * disturbance.object_scale[1], jaw.widest_m
+        if width > most:
+            raise ValueError(
+                f"disturbance.object_scale {disturbance.object_scale} makes the object {1e3 * width:g} mm wide "
+                f"where it is gripped, and the jaw takes at most {1e3 * most:g} mm; choose a smaller object"
+            )
+        if disturbance.object_mass_kg is not None and disturbance.object_mass_kg[1] > jaw.payload_kg:
+            raise ValueError(
+                f"disturbance.object_mass_kg {disturbance.object_mass_kg} is above the gripper's payload of "
+                f"{jaw.payload_kg:g} kg"
+            )
+
+
 class Grasp(Task):
     """Close on an object, lift it and hold it.
 
@@ -72,6 +207,7 @@ class Grasp(Task):
     * ``guard``: -1 where the guard changed the wish
     """
 
+    Config = GraspConfig
     name = "grasp"
     uses_gripper = True
     turns_tool = True
@@ -79,18 +215,19 @@ class Grasp(Task):
     def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
         self._step = max_tcp_speed_m_s * spec.period_s
-        self.hold_steps = config.hold_steps
-        self.practice_hold_steps = config.practice_hold_steps
+        self.hold_steps = spec.periods(config.hold_s)
+        self.practice_hold_steps = spec.periods(config.practice_hold_s)
+        self._full_turn = config.full_turn_rad_s / spec.control_rate_hz
         self._period = spec.period_s
-        self._driver_closed = spec.gripper.driver_closed
+        self._gripper = spec.gripper
         self._table = spec.table_height_m
         height = config.object.size_m[2]
-        self._raise = np.array([0.0, 0.0, max(0.0, GRASP_HEIGHT_M - height / 2)])
+        self._raise = np.array([0.0, 0.0, max(0.0, spec.gripper.jaw.grasp_height_m - height / 2)])
         # The pads close along the tool's x axis; a box is gripped across its shorter side.
         self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
         # Open fingers begin their practice around a wide object with less offset, and not inside it.
-        self._ease = min((GRIPPER_STROKE_M - GRIP_MARGIN_M - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
-        self._closed_on_object = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
+        self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
+        self._closed_on_object = spec.gripper.closed_on(config.object.grip_width_m)
         xyz = ("x", "y", "z")
         self.layout = Layout(
             [
@@ -185,7 +322,7 @@ class Grasp(Task):
             * progress(
                 abs(self._turn(before.commanded_tcp, before.objects[OBJECT])),
                 abs(self._turn(world.commanded_tcp, item)),
-                config.full_turn_rad,
+                self._full_turn,
             ),
             "grasp": weights.grasp * near * aligned * self._grip(world),
             "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
@@ -233,7 +370,7 @@ class Grasp(Task):
         return short and 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
 
     def _closed(self, world: World) -> float:
-        return float(world.robot.driver_q.mean()) / self._driver_closed
+        return self._gripper.closed_fraction(world.robot.driver_q)
 
     def _turn(self, tcp: Pose, item: Pose) -> float:
         """Compute the smallest turn about the vertical that lines the pads up with the object [rad]."""
@@ -248,3 +385,6 @@ class Grasp(Task):
 def _yaw(rotation: Array) -> float:
     """Compute the direction of a frame's x axis about the vertical [rad]."""
     return atan2(rotation[1, 0], rotation[0, 0])
+
+
+TASKS.register("grasp", Grasp)

@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, Pose, World
@@ -72,6 +73,7 @@ class Task(ABC):
     """A task: draws goals, lays out observations, scores moments.
 
     Attributes:
+        Config: The task's own section of a configuration.
         name: As in configurations.
         uses_gripper: Whether the gripper is part of the action.
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
@@ -80,12 +82,17 @@ class Task(ABC):
         layout: Fields of the observation; joint angles and gripper driver joints come first.
     """
 
+    Config: ClassVar[type[TaskConfig]]
     name: str
     uses_gripper: bool
     turns_tool: bool
     hold_steps: int
     practice_hold_steps: float = inf
     layout: Layout
+
+    @abstractmethod
+    def __init__(self, config: Any, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
+        """Lay out observations for a robot whose tool goes at most so fast [m/s]."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -112,10 +119,10 @@ def robot_fields(spec: RobotSpec) -> list[Field]:
     """Name what every observation begins with: arm joint angles, then the gripper's driver joints."""
     return [
         Field("q", spec.arm.joint_names, "rad", "arm"),
-        Field("driver_q", spec.gripper.driver_names, "rad", "gripper"),
+        Field("driver_q", spec.gripper.driver_names, spec.gripper.driver_unit, "gripper"),
     ]
 
 
 def observe_robot(world: World) -> dict[str, ArrayLike]:
-    """Give the values of :func:`robot_fields`: ``[q..., right_driver, left_driver]`` [rad]."""
+    """Give the values of :func:`robot_fields`: ``[q..., right_driver, left_driver]``, drivers in their own unit."""
     return {"q": world.robot.q, "driver_q": world.robot.driver_q}

@@ -1,16 +1,63 @@
 """Reach: bring the tool centre point to a goal, and rest there."""
 
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import AfterValidator, PositiveFloat
 
-from td3robot.config import ReachConfig
+from td3robot.config.section import Box, NonNegative, Section, UnitInterval, ordered
+from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
-from td3robot.robots.interface import RobotSpec
+from td3robot.registry import TASKS
+from td3robot.robots.interface import ArmModel, GripperModel, RobotSpec
 from td3robot.state import World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
+
+
+class ReachRewards(Section):
+    """Weights of the reach task's reward terms; :class:`Reach` has the formulas."""
+
+    progress: NonNegative = 1.0
+    precision: NonNegative = 1.0
+    settled: NonNegative = 1.0
+    smoothness: NonNegative = 0.05
+    guard: NonNegative = 0.05
+
+
+class ReachConfig(TaskConfig):
+    """Bring the tool centre point to a goal and rest there.
+
+    Attributes:
+        goals: Where goals (and starts) are drawn from, uniformly.
+        gripper: Range of the closed fraction that the gripper holds, drawn for each episode: a policy that has seen
+            its fingers at one angle only depends on that angle to the milliradian.
+        tolerance_m: Within this distance of the goal counts as there.
+        settle_speed_m_s: Below this tool speed counts as at rest.
+        hold_s: How long the tool must be there and at rest, at the end of an episode.
+        near_m: Scale on which the observation resolves the last stretch to the goal.
+    """
+
+    name: Literal["reach"] = "reach"
+    goals: Box = Box(low=(-0.3, 0.25, 0.05), high=(0.3, 0.75, 0.45))
+    gripper: Annotated[tuple[UnitInterval, UnitInterval], AfterValidator(ordered)] = (0.0, 1.0)
+    tolerance_m: PositiveFloat = 0.01
+    settle_speed_m_s: PositiveFloat = 0.02
+    hold_s: PositiveFloat = 0.25
+    near_m: PositiveFloat = 0.03
+    rewards: ReachRewards = ReachRewards()
+    region: ClassVar[str] = "task.goals"
+
+    @classmethod
+    def regions(cls, arm: ArmModel) -> dict[str, Any]:
+        """Return the arm's box of goals."""
+        region = arm.regions["goals"]
+        return {"goals": {"low": region.low, "high": region.high}}
+
+    def space(self, table_height_m: float, gripper: GripperModel) -> Box:
+        """Return where the tool has to be able to go, in the base frame."""
+        return self.goals
 
 
 class Reach(Task):
@@ -26,6 +73,7 @@ class Reach(Task):
     * ``guard``: -1 where the guard changed the wish
     """
 
+    Config = ReachConfig
     name = "reach"
     uses_gripper = False
     turns_tool = False
@@ -33,7 +81,7 @@ class Reach(Task):
     def __init__(self, config: ReachConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
         self._full_progress = max_tcp_speed_m_s * spec.period_s
-        self.hold_steps = config.hold_steps
+        self.hold_steps = spec.periods(config.hold_s)
         xyz = ("x", "y", "z")
         self.layout = Layout(
             [
@@ -89,3 +137,6 @@ class Reach(Task):
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
         return Score(terms, achieved, distance)
+
+
+TASKS.register("reach", Reach)

@@ -5,10 +5,10 @@ from math import atanh
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.config import GRASP_HEIGHT_M, GRIPPER_STROKE_M, ActionConfig, GraspConfig
+from td3robot.config.robot import ActionConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.tasks.grasp import ABOVE
+from td3robot.tasks.grasp import ABOVE, GraspConfig
 
 # Come down only this near the vertical over the object [m], turned by less than this [rad]; close within this [m].
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
@@ -45,10 +45,10 @@ class ScriptedGrasp:
     ) -> None:
         self._root = 1.0 / exponent
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
-        self._driver_closed = spec.gripper.driver_closed
-        self._lowest = spec.table_height_m + GRASP_HEIGHT_M
+        self._gripper = spec.gripper
+        self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
         self._lift = config.lift_height_m + ABOVE
-        self._gripped = 1.0 - config.object.grip_width_m / GRIPPER_STROKE_M
+        self._gripped = spec.gripper.closed_on(config.object.grip_width_m)
 
     def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the action (5,): tool displacement, turn, gripper."""
@@ -57,7 +57,7 @@ class ScriptedGrasp:
         # A tracker that reports the object too low sends the tool no further down than the guard lets it.
         way[2] = max(way[2], self._lowest - (seen["tcp_position"] + seen["commanded_from_tcp"])[2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
-        closed = float(seen["driver_q"].mean()) / self._driver_closed
+        closed = self._gripper.closed_fraction(seen["driver_q"])
         empty = closed > self._gripped + EMPTY
         opening = closed > commanded + OPENING
         if empty or opening or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):

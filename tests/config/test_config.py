@@ -6,17 +6,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from td3robot.config import (
-    DISTURBANCES,
-    ActionConfig,
-    GraspConfig,
-    ObjectConfig,
-    RobotEnvironmentConfig,
-    load_config,
-    parse_config,
-    to_yaml,
-)
+from td3robot.config import DISTURBANCES, ActionConfig, RobotEnvironmentConfig, load_config, parse_config, to_yaml
+from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError
+from td3robot.tasks.grasp import GraspConfig
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
@@ -164,7 +157,7 @@ def test_an_unknown_choice_lists_the_choices(override, words):
             ["environment.guard.workspace={low: [-0.1, 0.15, 0.02], high: [0.6, 0.95, 0.8]}"],
             "reaches outside guard.workspace (-0.1, 0.15, 0.02)..(0.6, 0.95, 0.8) m",
         ),
-        (["environment.episode_s=0.1"], "an episode of 2 steps is shorter than task.hold_steps 5"),
+        (["environment.episode_s=0.1"], "an episode of 0.1 s is shorter than task.hold_s 0.25 s"),
         (
             ["agent.batch_size=10", "agent.replay_capacity=5"],
             "agent.replay_capacity 5 is smaller than agent.batch_size 10",
@@ -223,7 +216,7 @@ GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
             "guard.workspace (-0.6, 0.15, 0.02)..(0.6, 0.95, 0.8) m",
         ),
         (["lift_height_m=0.9"], "reaches outside guard.workspace"),
-        (["hold_steps=101"], "an episode of 100 steps is shorter than task.hold_steps 101"),
+        (["hold_s=8.05"], "an episode of 5 s is shorter than task.hold_s 8.05 s"),
         (["rewards.lifts=1"], "unknown key 'environment.task.rewards.lifts'; did you mean 'lift'?"),
     ],
 )
@@ -266,10 +259,10 @@ def test_a_level_of_disturbance_is_written_out_and_read_back(level):
             "unknown key 'environment.disturbance.object_noise'; did you mean 'object_noise_m'?",
         ),
         (["disturbance={servo_lag: [1.3, 0.7]}"], "environment.disturbance.servo_lag: (1.3, 0.7) is no range"),
-        (["disturbance={action_delay_steps: [-1, 2]}"], "disturbance.action_delay_steps.0 is -1, but it should be"),
+        (["disturbance={action_delay_s: [-1, 2]}"], "disturbance.action_delay_s.0 is -1, but it should be"),
         (
-            ["disturbance={observation_delay_steps: [0, 3]}"],
-            "disturbance.observation_delay_steps (0, 3) makes states 0.15 s old, and the guard refuses them from "
+            ["disturbance={observation_delay_s: [0, 0.15]}"],
+            "disturbance.observation_delay_s (0.0, 0.15) makes states 0.15 s old, and the guard refuses them from "
             "guard.max_state_age_s 0.15 s on",
         ),
         (

@@ -43,7 +43,7 @@ class Follower:
 
 @pytest.mark.parametrize("direction", [(1, 0, 0), (0, -1, 0), (0, 0, 1), (-0.6, 0, 0.8)])
 def test_a_full_action_approaches_full_speed_by_the_response_each_period(direction):
-    follower = Follower(make(response=0.4))
+    follower = Follower(make(response_s=0.125))
     share = 0.0
     for _ in range(12):
         follower.step(*direction, 0, -1)
@@ -54,13 +54,13 @@ def test_a_full_action_approaches_full_speed_by_the_response_each_period(directi
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0])
 def test_speed_grows_with_the_exponent_of_the_action_s_length(exponent):
-    follower = Follower(make(exponent=exponent, response=1.0))
+    follower = Follower(make(exponent=exponent, response_s=0.0))
     follower.step(0, 0.5, 0, 0, -1)
     assert np.linalg.norm(follower.tool_velocity()[:3]) == pytest.approx(0.5**exponent * FULL_SPEED, rel=0.03)
 
 
 def test_the_length_of_an_action_is_cut_and_not_its_components():
-    follower = Follower(make(response=1.0))
+    follower = Follower(make(response_s=0.0))
     follower.step(1, 1, 0, 0, -1)
     np.testing.assert_allclose(follower.tool_velocity()[:2], FULL_SPEED / np.sqrt(2), rtol=0.03)
 
@@ -108,7 +108,7 @@ def test_the_gripper_goes_where_its_action_says_as_fast_as_it_can():
 
 
 def test_each_component_of_a_joint_action_moves_its_joint():
-    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response=0.4))
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response_s=0.125))
     full = SPEC.arm.velocity * GUARD.joint_speed_fraction * 0.2
     action = np.array([1, -1, 0.5, 0, 0, 0])
     follower.step(*action, -1)
@@ -116,7 +116,7 @@ def test_each_component_of_a_joint_action_moves_its_joint():
 
 
 def test_joints_that_add_up_move_the_tool_no_faster_than_its_limit_and_keep_their_proportions():
-    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response=1.0))
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response_s=0.0))
     full = SPEC.arm.velocity * GUARD.joint_speed_fraction * 0.2
     _, jacobian = KINEMATICS.tcp_and_jacobian(SPEC.arm.home)
     fastest = np.array([1, 1, 1, 1, 0, 0], np.float32)
@@ -125,6 +125,6 @@ def test_joints_that_add_up_move_the_tool_no_faster_than_its_limit_and_keep_thei
     assert np.linalg.norm(jacobian @ follower.velocity) == pytest.approx(FULL_SPEED)
     np.testing.assert_allclose(follower.velocity / full, follower.velocity[0] / full[0] * fastest, atol=1e-9)
 
-    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response=1.0))
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response_s=0.0))
     follower.step(0, 0, 0, 0, 1, 0, -1)
     assert follower.velocity[4] == pytest.approx(full[4])  # the tool hardly moves: nothing is slowed down

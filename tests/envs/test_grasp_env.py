@@ -6,19 +6,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import td3robot  # noqa: F401  # registers the environment
-from td3robot import build, seeding
+from td3robot import seeding
 from td3robot.build import make_robot_env, make_trainer
-from td3robot.config import (
-    DISTURBANCES,
-    ActionConfig,
-    GraspConfig,
-    ObjectConfig,
-    RobotConfig,
-    RobotEnvironmentConfig,
-    RunConfig,
-    TrainingConfig,
-)
+from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
 from td3robot.config.cell import CellConfig
+from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
 from td3robot.learning.collector import Collector
@@ -26,7 +18,8 @@ from td3robot.learning.environments import LocalEnvironments
 from td3robot.learning.evaluation import evaluate
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.disturbed import DisturbedRobot
-from td3robot.tasks.grasp import Grasp
+from td3robot.tasks import TASKS
+from td3robot.tasks.grasp import Grasp, GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 
 CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=8.0)
@@ -152,7 +145,7 @@ class OnlyASimulatorKnows(Grasp):
 
 
 def test_a_field_that_only_a_simulator_knows_is_refused_on_hardware_by_name(monkeypatch):
-    monkeypatch.setitem(build.TASKS, "grasp", OnlyASimulatorKnows)
+    monkeypatch.setitem(TASKS._things, "grasp", OnlyASimulatorKnows)
     cell = CellConfig.model_validate(
         {"ur": {"host": "127.0.0.1"}, "taught": {"object": {"position_m": (0, 0.5, 0.02)}}}
     )

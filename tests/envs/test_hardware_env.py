@@ -8,12 +8,12 @@ import pytest
 
 import td3robot
 from td3robot.build import make_robot_env
-from td3robot.config import GraspConfig, GuardConfig, RobotEnvironmentConfig, load_config
+from td3robot.config import GuardConfig, RobotEnvironmentConfig, load_config
 from td3robot.config.cell import CellConfig
 from td3robot.robots.travel import NEAR_RAD
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.standin.process import start_standin
-from td3robot.tasks.grasp import OBJECT
+from td3robot.tasks.grasp import OBJECT, GraspConfig
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,9 @@ from gymnasium.utils.env_checker import check_env
 
 import td3robot  # noqa: F401  # registers the environment
 from td3robot.build import make_robot_env
-from td3robot.config import ActionConfig, Box, GuardConfig, ReachConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.config import ActionConfig, Box, GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, EnvironmentFaultError
+from td3robot.tasks.reach import ReachConfig
 
 CONFIG = RobotEnvironmentConfig()
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_environment, make_trainer
-from td3robot.config import GraspConfig, GymnasiumEnvironmentConfig, RobotConfig, RobotEnvironmentConfig, load_config
+from td3robot.config import GymnasiumEnvironmentConfig, RobotConfig, RobotEnvironmentConfig, load_config
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.learning.environments import EnvironmentProcess, LocalEnvironments
 from td3robot.policy.checkpoint import newest
+from td3robot.tasks.grasp import GraspConfig
 
 PENDULUM = GymnasiumEnvironmentConfig(kind="gymnasium", id="Pendulum-v1")
 REACH = RobotEnvironmentConfig()

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import DISTURBANCES, DisturbanceConfig, GraspConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.config import DISTURBANCES, DisturbanceConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.robots.kinematic import KinematicRobot
-from td3robot.robots.models import SERVO_LAG_S
 from td3robot.robots.objects import SimulatedObjects
 from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.simulated.scene import ObjectModel
 from td3robot.robots.simulated.variation import Variation
-from td3robot.state import JointCommand, Pose
+from td3robot.state import JointCommand, ObjectModel, Pose
+from td3robot.tasks.grasp import GraspConfig
 
 CUBE = ObjectModel("object", "box", (0.04, 0.04, 0.04), 0.1, 0.7)
 LYING = Pose(np.array([0.1, 0.5, 0.02]), np.eye(3))
@@ -87,7 +87,7 @@ def same(a, b, stamps=True):
 @pytest.mark.parametrize("delay", [0, 1, 2, 3])
 def test_a_command_acts_exactly_so_many_periods_later(either, delay):
     walk = commands(either, 20)
-    made = disturbed(either, action_delay_steps=(delay, delay))
+    made = disturbed(either, action_delay_s=(delay / 20, delay / 20))
     late = play(made, walk, made.truth)
     straight = play(either, [held(either)] * delay + walk)
     assert all(same(a, b) for a, b in zip(late, straight, strict=False))
@@ -96,7 +96,7 @@ def test_a_command_acts_exactly_so_many_periods_later(either, delay):
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_a_state_is_read_exactly_so_many_periods_later_with_its_own_stamp(either, delay):
-    made = disturbed(either, observation_delay_steps=(delay, delay))
+    made = disturbed(either, observation_delay_s=(delay / 20, delay / 20))
     first, truths = made.truth(), []
     for t, command in enumerate(commands(either, 20)):
         made.send(command)
@@ -110,7 +110,7 @@ def test_a_state_is_read_exactly_so_many_periods_later_with_its_own_stamp(either
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
 def test_objects_are_seen_with_the_same_delay_as_the_arm(cell, delay):
-    made = disturbed(cell, observation_delay_steps=(delay, delay))
+    made = disturbed(cell, observation_delay_s=(delay / 20, delay / 20))
     objects = DisturbedObjects(SimulatedObjects(cell), made)
     objects.arrange({"object": Pose(np.array([0.1, 0.5, 0.3]), LYING.rotation)})  # it falls
     objects.read()
@@ -124,7 +124,7 @@ def test_objects_are_seen_with_the_same_delay_as_the_arm(cell, delay):
 
 
 def test_delays_are_drawn_from_their_whole_range(cell):
-    made = DisturbedRobot(cell, DisturbanceConfig(action_delay_steps=(1, 3), observation_delay_steps=(0, 2)))
+    made = DisturbedRobot(cell, DisturbanceConfig(action_delay_s=(0.05, 0.15), observation_delay_s=(0.0, 0.1)))
     rng, drawn = np.random.default_rng(0), set()
     for _ in range(60):
         made.begin(rng)
@@ -190,7 +190,7 @@ def test_a_tracker_s_offset_stays_for_an_episode_and_its_noise_does_not(cell):
 
 
 def test_stopping_empties_the_pipe(either):
-    made = disturbed(either, action_delay_steps=(3, 3))
+    made = disturbed(either, action_delay_s=(3 / 20, 3 / 20))
     far = made.spec.arm.home + 0.05 * np.arange(1, 7)[:, None]
     for q in far:
         made.send(JointCommand(q, 0.0))
@@ -211,7 +211,7 @@ def test_stopping_empties_the_pipe(either):
 
 
 def test_an_episode_s_pipe_does_not_reach_into_the_next(either):
-    made = disturbed(either, action_delay_steps=(3, 3), observation_delay_steps=(2, 2))
+    made = disturbed(either, action_delay_s=(3 / 20, 3 / 20), observation_delay_s=(2 / 20, 2 / 20))
     first = play(made, [held(made)] * 5, made.read)
     play(made, commands(made, 10))
     again = play(made, [held(made)] * 5, made.read)
@@ -333,7 +333,7 @@ def test_a_scaled_object_is_the_one_that_would_have_been_compiled_so(shape, size
 
 
 def test_a_larger_object_is_gripped_earlier(varied, kinematics):
-    from td3robot.robots.kinematics import ToolboxKinematics
+    from td3robot.robots.toolbox import ToolboxKinematics
 
     stopped = []
     for scale in (0.9, 1.0, 1.1):

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import GraspConfig, ObjectConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.robots.kinematics import ToolboxKinematics
+from td3robot.config import RobotConfig, RobotEnvironmentConfig
+from td3robot.config.objects import ObjectConfig
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, ObjectModel
-from td3robot.state import JointCommand, Pose
+from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE
+from td3robot.robots.toolbox import ToolboxKinematics
+from td3robot.state import JointCommand, ObjectModel, Pose
+from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 
 CUBE = ObjectModel("object", "box", (0.04, 0.04, 0.04), 0.1, 0.7)

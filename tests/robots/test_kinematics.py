@@ -2,9 +2,10 @@ import mujoco
 import numpy as np
 import pytest
 
-from td3robot.config import ReachConfig
-from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, set_gripper, simulation_spec
+from td3robot.robots.toolbox import ToolboxKinematics
+from td3robot.tasks.reach import ReachConfig
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_guard_model_sees_every_collision_of_the_scene(spec, scene):
     for q in postures(spec, 600, seed=1):
         data.qpos[:] = model.qpos0
         data.qpos[: len(q)] = q
-        set_gripper(model, data, np.full(2, rng.uniform(0.0, spec.gripper.driver_closed)))
+        set_gripper(model, data, spec.gripper, np.full(2, rng.uniform(0.0, spec.gripper.driver_closed)))
         mujoco.mj_kinematics(model, data)
         mujoco.mj_collision(model, data)
         bodies = model.geom_bodyid[data.contact.geom]

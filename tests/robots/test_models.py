@@ -2,7 +2,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from td3robot.robots.models import ARMS, GRIPPERS
+from td3robot.robots.arms import ARMS
+from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import (
     FLANGE_SITE,
@@ -26,7 +27,7 @@ def model(spec):
 def placed(model, q, drivers):
     data = mujoco.MjData(model)
     data.qpos[: len(q)] = q
-    set_gripper(model, data, np.array(drivers))
+    set_gripper(model, data, GRIPPERS["robotiq_2f85"], np.array(drivers))
     mujoco.mj_kinematics(model, data)
     return data
 
@@ -46,8 +47,8 @@ def test_joint_limits_are_those_of_the_model(spec, model):
 
 @pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS)
 def test_an_arm_model_is_of_one_size_and_its_home_is_legal(arm):
-    sizes = {len(x) for x in (arm.joint_names, arm.dh_a, arm.dh_d, arm.dh_alpha, arm.lower, arm.upper, arm.velocity)}
-    assert sizes == {len(arm.home)}
+    sizes = {len(x) for x in (arm.joint_names, arm.lower, arm.upper, arm.velocity, arm.servo.stiffness)}
+    assert sizes == {len(arm.home)} == {arm.chain.joints}
     assert (arm.lower < arm.home).all() and (arm.home < arm.upper).all()
     assert (arm.velocity > 0).all()
 

@@ -11,7 +11,8 @@ from td3robot.build import ROBOTS
 from td3robot.config import GuardConfig, RobotConfig
 from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.guard import Guard
-from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import NEAR_RAD, Travel
 from td3robot.state import JointCommand
 

@@ -7,8 +7,9 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import RobotError
 from td3robot.robots.guard import Guard
-from td3robot.robots.kinematics import Kinematics, ToolboxKinematics
+from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import NEAR_RAD, Travel
 from td3robot.state import JointCommand
 

@@ -3,7 +3,9 @@
 import pytest
 
 from td3robot.build import make_robot_env
-from td3robot.config import GraspConfig, ObjectConfig, RobotEnvironmentConfig
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.config.objects import ObjectConfig
+from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 
 OBJECTS = {

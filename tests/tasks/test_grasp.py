@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from td3robot.config import DisturbanceConfig, GraspConfig, ObjectConfig
+from td3robot.config import DisturbanceConfig
+from td3robot.config.objects import ObjectConfig
 from td3robot.state import JointCommand, Pose, RobotState, World
-from td3robot.tasks.grasp import OBJECT, Grasp
+from td3robot.tasks.grasp import OBJECT, Grasp, GraspConfig
 from td3robot.tasks.interface import Moment
 
 PERIOD = 0.05
@@ -107,7 +108,7 @@ def test_the_grasp_point_of_a_high_object_is_its_centre(make, goal):
 
 
 def test_alignment_is_progress_of_the_turn(task, judge):
-    full = task.config.full_turn_rad
+    full = task.config.full_turn_rad_s * 0.05
     terms, _ = judge(world(yaw=0.30), world(yaw=0.30, tool_yaw=0.02))
     assert terms["alignment"] == pytest.approx(0.02 / full)
     terms, _ = judge(world(yaw=-0.30), world(yaw=-0.30, tool_yaw=0.02))

@@ -1,5 +1,4 @@
 import ast
-import inspect
 import math
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
@@ -10,19 +9,13 @@ import pytest
 
 import td3robot.config
 import td3robot.tasks
-from td3robot.build import TASKS, make_robot_env
-from td3robot.config import RobotEnvironmentConfig, Section
+from td3robot.build import make_robot_env
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.robots.grippers import GRIPPERS
+from td3robot.tasks import TASKS
 
 PERIODS = 60
 TASK_FILES = sorted(Path(td3robot.tasks.__file__).parent.glob("*.py"))
-
-
-def config_of(name):
-    for _, section in inspect.getmembers(td3robot.config, inspect.isclass):
-        field = getattr(section, "model_fields", {}).get("name") if issubclass(section, Section) else None
-        if field is not None and field.default == name:
-            return section()
-    raise AssertionError(f"td3robot.config has no section whose name is {name!r}")
 
 
 def same(a, b):
@@ -36,7 +29,7 @@ def same(a, b):
 @pytest.fixture(scope="module", params=sorted(TASKS))
 def episode(request):
     """An environment of the task, and what it asked the task to score: (moment, goal, score, world)."""
-    environment = make_robot_env(RobotEnvironmentConfig(task=config_of(request.param)))
+    environment = make_robot_env(RobotEnvironmentConfig(task=TASKS[request.param].Config()))
     score, seen = environment.task.score, []
 
     def recording(moment, goal):
@@ -109,7 +102,7 @@ def test_sample_depends_on_the_generator_alone(task):
 
 def test_goals_lie_where_the_configuration_says(task):
     rng = np.random.default_rng(0)
-    box = task.config.space(table_height_m=0.0)
+    box = task.config.space(0.0, GRIPPERS["robotiq_2f85"])
     for _ in range(100):
         goal = task.sample(rng, practice=False)
         assert (goal.position >= box.low).all() and (goal.position <= box.high).all()

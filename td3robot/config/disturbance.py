@@ -1,0 +1,102 @@
+"""Domain randomization: what reality adds to a simulation."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from td3robot.config.section import DurationRange, LoadRange, NonNegative, Range, Section
+from td3robot.errors import choose
+
+
+class DisturbanceConfig(Section):
+    """What reality adds to a simulation, drawn anew for each episode; ``off``, ``mild`` and ``real`` are levels of it.
+
+    Attributes:
+        action_delay_s: From sending a command to its effect, drawn in whole control periods.
+        observation_delay_s: From a measurement to its being read, drawn in whole control periods.
+        encoder_noise_rad, encoder_bias_rad: Joint angles: standard deviation per reading, bound per episode.
+        driver_noise_rad, driver_bias_rad: The same of the gripper's driver joints, of 0.8 rad from open to closed; of
+            other grippers, the same share of their way.
+        object_offset_m, object_turn_rad: Bounds of the tracker's error per episode, along each axis and about the
+            vertical.
+        object_noise_m, object_turn_noise_rad: Standard deviation per reading.
+        servo_stiffness, servo_lag: Factors on the arm's servos.
+        object_mass_kg, object_friction: Ranges in place of the object's own; mass is drawn log-uniformly.
+        object_scale: Factor on the object's size.
+        payload_kg: Mass at the gripper that the controller was not told of.
+        table_offset_m: Bound of the table's height error.
+    """
+
+    action_delay_s: DurationRange = (0.0, 0.0)
+    observation_delay_s: DurationRange = (0.0, 0.0)
+    encoder_noise_rad: NonNegative = 0.0
+    encoder_bias_rad: NonNegative = 0.0
+    driver_noise_rad: NonNegative = 0.0
+    driver_bias_rad: NonNegative = 0.0
+    object_offset_m: NonNegative = 0.0
+    object_turn_rad: NonNegative = 0.0
+    object_noise_m: NonNegative = 0.0
+    object_turn_noise_rad: NonNegative = 0.0
+    servo_stiffness: Range = (1.0, 1.0)
+    servo_lag: Range = (1.0, 1.0)
+    object_mass_kg: Range | None = None
+    object_friction: Range | None = None
+    object_scale: Range = (1.0, 1.0)
+    payload_kg: LoadRange = (0.0, 0.0)
+    table_offset_m: Annotated[float, Field(ge=0.0, le=0.02)] = 0.0
+
+
+# Where the figures come from: docs/tasks.md. `mild` is half of `real`.
+DISTURBANCES: Mapping[str, DisturbanceConfig] = {
+    "off": DisturbanceConfig(),
+    "mild": DisturbanceConfig(
+        action_delay_s=(0.0, 0.05),
+        observation_delay_s=(0.0, 0.05),
+        encoder_noise_rad=0.0001,
+        encoder_bias_rad=0.0005,
+        driver_noise_rad=0.001,
+        driver_bias_rad=0.005,
+        object_offset_m=0.002,
+        object_turn_rad=0.035,
+        object_noise_m=0.0003,
+        object_turn_noise_rad=0.005,
+        servo_stiffness=(0.85, 1.15),
+        servo_lag=(0.85, 1.15),
+        object_mass_kg=(0.05, 0.2),
+        object_friction=(0.6, 0.9),
+        object_scale=(0.95, 1.05),
+        payload_kg=(0.0, 0.15),
+        table_offset_m=0.002,
+    ),
+    "real": DisturbanceConfig(
+        action_delay_s=(0.0, 0.15),
+        observation_delay_s=(0.0, 0.1),
+        encoder_noise_rad=0.0002,
+        encoder_bias_rad=0.001,
+        driver_noise_rad=0.002,
+        driver_bias_rad=0.01,
+        object_offset_m=0.005,
+        object_turn_rad=0.087,
+        object_noise_m=0.0005,
+        object_turn_noise_rad=0.01,
+        servo_stiffness=(0.7, 1.3),
+        servo_lag=(0.7, 1.3),
+        object_mass_kg=(0.02, 0.3),
+        object_friction=(0.5, 1.2),
+        object_scale=(0.9, 1.1),
+        payload_kg=(0.0, 0.3),
+        table_offset_m=0.005,
+    ),
+}
+
+
+def disturbance_level(value: Any) -> Any:
+    """Look a level up by name; YAML reads a bare ``off`` as false."""
+    if value is False:
+        return DISTURBANCES["off"]
+    if isinstance(value, str):
+        if value not in DISTURBANCES:
+            raise ValueError(choose("disturbance", value, DISTURBANCES))
+        return DISTURBANCES[value]
+    return value

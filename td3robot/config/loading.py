@@ -1,0 +1,131 @@
+"""Read a run's YAML file, apply overrides, and say what is wrong with it."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import ValidationError
+
+from td3robot.config.durations import in_seconds
+from td3robot.config.run import ENVIRONMENTS, RunConfig
+from td3robot.config.section import Section
+from td3robot.config.task import DEFAULT, TaskConfig, task_section
+from td3robot.errors import ConfigError, choose
+from td3robot.registry import TASKS
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file, apply ``section.key=value`` overrides, and check the whole.
+
+    Raises:
+        ConfigError: The file cannot be read, or says something that cannot be run.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration {path}; see configs/ for those that come with td3robot") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {path} cannot be read: {error}") from None
+    return parse_config(text, str(path), overrides)
+
+
+def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunConfig:
+    """Check the YAML text of a configuration; ``source`` names it in messages.
+
+    Raises:
+        ConfigError: It is no YAML mapping, or says something that cannot be run.
+    """
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
+    in_seconds(values)
+    given = list(overrides)
+    for override in given:
+        _apply(values, override)
+    if given:
+        source = f"{source} with --set {' '.join(given)}"
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {explain(error, RunConfig, values)}") from None
+
+
+def to_yaml(config: RunConfig) -> str:
+    """Write the resolved configuration, every default spelled out."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set {override!r} is not of the form section.key=value")
+    *sections, key = path.strip().split(".")
+    node = values
+    for section in sections:
+        child = node.setdefault(section, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {path}: {section!r} is a value, not a section")
+        node = child
+    try:
+        node[key] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {path}: {text!r} is not a YAML value") from None
+
+
+def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
+    """Say in one sentence the first thing that is wrong with ``values``, a configuration of the type ``whole``."""
+    errors = error.errors(include_url=False)
+    # A misspelt key that is required is both missing and unknown; the second is the one to tell.
+    first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
+    location, section = _locate([str(part) for part in first["loc"]], whole, values)
+    name = ".".join(location)
+    kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = sorted(section.model_fields)
+        near = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        return f"unknown key {name!r}" + (
+            f"; did you mean {near[0]!r}?" if near else f" (known here: {', '.join(known)})"
+        )
+    if kind == "missing":
+        return f"{name} is missing"
+    if kind == "value_error":
+        return f"{name}: {context['error']}" if name else str(context["error"])
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        if kind == "union_tag_not_found":
+            return f"{name}.kind is missing (choices: {', '.join(sorted(ENVIRONMENTS))})"
+        return f"{name}.kind: {choose('kind', str(context['tag']), ENVIRONMENTS)}"
+    if kind == "sentence":
+        return f"{name}: {first['msg']}"
+    if kind == "literal_error":
+        literals = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
+        return f"{name}: {choose(location[-1], str(value), literals)}"
+    shown = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+    return f"{name} is {shown}, but {first['msg'][0].lower()}{first['msg'][1:].replace('nput should', 't should')}"
+
+
+def _locate(location: list[str], section: type[Section], values: Any) -> tuple[list[str], type[Section]]:
+    """Drop a union's tag from an error's location, and find the section that holds its last key."""
+    path: list[str] = []
+    for index, part in enumerate(location):
+        if index == 1 and path == ["environment"] and part in ENVIRONMENTS:
+            section = ENVIRONMENTS[part]
+            continue
+        path.append(part)
+        values = values.get(part) if isinstance(values, Mapping) else None
+        field = section.model_fields.get(part)
+        for kind in (field.annotation, *get_args(field.annotation)) if field is not None else ():
+            if isinstance(kind, type) and issubclass(kind, Section):
+                section = _task_of(values) if kind is TaskConfig else kind
+                break
+    return path, section
+
+
+def _task_of(values: Any) -> type[Section]:
+    """Return the section of the task that values are for."""
+    name = values.get("name", DEFAULT) if isinstance(values, Mapping) else DEFAULT
+    return task_section(name) if name in TASKS else TaskConfig

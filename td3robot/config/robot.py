@@ -1,0 +1,99 @@
+"""The arm, its gripper, what an action means, and the guard's limits."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, PositiveFloat, model_validator
+
+from td3robot.config.section import Box, Fraction, NonNegative, Section
+from td3robot.registry import ARMS, GRIPPERS
+
+
+class RobotConfig(Section):
+    """The arm, its gripper, and what moves them.
+
+    Attributes:
+        arm, gripper: Names of those that are registered: ``robots/arms/``, ``robots/grippers/``.
+        backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or ``ur``
+            (the arm of a cell's file, see ``cell.py``).
+        physics_rate_hz: Steps of the physics a second; a multiple of the control rate. For simulations.
+        coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
+        table_height_m: Height of the table top in the base frame.
+    """
+
+    backend: Literal["mujoco", "kinematic", "ur"] = "mujoco"
+    arm: Annotated[str, AfterValidator(ARMS.known)] = "ur5e"
+    gripper: Annotated[str, AfterValidator(GRIPPERS.known)] = "robotiq_2f85"
+    control_rate_hz: PositiveFloat = 20.0
+    physics_rate_hz: PositiveFloat = 400.0
+    coupling_thickness_m: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+    table_height_m: Annotated[float, Field(ge=-1.0, le=0.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _whole_periods(self) -> Self:
+        ratio = self.physics_rate_hz / self.control_rate_hz
+        if abs(ratio - round(ratio)) > 1e-9 or ratio < 1:
+            raise ValueError(
+                f"the control period {1e3 / self.control_rate_hz:g} ms is not a multiple of the physics step "
+                f"{1e3 / self.physics_rate_hz:g} ms; choose physics_rate_hz as a multiple of control_rate_hz"
+            )
+        if not 250 <= self.physics_rate_hz <= 2000:
+            raise ValueError(
+                f"physics_rate_hz {self.physics_rate_hz:g} is outside [250, 2000]: the gripper's linkage needs "
+                "steps of at most 4 ms"
+            )
+        return self
+
+
+class ActionConfig(Section):
+    """What an action in [-1, 1] means.
+
+    Attributes:
+        kind: ``tcp_delta`` moves the tool centre point, ``joint_delta`` the joints, both relative to the last
+            commanded posture.
+        speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``, joint
+            speed for ``joint_delta``, which keeps the tool to 0.9 of its limit besides).
+        damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
+        orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
+        turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
+        exponent: Speed grows with this power of the action, so that small actions are finer: what a policy dithers by
+            when it should rest moves the arm by little.
+        response_s: How long the arm takes to answer: the share ``period / response_s`` of the wished change of
+            velocity happens in one control period, all of it where the period is longer. A policy that dithers then
+            moves the arm smoothly instead of being held back by the guard's acceleration limit.
+    """
+
+    kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
+    speed_fraction: Fraction = 0.9
+    damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
+    orientation_gain_hz: NonNegative = 4.0
+    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.65
+    response_s: NonNegative = 0.125
+    exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
+
+    def response(self, period_s: float) -> float:
+        """Return the share of the wished change of velocity that happens in one control period."""
+        return 1.0 if period_s >= self.response_s else period_s / self.response_s
+
+
+class GuardConfig(Section):
+    """The limits between every policy and every arm; see ``robots/guard.py`` for how they are kept.
+
+    Attributes:
+        max_tcp_speed_m_s: ISO 10218-1 manual reduced speed is 0.25.
+        joint_speed_fraction: Share of the arm's own joint speed limits.
+        max_joint_acceleration_rad_s2: Bound on the change of commanded joint velocity.
+        position_margin_rad: Distance kept from the arm's joint limits.
+        workspace: Where the tool centre point may be.
+        clearance_m: Distance kept between links, gripper and table.
+        max_lead_rad: How far the commanded posture may run ahead of the measured one, any joint.
+        max_state_age_s: Older states are refused.
+    """
+
+    max_tcp_speed_m_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.25
+    joint_speed_fraction: Fraction = 0.5
+    max_joint_acceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0)] = 8.0
+    position_margin_rad: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+    workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
+    clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
+    max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
+    max_state_age_s: PositiveFloat = 0.15

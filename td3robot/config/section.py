@@ -1,0 +1,66 @@
+"""What every part of a configuration is made of: strict, frozen sections, and the kinds of numbers in them."""
+
+from typing import Annotated, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+Vector3 = tuple[float, float, float]
+Widths = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
+Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+
+
+def ordered(value: tuple[float, float]) -> tuple[float, float]:
+    """Return a range whose first is not above its second; a validator."""
+    if value[0] > value[1]:
+        raise ValueError(f"{value} is no range: the first must not be above the second")
+    return value
+
+
+def refused(sentence: str, *location: str) -> ValidationError:
+    """Return an error about what stands at a location below the section whose validator raises it."""
+    kind = PydanticCustomError("sentence", "{sentence}", {"sentence": sentence})
+    details = InitErrorDetails(type=kind, loc=location, input=None)
+    return ValidationError.from_exception_data("configuration", [details])
+
+
+Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(ordered)]
+LoadRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
+DurationRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
+
+
+class Section(BaseModel):
+    """Base of every part of the configuration: no unknown keys, no change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Box(Section):
+    """An axis-aligned box in the arm's base frame [m]."""
+
+    low: Vector3
+    high: Vector3
+
+    @model_validator(mode="after")
+    def _has_volume(self) -> Self:
+        for axis, low, high in zip("xyz", self.low, self.high, strict=True):
+            if not low < high:
+                raise ValueError(f"the box is empty along {axis}: low {low} m is not below high {high} m")
+        return self
+
+    def contains(self, other: "Box") -> bool:
+        """Whether another box lies wholly inside this one."""
+        return all(a <= b for a, b in zip(self.low, other.low, strict=True)) and all(
+            a >= b for a, b in zip(self.high, other.high, strict=True)
+        )

@@ -1,0 +1,62 @@
+"""What every task's configuration has, and how a task is chosen by its name."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import PositiveFloat
+
+from td3robot.config.section import Box, Section, refused
+from td3robot.errors import choose
+from td3robot.registry import TASKS
+from td3robot.state import ObjectModel
+
+DEFAULT = "reach"
+
+
+class TaskConfig(Section):
+    """Base of the tasks' own configurations, each of which stands in its task's file.
+
+    Attributes:
+        name: Of the task.
+        hold_s: How long the goal must be met, at the end of an episode, for success.
+    """
+
+    name: str
+    hold_s: PositiveFloat
+    region: ClassVar[str]
+
+    @classmethod
+    def regions(cls, arm: Any) -> dict[str, Any]:
+        """Return the fields that an arm's own regions fill where a file leaves them out."""
+        return {}
+
+    def space(self, table_height_m: float, gripper: Any) -> Box:
+        """Return where the tool has to be able to go, in the base frame; errors call it :attr:`region`."""
+        raise NotImplementedError
+
+    def objects(self) -> tuple[ObjectModel, ...]:
+        """Return what lies on the table."""
+        return ()
+
+    def require_fit(self, arm: Any, gripper: Any, disturbance: Any) -> None:
+        """Refuse an arm, a gripper or a disturbance that the task cannot be done with.
+
+        Raises:
+            ValueError: Saying what does not fit, the bound, and what to change; :func:`refused` adds where.
+        """
+
+
+def chosen_task(value: Any) -> Any:
+    """Check a task's section by the configuration class of the task that it names."""
+    if not isinstance(value, Mapping):
+        return value
+    name = value.get("name", DEFAULT)
+    if name not in TASKS:
+        raise refused(choose("name", str(name), TASKS), "name")
+    return task_section(name).model_validate(value)
+
+
+def task_section(name: str) -> type[TaskConfig]:
+    """Return the configuration class of a task."""
+    section: type[TaskConfig] = TASKS[name].Config
+    return section

@@ -1,0 +1,82 @@
+"""Things found by name: each stands in a module of its package, and nothing else has to know it."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from td3robot.errors import ConfigError, choose
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A mapping that fills itself: the first look imports every module of a package, and each registers what it holds.
+
+    Another distribution adds to it by an entry point in the group of the package's name, for example
+    ``[project.entry-points."td3robot.robots.arms"]``, that names a module to import.
+
+    Args:
+        kind: What is registered, for messages: ``arm``.
+        package: The package whose modules are imported.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+        self._things: dict[str, T] = {}
+        self._complete = False
+
+    def register(self, name: str, thing: T) -> T:
+        """Add a thing, and return it.
+
+        Raises:
+            ValueError: Another thing has that name.
+        """
+        if self._things.setdefault(name, thing) is not thing:
+            raise ValueError(f"two {self.kind}s are called {name!r}")
+        return thing
+
+    def find(self, name: str) -> T:
+        """Return the thing of that name.
+
+        Raises:
+            ConfigError: There is none; the sentence has the nearest name and all names.
+        """
+        if name not in self:
+            raise ConfigError(choose(self.kind, name, self))
+        return self[name]
+
+    def known(self, name: str) -> str:
+        """Return a name that is registered; a validator for configurations.
+
+        Raises:
+            ValueError: It is not; the sentence has the nearest name and all names.
+        """
+        if name not in self:
+            raise ValueError(choose(self.kind, name, self))
+        return name
+
+    def __getitem__(self, name: str) -> T:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._all()))
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, T]:
+        if not self._complete:
+            self._complete = True  # a module that looks itself up while it is imported must not start again
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+                importlib.import_module(module.name)
+            for entry in entry_points(group=self.package):
+                entry.load()
+        return self._things
+
+
+ARMS: Registry[Any] = Registry("arm", "td3robot.robots.arms")
+GRIPPERS: Registry[Any] = Registry("gripper", "td3robot.robots.grippers")
+TASKS: Registry[Any] = Registry("name", "td3robot.tasks")

@@ -1,0 +1,152 @@
+"""What an arm is: its kinematics, limits, servo, and how its MuJoCo model is made.
+
+These are not a safety function: a robot's own safety configuration, on its pendant, lies outside them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import cos, sin
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from td3robot.state import Array
+
+if TYPE_CHECKING:
+    import mujoco
+
+# UR's `servoj` follows its target like a first-order lag of about the lookahead time: users measured 34 ms at
+# 0.03 s, and 0.1 s is ur_rtde's default [s].
+SERVO_LAG_S = 0.1
+
+# One elementary transform: its axis (`tx`, `ty`, `tz` [m], `Rx`, `Ry`, `Rz` [rad]), and by how much.
+Step = tuple[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A serial chain of revolute joints, each about the z axis of its frame.
+
+    Attributes:
+        links: n + 1 fixed transforms, each a sequence of elementary ones: from the base to the first joint's frame,
+            from each joint to the next, and from the last joint to the flange.
+    """
+
+    links: tuple[tuple[Step, ...], ...]
+
+    @classmethod
+    def from_dh(cls, a: Sequence[float], d: Sequence[float], alpha: Sequence[float]) -> "Chain":
+        """Make a chain of standard Denavit-Hartenberg parameters [m, m, rad]: ``Rz(q) tz(d) tx(a) Rx(alpha)``."""
+        rows = [(("tz", d_), ("tx", a_), ("Rx", alpha_)) for a_, d_, alpha_ in zip(a, d, alpha, strict=True)]
+        return cls(((), *(tuple(step for step in row if step[1] != 0) for row in rows)))
+
+    @classmethod
+    def from_modified_dh(
+        cls, a: Sequence[float], d: Sequence[float], alpha: Sequence[float], flange_m: float
+    ) -> "Chain":
+        """Make a chain of Craig's parameters [m, m, rad], ``Rx(alpha) tx(a) Rz(q) tz(d)``, and a flange [m] beyond."""
+        before = [(("Rx", alpha_), ("tx", a_)) for a_, alpha_ in zip(a, alpha, strict=True)]
+        after = [("tz", d_) for d_ in d]
+        middle = [(after[i], *before[i + 1]) for i in range(len(d) - 1)]
+        links = (before[0], *middle, (after[-1], ("tz", flange_m)))
+        return cls(tuple(tuple(step for step in link if step[1] != 0) for link in links))
+
+    @property
+    def joints(self) -> int:
+        """How many joints there are."""
+        return len(self.links) - 1
+
+    def transforms(self) -> list[Array]:
+        """Compute the n + 1 fixed transforms (4, 4) between the joints."""
+        return [_product(link) for link in self.links]
+
+    def flange(self, q: Array) -> Array:
+        """Compute the flange's pose (4, 4) in the base frame at joint angles q (n,) [rad]."""
+        first, *others = self.transforms()
+        pose = first
+        for angle, transform in zip(q, others, strict=True):
+            pose = pose @ _elementary("Rz", float(angle)) @ transform
+        return pose
+
+
+def _product(steps: Sequence[Step]) -> Array:
+    pose = np.eye(4)
+    for axis, value in steps:
+        pose = pose @ _elementary(axis, value)
+    return pose
+
+
+def _elementary(axis: str, value: float) -> Array:
+    """Compute one elementary transform (4, 4)."""
+    matrix = np.eye(4)
+    index = "xyz".index(axis[1])
+    if axis[0] == "t":
+        matrix[index, 3] = value
+        return matrix
+    i, j = (index + 1) % 3, (index + 2) % 3
+    matrix[i, i] = matrix[j, j] = cos(value)
+    matrix[j, i] = sin(value)
+    matrix[i, j] = -sin(value)
+    return matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Servo:
+    """How the joints follow their targets in simulation: position servos that do not overshoot.
+
+    Attributes:
+        stiffness: (n,) [N m/rad]. With damping ``stiffness * lag_s``, a joint with inertia I stays overdamped where
+            ``4 I <= stiffness * lag_s**2``.
+        lag_s: Damping over stiffness, the time by which a joint trails a moving target.
+    """
+
+    stiffness: tuple[float, ...]
+    lag_s: float = SERVO_LAG_S
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """An axis-aligned box in the base frame, corner to corner [m]; of a table only x and y count."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmModel:
+    """A serial arm's kinematics and limits, and its MuJoCo model.
+
+    Attributes:
+        joint_names: From base to flange; the joints of the MuJoCo model have these names.
+        chain: From the base frame to the flange.
+        lower, upper: (n,) joint position limits [rad].
+        velocity: (n,) joint speed limits [rad/s].
+        home: (n,) posture to start from [rad]; the tool points down, in front of the arm (+y).
+        servo: How the simulated joints follow their targets.
+        payload_kg: What the arm may carry at its flange, gripper included.
+        regions: Named boxes: ``workspace`` for the guard, ``goals`` for reaching, ``patch`` where objects lie (x, y),
+            and ``table`` (x, y).
+        make_spec: Makes the MuJoCo model: joints in order, an actuator for each in the same order, a site
+            ``attachment_site`` at the flange. Its world frame is the base frame.
+        touching: Pairs of bodies that the guard does not keep apart: they share a housing, or the table.
+        joint_speeds: Joint speed limits at a posture q (n,), as (lowest, highest) [rad/s]; None where they are
+            ``velocity`` everywhere.
+    """
+
+    name: str
+    joint_names: tuple[str, ...]
+    chain: Chain
+    lower: Array
+    upper: Array
+    velocity: Array
+    home: Array
+    servo: Servo
+    payload_kg: float
+    regions: Mapping[str, Region]
+    make_spec: Callable[[], "mujoco.MjSpec"]
+    touching: tuple[tuple[str, str], ...] = ()
+    joint_speeds: Callable[[Array], tuple[Array, Array]] | None = field(default=None)
+
+    def velocity_at(self, q: Array) -> tuple[Array, Array]:
+        """Return the lowest and highest joint speeds (n,) [rad/s] that the arm allows at joint angles q (n,) [rad]."""
+        return (-self.velocity, self.velocity) if self.joint_speeds is None else self.joint_speeds(q)

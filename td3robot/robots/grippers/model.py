@@ -1,0 +1,122 @@
+"""What a gripper is: a parallel jaw whose two driver joints tell its opening."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from td3robot.state import Array
+
+if TYPE_CHECKING:
+    import mujoco
+
+
+@dataclass(frozen=True, slots=True)
+class Jaw:
+    """What fits between the fingers, and how near they come to a table.
+
+    Attributes:
+        stroke_m: Width of the open jaw.
+        margin_m: Play that the jaw needs to go around an object.
+        min_width_m: Drivers that stop on something thinner cannot be told from drivers that close on nothing.
+        payload_kg: What it holds by friction (data sheet).
+        grasp_height_m: Height of the tool centre point over the table at the lowest grasp: how far the fingers reach
+            beyond it, and the guard's clearance.
+        min_height_m, max_height_m: Of objects: lower ones the fingers pass over, higher ones meet the palm, since
+            objects are gripped at half their height.
+        fingertips_m: The fingers reach this far beyond the tool centre point, with some play.
+    """
+
+    stroke_m: float
+    margin_m: float
+    min_width_m: float
+    payload_kg: float
+    grasp_height_m: float
+    min_height_m: float
+    max_height_m: float
+    fingertips_m: float
+
+    @property
+    def widest_m(self) -> float:
+        """The widest object that the jaw goes around."""
+        return self.stroke_m - self.margin_m
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How the device itself counts, 0 to 255, and what its counts mean.
+
+    Attributes:
+        open, closed: Position counts that it reports when open, and when closed on nothing.
+        speed_m_s: Jaw speeds of the lowest and the highest speed count.
+        force_n: Grip forces of the lowest and the highest force count.
+    """
+
+    open: int
+    closed: int
+    speed_m_s: tuple[float, float]
+    force_n: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class GripperModel:
+    """A parallel gripper, and its MuJoCo model.
+
+    Attributes:
+        driver_names: Right, then left; joints of the MuJoCo model.
+        driver_unit: ``rad`` where the drivers turn, ``m`` where they slide.
+        driver_open, driver_closed: Of both drivers.
+        closing_rate: Largest change of the closed fraction [1/s].
+        tcp_offset_m: From the flange along its z axis to the point between the finger pads.
+        mass_kg: What an arm's controller has to be told as payload, coupling included.
+        jaw: What fits between the fingers.
+        counts: Of the device, where it is driven by counts.
+        make_spec: Makes the MuJoCo model, for a flange whose z axis points out of the arm.
+        base: Its body that everything else hangs from; a coupling moves it along z.
+        palm: Its heaviest body, where a payload that nobody told of hangs.
+        actuator: Of the fingers.
+        control_open, control_closed: The actuator's control at both ends; linear in between.
+        links: For each side, right then left, the joints of its linkage and their share of the driver's motion.
+        pads: What the names of the pads' geometries contain.
+    """
+
+    name: str
+    driver_names: tuple[str, str]
+    driver_unit: Literal["rad", "m"]
+    driver_open: float
+    driver_closed: float
+    closing_rate: float
+    tcp_offset_m: float
+    mass_kg: float
+    jaw: Jaw
+    counts: Counts | None
+    make_spec: Callable[[], "mujoco.MjSpec"]
+    base: str
+    palm: str
+    actuator: str
+    control_open: float
+    control_closed: float
+    links: tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]
+    pads: str = "_pad"
+
+    @property
+    def driver_range(self) -> float:
+        """How far the drivers go from open to closed, in their unit; negative where closing makes them smaller."""
+        return self.driver_closed - self.driver_open
+
+    def closed_fraction(self, driver_q: Array) -> float:
+        """Compute the closed fraction, 0 open to 1 closed, from the drivers (2,) in their unit."""
+        return (float(driver_q.mean()) - self.driver_open) / self.driver_range
+
+    def drivers_at(self, closed: float) -> Array:
+        """Compute the drivers (2,), in their unit, at a closed fraction."""
+        return np.full(2, self.driver_open + closed * self.driver_range)
+
+    def control_at(self, closed: float) -> float:
+        """Compute the actuator's control at a closed fraction."""
+        return self.control_open + closed * (self.control_closed - self.control_open)
+
+    def closed_on(self, width_m: float) -> float:
+        """Compute the closed fraction at which the pads meet an object of a width [m]."""
+        return 1.0 - width_m / self.jaw.stroke_m

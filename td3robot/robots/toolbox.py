@@ -1,0 +1,50 @@
+"""An arm's kinematics by the Robotics Toolbox, from its numbers alone."""
+
+import numpy as np
+
+from td3robot.robots.interface import RobotSpec
+from td3robot.state import Array, Pose
+
+
+class ToolboxKinematics:
+    """An arm built from its numbers by the Robotics Toolbox: independent of MuJoCo, with inverse kinematics.
+
+    Importing the toolbox takes over a second, so this class is made only where it is needed.
+    """
+
+    def __init__(self, spec: RobotSpec) -> None:
+        from roboticstoolbox import ET
+        from roboticstoolbox.ets.ETS import ETS
+
+        arm = spec.arm
+        make = {"tx": ET.tx, "ty": ET.ty, "tz": ET.tz, "Rx": ET.Rx, "Ry": ET.Ry, "Rz": ET.Rz}
+        steps = [make[axis](value) for axis, value in arm.chain.links[0]]
+        for link, lower, upper in zip(arm.chain.links[1:], arm.lower, arm.upper, strict=True):
+            steps.append(ET.Rz(qlim=np.array([lower, upper])))
+            steps += [make[axis](value) for axis, value in link]
+        self._ets = ETS([*steps, ET.tz(spec.tcp_offset_m)])
+
+    def tcp(self, q: Array) -> Pose:
+        """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""
+        transform = self._ets.eval(q)
+        return Pose(transform[:3, 3].copy(), transform[:3, :3].copy())
+
+    def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
+        """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
+        return self.tcp(q), np.asarray(self._ets.jacob0(q))[:3]
+
+    def inverse(self, position: Array, q_start: Array, rotation: Array | None = None) -> Array | None:
+        """Find joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.
+
+        Levenberg-Marquardt from ``q_start`` alone: the toolbox restarts from postures of its own random generator,
+        which no seed of ours controls.
+
+        Returns:
+            The posture within the joint limits, exact to 0.02 mm, or None where there is none near.
+        """
+        target = np.eye(4)
+        target[:3, 3] = position
+        target[:3, :3] = np.eye(3) if rotation is None else rotation
+        mask = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]) if rotation is None else None
+        solution = self._ets.ik_LM(target, q0=q_start, ilimit=60, slimit=1, tol=1e-10, mask=mask, joint_limits=True)
+        return np.asarray(solution.q, dtype=np.float64) if solution.success else None
