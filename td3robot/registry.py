@@ -25,6 +25,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(self, kind: str, package: str) -> None:
         self.kind, self.package = kind, package
         self._things: dict[str, T] = {}
+        self._withheld: dict[str, str] = {}
         self._complete = False
 
     def register(self, name: str, thing: T) -> T:
@@ -37,6 +38,10 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ValueError(f"two {self.kind}s are called {name!r}")
         return thing
 
+    def withhold(self, name: str, sentence: str) -> None:
+        """Say why something that people ask for is not to be had."""
+        self._withheld[name] = sentence
+
     def find(self, name: str) -> T:
         """Return the thing of that name.
 
@@ -44,7 +49,7 @@ class Registry(Mapping[str, T], Generic[T]):
             ConfigError: There is none; the sentence has the nearest name and all names.
         """
         if name not in self:
-            raise ConfigError(choose(self.kind, name, self))
+            raise ConfigError(self._unknown(name))
         return self[name]
 
     def known(self, name: str) -> str:
@@ -54,8 +59,11 @@ class Registry(Mapping[str, T], Generic[T]):
             ValueError: It is not; the sentence has the nearest name and all names.
         """
         if name not in self:
-            raise ValueError(choose(self.kind, name, self))
+            raise ValueError(self._unknown(name))
         return name
+
+    def _unknown(self, name: str) -> str:
+        return self._withheld.get(name) or choose(self.kind, name, self)
 
     def __getitem__(self, name: str) -> T:
         return self._all()[name]

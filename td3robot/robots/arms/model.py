@@ -35,10 +35,21 @@ class Chain:
     links: tuple[tuple[Step, ...], ...]
 
     @classmethod
-    def from_dh(cls, a: Sequence[float], d: Sequence[float], alpha: Sequence[float]) -> "Chain":
-        """Make a chain of standard Denavit-Hartenberg parameters [m, m, rad]: ``Rz(q) tz(d) tx(a) Rx(alpha)``."""
-        rows = [(("tz", d_), ("tx", a_), ("Rx", alpha_)) for a_, d_, alpha_ in zip(a, d, alpha, strict=True)]
-        return cls(((), *(tuple(step for step in row if step[1] != 0) for row in rows)))
+    def from_dh(
+        cls, a: Sequence[float], d: Sequence[float], alpha: Sequence[float], offset_first: bool = False
+    ) -> "Chain":
+        """Make a chain of standard Denavit-Hartenberg parameters [m, m, rad]: ``Rz(q) tz(d) tx(a) Rx(alpha)``.
+
+        With ``offset_first`` a joint's frame lies where its offset d ends, as in URDF; the flange is the same.
+        """
+        before = [("tz", d_) for d_ in d]
+        after = [(("tx", a_), ("Rx", alpha_)) for a_, alpha_ in zip(a, alpha, strict=True)]
+        links: list[tuple[Step, ...]]
+        if offset_first:
+            links = [(before[0],), *((*x, z) for x, z in zip(after, before[1:], strict=False)), after[-1]]
+        else:
+            links = [(), *((z, *x) for z, x in zip(before, after, strict=True))]
+        return cls(tuple(tuple(step for step in link if step[1] != 0) for link in links))
 
     @classmethod
     def from_modified_dh(

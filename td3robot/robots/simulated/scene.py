@@ -12,11 +12,12 @@ from td3robot.errors import ConfigError
 from td3robot.robots.arms.model import ArmModel
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.simulated import bodies
 from td3robot.state import Array, ObjectModel
 
 GRIPPER_PREFIX = "gripper_"
 TCP_SITE = "tcp"
-FLANGE_SITE = "attachment_site"
+FLANGE_SITE = bodies.FLANGE_SITE
 TABLE_GEOM = "table"
 
 # Two ways to compute the same kinematics agree to within [m], and the rotation's entries to within [1].
