@@ -19,14 +19,14 @@ from td3robot.layout import Layout
 from td3robot.subprocesses import start_python
 
 Vector = NDArray[np.float32]
-SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
+MAIN = f"import sys; from {__name__} import run_environments; run_environments(int(sys.argv[1]), int(sys.argv[2]))"
 # For the step in progress when a process is told to end; how often it looks whether its parent lives [s].
 END_S, LOOK_S = 5.0, 1.0
 
 
 @dataclass(slots=True)
 class Step:
-    """What one environment answered to one action.
+    """One step of one environment: the action, and what the environment returned.
 
     Attributes:
         success: Whether the episode counts as a success so far; None where the environment does not say.
@@ -34,6 +34,7 @@ class Step:
         interventions: Why the guard changed the action, if it did.
     """
 
+    action: Vector
     observation: Vector
     reward: float
     terminated: bool
@@ -98,7 +99,7 @@ class LocalEnvironments:
         """Step one."""
         observation, reward, terminated, truncated, info = self.environments[index].step(action)
         return Step(
-            np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
+            action, np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
             info.get("success"), info.get("reward_terms", {}), info.get("interventions", ()),
         )  # fmt: skip
 
@@ -127,13 +128,13 @@ class EnvironmentProcess:
     """
 
     def __init__(self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any]) -> None:
-        self._connection, theirs = Pipe()
+        self._connection, other_end = Pipe()
         self._process = start_python(
-            ["-c", SERVE, str(theirs.fileno()), str(os.getpid())],
-            pass_fds=[theirs.fileno()],
+            ["-c", MAIN, str(other_end.fileno()), str(os.getpid())],
+            pass_fds=[other_end.fileno()],
             stdin=subprocess.DEVNULL,
         )
-        theirs.close()
+        other_end.close()
         self._connection.send((make, configs))
         self._facts: Facts | None = None
         self._stepping = False
@@ -212,7 +213,7 @@ class EnvironmentProcess:
         ) from None
 
 
-def serve(descriptor: int, parent: int) -> None:
+def run_environments(descriptor: int, parent: int) -> None:
     """Make environments, and do with them what is asked on a connection, until its other end or the parent is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # when to stop is for the parent to decide, which saves first
         signal.signal(number, signal.SIG_IGN)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from td3robot.envs.playing import evaluate
 from td3robot.errors import EnvironmentFaultError
-from td3robot.learning.evaluation import evaluate, wilson_interval
+from td3robot.statistics import wilson_interval
 
 
 class Scripted(gymnasium.Env):

@@ -10,8 +10,8 @@ import torch
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.envs.gymnasium_env import Environment
+from td3robot.learning.agent import make_agent
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.td3 import TD3
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.state import JointCommand, RobotState
 
@@ -65,7 +65,7 @@ def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
     environment.close()
     if config.training.torch_threads:
         torch.set_num_threads(config.training.torch_threads)
-    agent, rng = TD3(*sizes, config.agent, seed=0), np.random.default_rng(0)
+    agent, rng = make_agent(*sizes, config.agent, seed=0), np.random.default_rng(0)
     replay = ReplayBuffer(10_000, *sizes)
     for _ in range(10_000):
         observation, following = rng.normal(size=(2, sizes[0]))

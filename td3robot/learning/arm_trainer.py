@@ -51,13 +51,13 @@ class ArmTrainer(Trainer):
         self.agent.normalizer.update(observations)
         actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
         self.collector.start(actions)
-        self._clock.timed("simulation", self.collector.finish)
+        self._stopwatch.timed("simulation", self.collector.finish)
         self.step += 1
         self._finished += self.collector.commit(self.replay, self._between_episodes)
 
     def _between_episodes(self) -> None:
         """Do what is owed, the arm being at rest; it goes to its next start afterwards."""
-        self._clock.timed("learner", self._update_agent, self.step)
+        self._stopwatch.timed("learner", self._update_agent, self.step)
         if self._writer is not None:
             super()._report(self._writer)
         self._reported = self.step
