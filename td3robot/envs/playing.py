@@ -30,8 +30,8 @@ class EpisodeFigures:
         total_reward: Sum over the episode.
         reasons: How many steps the guard changed, by reason; ``any`` counts a step once. Empty without a guard.
         tcp_speed_m_s, joint_speed_rad_s: The largest measured.
-        ended: ``time``, ``goal`` (the environment terminated), ``fault`` or, while it goes on, an empty text; whoever
-            plays may stop an episode for reasons of its own.
+        ended: ``time``, ``goal`` (the environment terminated), ``fault`` or, while it is in progress, an empty text; a
+            session may stop an episode for other reasons.
         fault: What went wrong, in one sentence, or None.
     """
 

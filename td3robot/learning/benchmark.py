@@ -1,4 +1,4 @@
-"""How fast the two inner loops run on this machine."""
+"""Speed of the two inner loops on this machine: learner updates and environment steps."""
 
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -31,7 +31,7 @@ class LearnerFigures:
     action_size: int
 
     def to_json(self) -> dict[str, float]:
-        """Give the figures as plain values."""
+        """Return the figures as plain values."""
         return asdict(self)
 
 
@@ -44,7 +44,7 @@ class EnvironmentFigures:
     guard_overhead: float | None
 
     def to_json(self) -> dict[str, float | None]:
-        """Give the figures as plain values."""
+        """Return the figures as plain values."""
         return asdict(self)
 
 

@@ -22,7 +22,7 @@ def export_legacy(agent: Agent, prefix: str) -> list[Path]:
     """Write the six files, with the agent's observation scaling folded into the first layers.
 
     Folding leaves out the clip of scaled observations, and Adam's moments with it: those of the unfolded weights
-    mean nothing for the folded ones, so the older program's optimizers start anew.
+    mean nothing for the folded ones, so the older program's optimizers start afresh.
 
     Raises:
         CheckpointError: The agent is not TD3, or one of the files exists already or cannot be written.

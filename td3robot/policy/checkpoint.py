@@ -224,13 +224,13 @@ def clean(run: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Delete a checkpoint; should that be cut off, its name is gone already, and :func:`clean` sees to the rest."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Delete a checkpoint, renamed first: a deletion that is cut off leaves a name that :func:`clean` deletes."""
+    renamed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.rename(doomed)
+        path.rename(renamed)
     except OSError:
         return
-    shutil.rmtree(doomed, ignore_errors=True)
+    shutil.rmtree(renamed, ignore_errors=True)
 
 
 def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
@@ -343,7 +343,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give what a mapping has and a saved one has not, by dotted name."""
+    """Return what ``present`` has and ``saved`` has not, by dotted name."""
     added: dict[str, Any] = {}
     for name, value in present.items():
         if name not in saved:
