@@ -102,7 +102,7 @@ def make_agent(observation_size: int, action_size: int, config: AgentConfig, see
         ConfigError: There is no such agent, or no such device.
     """
     if config.kind not in AGENTS:
-        raise ConfigError(choose("agent.kind", config.kind, AGENTS))
+        raise ConfigError(f"agent.kind: {choose('kind', config.kind, AGENTS)}")
     agent: Agent = import_module(AGENTS[config.kind]).AGENT(observation_size, action_size, config, seed)
     return agent
 

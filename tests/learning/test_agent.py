@@ -27,7 +27,7 @@ class CloningConfig(AgentConfig):
 class Cloning(Agent):
     """Imitate the actions in the replay buffer: one network, one optimizer."""
 
-    config_class = CloningConfig
+    Config = CloningConfig
     trained = ("actor",)
 
     def __init__(self, observation_size, action_size, config, seed):
@@ -72,9 +72,9 @@ def test_the_kind_of_agent_is_td3_unless_a_configuration_says_otherwise():
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest(pendulum_trainer):
-    with pytest.raises(ConfigError, match=r"unknown agent\.kind 'td4'; did you mean 'td3'"):
+    with pytest.raises(ConfigError, match=r"unknown kind 'td4'; did you mean 'td3'"):
         pendulum_trainer(["agent.kind=td4"])
-    with pytest.raises(ConfigError, match=r"unknown agent\.kind 'td4'; did you mean 'td3'"):
+    with pytest.raises(ConfigError, match=r"unknown kind 'td4'; did you mean 'td3'"):
         make_agent(3, 2, AgentConfig(kind="td4"), seed=0)
 
 
