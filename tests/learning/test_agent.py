@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from td3robot.config import AGENTS, AgentConfig, parse_config, to_yaml
+from td3robot.config import AgentConfig, parse_config, to_yaml
+from td3robot.config.run import AGENTS
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.learning.agent import Agent, make_agent
 from td3robot.learning.benchmark import bench_learner
