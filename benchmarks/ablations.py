@@ -14,10 +14,11 @@ from pathlib import Path
 
 import torch
 
-from td3robot.benchmark import OpenGuard
-from td3robot.build import make_robot_env, make_trainer
+from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig, load_config
-from td3robot.learning.evaluation import Evaluation, evaluate
+from td3robot.envs.playing import Evaluation, evaluate
+from td3robot.learning.benchmark import OpenGuard
+from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import find, load_policy
 from td3robot.tasks.grasp import GraspRewards
 

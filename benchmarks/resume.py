@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
-from td3robot.build import make_trainer
 from td3robot.config import load_config
+from td3robot.learning.runs import make_trainer
 from td3robot.policy import checkpoint
 
 TRANSITIONS = 1_000_000

@@ -9,7 +9,7 @@ import json
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
 from td3robot.config.objects import ObjectConfig
-from td3robot.learning.evaluation import evaluate
+from td3robot.envs.playing import evaluate
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 

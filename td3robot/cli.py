@@ -24,7 +24,7 @@ from td3robot.terminal import (
 )
 
 if TYPE_CHECKING:
-    from td3robot.learning.on_robot import ArmTrainer
+    from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.learning.trainer import Trainer
 
 app = typer.Typer(
@@ -150,14 +150,13 @@ def evaluate_command(
         os.environ.setdefault("MUJOCO_GL", "egl")  # read when MuJoCo is first imported, below
 
     from td3robot.build import make_contract, make_environment
-    from td3robot.config import parse_config, to_yaml
+    from td3robot.envs.playing import evaluate
     from td3robot.envs.video import VideoRecorder
-    from td3robot.learning.evaluation import evaluate
     from td3robot.policy.checkpoint import Checkpoint, find
 
     saved = Checkpoint(find(checkpoint_path))
     policy = saved.policy()
-    run = parse_config(to_yaml(saved.config()), str(saved.path), overrides or [])
+    run = saved.config(overrides or [])
     environment = make_environment(run.environment, "rgb_array" if video else None)
     contract = make_contract(run.environment, environment)
     _require_playable(policy.contract, contract, bool(overrides))
@@ -305,8 +304,8 @@ def bench_learner_command(
     as_json: Json = False,
 ) -> None:
     """Learner updates a second."""
-    from td3robot.benchmark import bench_learner
     from td3robot.config import load_config
+    from td3robot.learning.benchmark import bench_learner
 
     show_figures(bench_learner(load_config(config, overrides or [])).to_json(), str(config), as_json)
 
@@ -318,8 +317,8 @@ def bench_environment_command(
     as_json: Json = False,
 ) -> None:
     """Environment steps a second, with and without the guard."""
-    from td3robot.benchmark import bench_environment
     from td3robot.config import load_config
+    from td3robot.learning.benchmark import bench_environment
 
     show_figures(bench_environment(load_config(config, overrides or [])).to_json(), str(config), as_json)
 
@@ -336,8 +335,8 @@ def _started(
     path: Path, out: Path | None, seed: int | None, steps: int | None, init_from: Path | None, overrides: list[str]
 ) -> "Trainer":
     """Make the trainer of a new run."""
-    from td3robot.build import make_trainer
     from td3robot.config import load_config
+    from td3robot.learning.runs import make_trainer
 
     extra = [f"seed={seed}"] if seed is not None else []
     extra += [f"training.steps={steps}"] if steps is not None else []
@@ -366,8 +365,8 @@ def _started(
 
 def _resumed(path: Path, steps: int | None, overrides: list[str]) -> "Trainer":
     """Make the trainer of a saved run, from its newest whole checkpoint."""
-    from td3robot.build import make_trainer
     from td3robot.errors import CheckpointError
+    from td3robot.learning.runs import make_trainer
 
     saved, config, step = cli_deploy.saved_run(path, steps, overrides)
     if saved.has("replay") and not saved.path.resolve().name.startswith("last-"):

@@ -16,7 +16,7 @@ from td3robot.terminal import ProgressListener, people, print_json, short
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
     from td3robot.deploy.check import Check
-    from td3robot.learning.on_robot import ArmTrainer
+    from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.policy import checkpoint
     from td3robot.robots.travel import Journey
 
@@ -158,18 +158,17 @@ def saved_run(
     Raises:
         ConfigError: There is nothing left to do.
     """
-    from td3robot.config import parse_config, to_yaml
     from td3robot.policy import checkpoint
 
     saved = checkpoint.newest(path)
     extra = [f"training.steps={steps}"] if steps is not None else []
-    config = parse_config(to_yaml(saved.config()), str(saved.path), [*overrides, *extra])
+    config = saved.config([*overrides, *extra])
     step = saved.document("counters")["step"]
     if step >= config.training.steps:
         raise ConfigError(
             f"{saved.path} is already at step {step}; say how far to go on with --steps N, N above {step}"
         )
-    for name, value in saved.newer_settings().items():
+    for name, value in saved.newer_settings(config).items():
         people.print(
             f"{saved.path} was saved before {name} existed: the run goes on with {value!r}, which cannot be changed "
             "now; its results may differ from those of a run that was not interrupted",
@@ -186,10 +185,10 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
         LadderError: A fault of the robot waits for its operator.
         RobotError: The robot is no-go.
     """
-    from td3robot.build import make_arm_trainer
     from td3robot.config.cell import load_cell
     from td3robot.deploy.deployment import check_cell
     from td3robot.deploy.ledger import Ledger, serial_of
+    from td3robot.learning.runs import make_arm_trainer
 
     (saved, config, step), cell = saved_run(resume, steps), load_cell(cell_path)
     run = out or Path("checkpoints") / f"{config.name}-{cell_path.stem}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -12,7 +12,7 @@ from td3robot.config import RunConfig
 from td3robot.policy.contract import Contract
 
 if TYPE_CHECKING:
-    from td3robot.learning.evaluation import Evaluation
+    from td3robot.envs.playing import Evaluation
 
 people = Console(stderr=True, highlight=False)
 

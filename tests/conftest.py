@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from td3robot.build import make_trainer, robot_spec
+from td3robot.build import robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
-from td3robot.learning.evaluation import Evaluation
+from td3robot.envs.playing import Evaluation
+from td3robot.learning.runs import make_trainer
 from td3robot.learning.trainer import Trainer
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics

@@ -17,12 +17,13 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "registry", "seeding", "subprocesses", "config"}
+GROUND = {"errors", "state", "layout", "registry", "seeding", "statistics", "subprocesses", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "subprocesses": set(),
     "seeding": set(),
+    "statistics": set(),
     "layout": {"errors"},
     "registry": {"errors"},
     "config": {"errors", "state", "registry"},
@@ -30,18 +31,17 @@ MAY_IMPORT = {
     "robots": GROUND,
     "tasks": GROUND | {"robots.interface"},
     "envs": GROUND | {"policy.contract", "robots", "tasks"},
-    "learning": GROUND | {"policy"},
-    "build": GROUND | {"policy", "robots", "tasks", "envs", "learning"},
+    "build": GROUND | {"policy", "robots", "tasks", "envs"},
+    "learning": GROUND | {"policy", "robots", "tasks", "envs", "build"},
     "standin": GROUND | {"robots", "tasks", "build"},
-    "deploy": GROUND | {"policy", "robots", "tasks", "envs", "learning", "build", "standin"},
-    "benchmark": GROUND | {"policy", "robots", "tasks", "envs", "learning", "build"},
-    "terminal": GROUND | {"learning", "policy"},
+    "deploy": GROUND | {"policy", "robots", "tasks", "envs", "build", "standin"},
+    "terminal": GROUND | {"policy", "envs"},
     "cli_deploy": GROUND | {"policy", "robots", "envs", "learning", "build", "deploy", "terminal"},
     "cli": None,
     "__main__": {"cli"},
     "__init__": {"policy"},
 }
-HAS_TORCH = {"learning", "benchmark"}
+HAS_TORCH = {"learning"}
 
 
 def part_of(path):

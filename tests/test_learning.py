@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from td3robot.build import make_environment, make_trainer
+from td3robot.build import make_environment
 from td3robot.config import load_config
-from td3robot.learning.evaluation import evaluate
+from td3robot.envs.playing import evaluate
+from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import load_policy
 
 CONFIGS = Path(__file__).parent.parent / "configs"

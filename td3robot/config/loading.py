@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from td3robot.config.durations import in_seconds
-from td3robot.config.run import ENVIRONMENTS, RunConfig
+from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
 from td3robot.config.section import Section
 from td3robot.config.task import DEFAULT, TaskConfig, task_section
 from td3robot.errors import ConfigError, choose
@@ -120,12 +120,16 @@ def _locate(location: list[str], section: type[Section], values: Any) -> tuple[l
         field = section.model_fields.get(part)
         for kind in (field.annotation, *get_args(field.annotation)) if field is not None else ():
             if isinstance(kind, type) and issubclass(kind, Section):
-                section = _task_of(values) if kind is TaskConfig else kind
+                section = _chosen(kind, values)
                 break
     return path, section
 
 
-def _task_of(values: Any) -> type[Section]:
-    """Return the section of the task that values are for."""
-    name = values.get("name", DEFAULT) if isinstance(values, Mapping) else DEFAULT
-    return task_section(name) if name in TASKS else TaskConfig
+def _chosen(section: type[Section], values: Any) -> type[Section]:
+    """Return the section that values are for, where the task or the agent that they name brings its own."""
+    given = values if isinstance(values, Mapping) else {}
+    if section is TaskConfig and (name := given.get("name", DEFAULT)) in TASKS:
+        return task_section(name)
+    if section is AgentConfig and (kind := given.get("kind")) in AGENTS:
+        return agent_section(kind)
+    return section

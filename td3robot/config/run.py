@@ -1,14 +1,16 @@
 """One whole run: environment, agent, training."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, SerializeAsAny, model_validator
 
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
-from td3robot.config.section import Fraction, NonNegative, Section, UnitInterval, Widths
+from td3robot.config.section import Fraction, NonNegative, Section, UnitInterval, Widths, refused
 from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
+from td3robot.errors import choose
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 
 
@@ -103,10 +105,17 @@ ENVIRONMENTS: Mapping[str, type[Section]] = {
 }
 
 
+# The module of each kind of agent. Another one is one line here; its module is imported when a run asks for it.
+AGENTS = {"td3": "td3robot.learning.td3"}
+
+
 class AgentConfig(Section):
     """TD3's hyperparameters; the defaults are those of the paper (Fujimoto et al. 2018, Appendix C).
 
+    An agent with hyperparameters of its own adds them in a subclass (``Agent.Config``).
+
     Attributes:
+        kind: Which algorithm; see ``AGENTS``.
         updates_per_step: Learner updates for each environment step.
         n_step: Rewards summed before bootstrapping.
         average_tau: Share of the actor that its running average takes over at each of the actor's updates. The average
@@ -119,6 +128,7 @@ class AgentConfig(Section):
         device: ``auto`` takes CUDA where there is one.
     """
 
+    kind: str = "td3"
     actor_hidden: Widths = (400, 300)
     critic_hidden: Widths = (400, 300)
     layer_norm: bool = False
@@ -141,6 +151,24 @@ class AgentConfig(Section):
     n_step: PositiveInt = 1
     replay_capacity: PositiveInt = 1_000_000
     device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+def chosen_agent(value: Any) -> Any:
+    """Check an agent's section by the configuration class of the agent that it names."""
+    if not isinstance(value, Mapping):
+        return value
+    kind = value.get("kind", AgentConfig().kind)
+    if kind not in AGENTS:
+        raise refused(choose("kind", str(kind), AGENTS), "kind")
+    return agent_section(kind).model_validate(value)
+
+
+def agent_section(kind: str) -> type[AgentConfig]:
+    """Return the configuration class of an agent; that of the default agent without its module, which needs torch."""
+    if kind == AgentConfig().kind:
+        return AgentConfig
+    section: type[AgentConfig] = import_module(AGENTS[kind]).AGENT.Config
+    return section
 
 
 class TrainingConfig(Section):
@@ -177,7 +205,7 @@ class RunConfig(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     environment: Annotated[RobotEnvironmentConfig | GymnasiumEnvironmentConfig, Field(discriminator="kind")]
-    agent: AgentConfig = AgentConfig()
+    agent: Annotated[SerializeAsAny[AgentConfig], BeforeValidator(chosen_agent)] = AgentConfig()
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from td3robot.deploy.episode import Figures
-from td3robot.learning.evaluation import wilson_interval
+from td3robot.statistics import wilson_interval
 
 
 def summarize(episodes: Sequence[Figures]) -> dict[str, Any]:

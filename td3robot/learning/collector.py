@@ -1,4 +1,4 @@
-"""Collecting experience from several environments into one replay memory."""
+"""Collecting experience from several environments into one replay buffer."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot import seeding
-from td3robot.errors import EnvironmentFaultError
-from td3robot.layout import Layout
+from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import Environments, Step
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class Episode:
     """An episode in progress.
 
     Seed and actions are all it takes to get back here: an environment that is deterministic after
-    ``reset(seed)`` is restored by playing the actions again.
+    ``reset(seed)`` is restored by replaying the actions.
     """
 
     index: int
@@ -44,10 +43,10 @@ class FinishedEpisode:
 
 
 class Collector:
-    """Step environments side by side; hand transitions over when told to.
+    """Step environments side by side, and store their transitions.
 
-    ``start`` and ``finish`` touch only the environments and ``commit`` only the memory, so that a learner may sample
-    the memory while the environments step.
+    ``start`` and ``finish`` touch only the environments, and ``commit`` alone writes to the replay buffer, so that a
+    learner may sample the buffer while the environments step.
 
     Args:
         environments: Where episodes are played.
@@ -58,10 +57,9 @@ class Collector:
 
     def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
         self.environments = environments
-        self.window = Window()
+        self.averages = StepAverages()
         self._seed, self._n_step, self._gamma = seed, n_step, gamma
-        self._pending: list[tuple[Vector, Step]] = []
-        self._actions = np.zeros((0, *environments.facts.action_shape), np.float32)
+        self._pending: list[Step] = []
         self._episodes = [self._begin(index, 0) for index in range(environments.facts.count)]
 
     @property
@@ -70,35 +68,35 @@ class Collector:
         return np.stack([episode.observation for episode in self._episodes])
 
     def start(self, actions: Vector) -> None:
-        """Have every environment step with its row of ``actions``."""
-        self._pending, self._actions = [], actions
+        """Have every environment step with its row of ``actions``, by the next :meth:`finish`."""
         self.environments.start(actions)
 
     def finish(self) -> None:
-        """Wait until they did.
+        """Wait for the steps that :meth:`start` began.
 
         Raises:
             EnvironmentFaultError: An observation or reward is not finite.
         """
-        for index, step in enumerate(self.environments.finish()):
-            episode = self._episodes[index]
+        self._pending = []
+        steps = self.environments.finish()
+        for index, (episode, step) in enumerate(zip(self._episodes, steps, strict=True)):
             where = f"environment {index}, episode {episode.index}, step {len(episode.actions)}"
             require_finite(self.environments.facts.observation_layout, step.observation, step.reward, where)
-            self._pending.append((self._actions[index], step))
+        self._pending = steps
 
     def commit(self, replay: "ReplayBuffer", pause: Callable[[], None] | None = None) -> list[FinishedEpisode]:
-        """Remember what the last step brought, and begin new episodes where one ended.
+        """Store the last step's transitions, begin new episodes where one ended, and return those that ended.
 
         Args:
-            replay: Where to.
-            pause: Called between an episode and the next of its environment, if that takes no notice of time then.
+            replay: Where the transitions go.
+            pause: Called between an episode and the next of its environment.
         """
         finished = []
-        for index, (action, step) in enumerate(self._pending):
-            self._absorb(self._episodes[index], action, step, replay)
-            self.window.add(action, step)
+        for index, step in enumerate(self._pending):
+            episode = self._episodes[index]
+            self._advance(episode, step, replay)
+            self.averages.add(step)
             if step.terminated or step.truncated:
-                episode = self._episodes[index]
                 finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
                 if pause is not None:
                     pause()
@@ -107,15 +105,15 @@ class Collector:
         return finished
 
     def observe(self, index: int, observation: Vector) -> None:
-        """Take a newer observation of an environment, in which time went by."""
+        """Replace an environment's current observation by a newer one."""
         self._episodes[index].observation = np.asarray(observation, np.float32)
 
     def begin_after(self, indices: Sequence[int]) -> None:
-        """Begin the episode after the given one in every environment, whatever was in progress."""
+        """Begin the episode after the given one in every environment; what was in progress is dropped."""
         self._episodes = [self._begin(index, episode + 1) for index, episode in enumerate(indices)]
 
     def state(self) -> tuple[dict[str, NDArray[Any]], list[int]]:
-        """Give each episode's actions and last observation as arrays, and the episodes' indices."""
+        """Return each episode's actions and last observation as arrays, and the episodes' indices."""
         arrays: dict[str, NDArray[Any]] = {}
         shape = self.environments.facts.action_shape
         for index, episode in enumerate(self._episodes):
@@ -124,26 +122,26 @@ class Collector:
         return arrays, [episode.index for episode in self._episodes]
 
     def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
-        """Bring every environment back to where :meth:`state` was taken, by playing its episode again.
+        """Bring every environment back to where :meth:`state` was taken, by replaying its episode.
 
         Returns:
-            The environments that did not arrive at the saved observation, being not deterministic; each
-            begins its next episode instead.
+            The indices of the environments that did not reach the saved observation because they are not
+            deterministic; each begins its next episode instead.
         """
-        strayed = []
+        diverged = []
         for index, episode_index in enumerate(indices):
             episode = self._begin(index, episode_index)
             ended = False
             for action in arrays[f"{index}.actions"]:
                 step = self.environments.step(index, action)
-                self._absorb(episode, action, step, None)
+                self._advance(episode, step, None)
                 if ended := step.terminated or step.truncated:
                     break
             if ended or not np.array_equal(episode.observation, arrays[f"{index}.observation"]):
-                strayed.append(index)
+                diverged.append(index)
                 episode = self._begin(index, episode_index + 1)
             self._episodes[index] = episode
-        return strayed
+        return diverged
 
     def _begin(self, index: int, episode_index: int) -> Episode:
         seed = seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
@@ -152,11 +150,11 @@ class Collector:
         require_finite(self.environments.facts.observation_layout, observation, 0.0, where)
         return Episode(episode_index, observation)
 
-    def _absorb(self, episode: Episode, action: Vector, step: Step, replay: "ReplayBuffer | None") -> None:
-        """Move an episode on by one step, and emit the n-step transitions that are complete."""
-        episode.actions.append(action)
+    def _advance(self, episode: Episode, step: Step, replay: "ReplayBuffer | None") -> None:
+        """Advance an episode by one step, and store the n-step transitions that are complete."""
+        episode.actions.append(step.action)
         episode.total_reward += step.reward
-        episode.recent.append((episode.observation, action, step.reward))
+        episode.recent.append((episode.observation, step.action, step.reward))
         ended = step.terminated or step.truncated
         while episode.recent and (ended or len(episode.recent) == self._n_step):
             reward = 0.0
@@ -170,37 +168,23 @@ class Collector:
         episode.observation = step.observation
 
 
-def require_finite(layout: Layout | None, observation: Vector, reward: float, where: str) -> None:
-    """Refuse an observation or reward that is not finite.
-
-    Raises:
-        EnvironmentFaultError: Naming the field, its value and where it was.
-    """
-    if not np.isfinite(reward):
-        raise EnvironmentFaultError(f"the reward is {reward} in {where}; it must be finite")
-    if not np.isfinite(observation).all():
-        bad = int(np.flatnonzero(~np.isfinite(observation))[0])
-        name = layout.component(bad) if layout is not None else f"number {bad}"
-        raise EnvironmentFaultError(f"observation {name} is {observation[bad]} in {where}; it must be finite")
-
-
-class Window:
-    """Sums over the steps since the last log row; ``names`` are reported even if nothing adds to them."""
+class StepAverages:
+    """Means over the steps since the last log row; ``names`` are reported even if nothing adds to them."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self.steps = 0
         self._sums: defaultdict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
 
-    def add(self, action: Vector, step: Step) -> None:
-        """Count one step."""
+    def add(self, step: Step) -> None:
+        """Add one step."""
         self.steps += 1
-        self._sums["action/mean_abs"] += float(np.abs(action).mean())
-        self._sums["action/saturated"] += float((np.abs(action) > 0.99).mean())
+        self._sums["action/mean_abs"] += float(np.abs(step.action).mean())
+        self._sums["action/saturated"] += float((np.abs(step.action) > 0.99).mean())
         for name, value in step.reward_terms.items():
             self._sums[f"reward/{name}"] += value
         for reason in step.interventions:
             self._sums[f"guard/{reason}"] += 1.0
 
     def means(self) -> dict[str, float]:
-        """Give the mean of each sum over the window's steps."""
+        """Return the mean of each figure over the steps added."""
         return {name: value / max(self.steps, 1) for name, value in self._sums.items()}

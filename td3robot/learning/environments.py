@@ -19,14 +19,14 @@ from td3robot.layout import Layout
 from td3robot.subprocesses import start_python
 
 Vector = NDArray[np.float32]
-SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
-# For the step in progress when a process is told to end; how often it looks whether its parent lives [s].
+MAIN = f"import sys; from {__name__} import run_environments; run_environments(int(sys.argv[1]), int(sys.argv[2]))"
+# How long a process may take to finish its step when it is closed, and how often it checks that its parent lives [s].
 END_S, LOOK_S = 5.0, 1.0
 
 
 @dataclass(slots=True)
 class Step:
-    """What one environment answered to one action.
+    """One step of one environment: the action, and what the environment returned.
 
     Attributes:
         success: Whether the episode counts as a success so far; None where the environment does not say.
@@ -34,6 +34,7 @@ class Step:
         interventions: Why the guard changed the action, if it did.
     """
 
+    action: Vector
     observation: Vector
     reward: float
     terminated: bool
@@ -44,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EnvironmentFacts:
     """What environments that are alike have in common.
 
     Attributes:
@@ -60,11 +61,11 @@ class Environments(Protocol):
     """Environments with observations (size,) and actions in [-1, 1], alike but for what disturbs them."""
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> EnvironmentFacts:
         """What they have in common."""
 
     def reset(self, index: int, seed: int) -> Vector:
-        """Begin an episode in one of them, and give its first observation."""
+        """Begin an episode in one of them, and return its first observation."""
 
     def step(self, index: int, action: Vector) -> Step:
         """Step one of them."""
@@ -73,10 +74,10 @@ class Environments(Protocol):
         """Have every one step with its row of ``actions``, by the next :meth:`finish`."""
 
     def finish(self) -> list[Step]:
-        """Give what they answered."""
+        """Wait for the steps that :meth:`start` began, and return them."""
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close them."""
 
 
 class LocalEnvironments:
@@ -86,7 +87,7 @@ class LocalEnvironments:
         self.environments = list(environments)
         first = self.environments[0]
         layout = getattr(first.unwrapped, "observation_layout", None)
-        self.facts = Facts(len(self.environments), first.action_space.shape or (), layout)
+        self.facts = EnvironmentFacts(len(self.environments), first.action_space.shape or (), layout)
         self._actions = np.zeros((0, *self.facts.action_shape), np.float32)
 
     def reset(self, index: int, seed: int) -> Vector:
@@ -98,7 +99,7 @@ class LocalEnvironments:
         """Step one."""
         observation, reward, terminated, truncated, info = self.environments[index].step(action)
         return Step(
-            np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
+            action, np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
             info.get("success"), info.get("reward_terms", {}), info.get("interventions", ()),
         )  # fmt: skip
 
@@ -127,19 +128,19 @@ class EnvironmentProcess:
     """
 
     def __init__(self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any]) -> None:
-        self._connection, theirs = Pipe()
+        self._connection, other_end = Pipe()
         self._process = start_python(
-            ["-c", SERVE, str(theirs.fileno()), str(os.getpid())],
-            pass_fds=[theirs.fileno()],
+            ["-c", MAIN, str(other_end.fileno()), str(os.getpid())],
+            pass_fds=[other_end.fileno()],
             stdin=subprocess.DEVNULL,
         )
-        theirs.close()
+        other_end.close()
         self._connection.send((make, configs))
-        self._facts: Facts | None = None
+        self._facts: EnvironmentFacts | None = None
         self._stepping = False
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> EnvironmentFacts:
         """What the environments have in common.
 
         Raises:
@@ -212,8 +213,8 @@ class EnvironmentProcess:
         ) from None
 
 
-def serve(descriptor: int, parent: int) -> None:
-    """Make environments, and do with them what is asked on a connection, until its other end or the parent is gone."""
+def run_environments(descriptor: int, parent: int) -> None:
+    """Make environments and serve requests on a connection, until its other end or the parent is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # when to stop is for the parent to decide, which saves first
         signal.signal(number, signal.SIG_IGN)
     connection = Connection(descriptor)
@@ -235,7 +236,7 @@ def serve(descriptor: int, parent: int) -> None:
 
 
 def _next(connection: Connection, parent: int) -> Any:
-    """Wait for what is asked next; None once nobody is there to ask."""
+    """Wait for the next request, and return it; None once the other end or the parent is gone."""
     try:
         while not connection.poll(LOOK_S):
             if os.getppid() != parent:

@@ -59,17 +59,17 @@ class GaussianExploration:
         return noisy
 
     def random_share(self, step: int) -> float:
-        """Give the share of uniformly random actions at an environment step."""
+        """Return the share of uniformly random actions at an environment step."""
         if self._random_share_steps == 0:
             return self._random_share
         return self._random_share * max(0.0, 1.0 - step / self._random_share_steps)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Give the random actions that are being kept, for :meth:`load_state`."""
+        """Return the random actions that are being repeated, for :meth:`load_state`."""
         return {"kept": self._kept.copy(), "left": self._left.copy()}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on keeping what :meth:`state` gave; the generator is restored by who made it."""
+        """Restore what :meth:`state` returned; the generator is restored by its owner."""
         self._kept, self._left = state["kept"].copy(), state["left"].copy()
 
     def _draw(self, share: float, shape: tuple[int, ...]) -> None:

@@ -13,19 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from td3robot.errors import CheckpointError
+from td3robot.learning.agent import Agent
 from td3robot.learning.td3 import TD3, TRAINED
 from td3robot.policy.observation_scaling import ObservationScaling
 
 
-def export_legacy(agent: TD3, prefix: str) -> list[Path]:
+def export_legacy(agent: Agent, prefix: str) -> list[Path]:
     """Write the six files, with the agent's observation scaling folded into the first layers.
 
     Folding leaves out the clip of scaled observations, and Adam's moments with it: those of the unfolded weights
-    mean nothing for the folded ones, so the older program's optimizers start anew.
+    mean nothing for the folded ones, so the older program's optimizers start afresh.
 
     Raises:
-        CheckpointError: One of them exists already, or cannot be written.
+        CheckpointError: The agent is not TD3, or one of the files exists already or cannot be written.
     """
+    agent = require_td3(agent)
     paths = [Path(f"{prefix}{name}{suffix}") for name in TRAINED for suffix in ("", "_optimizer")]
     for path in paths:
         if path.exists():
@@ -42,12 +44,13 @@ def export_legacy(agent: TD3, prefix: str) -> list[Path]:
     return paths
 
 
-def import_legacy(agent: TD3, prefix: str) -> None:
+def import_legacy(agent: Agent, prefix: str) -> None:
     """Load the six files into an agent; targets start as copies of the networks.
 
     Raises:
-        CheckpointError: A file is missing, is more than tensors, or does not fit the agent.
+        CheckpointError: The agent is not TD3, or a file is missing, is more than tensors, or does not fit the agent.
     """
+    agent = require_td3(agent)
     if agent.normalizer.enabled:
         raise CheckpointError(
             "the six files carry no observation scaling, so their networks take raw observations; "
@@ -73,6 +76,20 @@ def import_legacy(agent: TD3, prefix: str) -> None:
         optimizer.load_state_dict(state)
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate  # the configuration's, not the older program's
+
+
+def require_td3(agent: Agent) -> TD3:
+    """Return the agent, refused unless it is TD3.
+
+    Raises:
+        CheckpointError: It is another kind of agent, whose networks the six files do not hold.
+    """
+    if not isinstance(agent, TD3):
+        raise CheckpointError(
+            f"the six files hold TD3's networks, and this run's agent.kind is {agent.config.kind!r}; "
+            "export its policy with --onnx instead"
+        )
+    return agent
 
 
 def _folded(agent: TD3) -> TD3:

@@ -46,7 +46,7 @@ class CsvTable:
 
 
 def _step(row: dict[str, Any]) -> float:
-    """Give a row's step; infinity, so that it is dropped, where a crash or a full disk tore the row."""
+    """Return a row's step; infinity, so that it is dropped, where a crash or a full disk tore the row."""
     try:
         return float("inf") if None in row else float(row["step"])
     except (TypeError, ValueError):
@@ -59,7 +59,7 @@ class MetricsWriter:
     Args:
         run: The run directory; gets ``metrics.csv``, ``evaluations.csv`` and ``tensorboard/``.
         keep_until: Rows beyond this step, left by a run that was cut off, are dropped: the run goes back to it.
-        report: Hears of rows that could not be written, on a full disk say; training goes on.
+        report: Called with a sentence for a row that could not be written (a full disk); training continues.
     """
 
     def __init__(self, run: Path, keep_until: int, report: Callable[[str], None]) -> None:

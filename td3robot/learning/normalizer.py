@@ -50,11 +50,11 @@ class RunningNormalizer:
         return ((observation - self._shift) * self._scale).clamp_(-self._clip, self._clip)
 
     def state(self) -> Moments:
-        """Give what a checkpoint keeps."""
+        """Return mean, variance, count and whether it is enabled, for a checkpoint."""
         return self._moments
 
     def load_state(self, moments: Moments) -> None:
-        """Take over what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self._moments = {name: value.copy() for name, value in moments.items()}
         self.enabled = bool(moments["enabled"][0])
         self._publish()

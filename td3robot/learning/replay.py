@@ -1,4 +1,4 @@
-"""The replay memory: a ring that overwrites its oldest transition."""
+"""The replay buffer: a ring that overwrites its oldest transition."""
 
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ class ReplayBuffer:
         terminated: bool,
         discount: float,
     ) -> None:
-        """Remember one transition in place of the oldest."""
+        """Store one transition in place of the oldest."""
         row = self._rows[self._next]
         values = (observation, action, reward, next_observation, terminated, discount)
         for start, stop, value in zip(self._edges, self._edges[1:], values, strict=False):
@@ -69,11 +69,11 @@ class ReplayBuffer:
         return Batch(*torch.split(rows, self._widths, dim=1))
 
     def state(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, int]]:
-        """Give the filled rows (oldest overwritten in place, not rotated) and where writing goes on."""
+        """Return the filled rows (oldest overwritten in place, not rotated) and the index of the next row to write."""
         return {"rows": self._rows[: self.size]}, {"next": self._next}
 
     def load_state(self, arrays: dict[str, NDArray[np.float32]], counters: dict[str, int]) -> None:
-        """Take over what :meth:`state` gave.
+        """Restore what :meth:`state` returned.
 
         Raises:
             CheckpointError: The rows are of another width, or more than this capacity.

@@ -12,50 +12,25 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from td3robot.config import AgentConfig
-from td3robot.errors import CheckpointError, ConfigError
+from td3robot.errors import CheckpointError
+from td3robot.learning.agent import Agent, Groups
 from td3robot.learning.networks import Actor, Critic
-from td3robot.learning.normalizer import RunningNormalizer
 from td3robot.learning.replay import Batch
 
-CRITICS = ("Q1", "Q2")
-TRAINED = ("actor", *CRITICS)
-NETWORKS = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target")
+TRAINED = ("actor", "Q1", "Q2")
+NETWORKS = (*TRAINED, "actor_target", "Q1_target", "Q2_target")
 AVERAGE = "actor_average"
 OPTIMIZERS = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
 TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
 
 
-def resolve_device(name: str) -> torch.device:
-    """Turn ``auto``, ``cpu`` or ``cuda`` into a device.
+class TD3(Agent):
+    """Actor, two separate critics, a target of each, and their optimizers; arguments as of :class:`Agent`."""
 
-    Raises:
-        ConfigError: CUDA is asked for and not there.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("agent.device is 'cuda', but PyTorch sees no CUDA device; use 'auto' or 'cpu'")
-    return torch.device(name)
-
-
-class TD3:
-    """The agent: actor, two separate critics, a target of each, and their optimizers.
-
-    Args:
-        observation_size: Numbers in an observation.
-        action_size: Numbers in an action; actions lie in [-1, 1].
-        config: Network sizes and hyperparameters.
-        seed: Seeds the initial weights and the target policy noise.
-    """
+    trained = TRAINED
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
-        self.config = config
-        self.device = resolve_device(config.device)
-        self.observation_size, self.action_size = observation_size, action_size
-        self.normalizer = RunningNormalizer(observation_size, config.normalize_observations, self.device)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.updates = 0
-
+        super().__init__(observation_size, action_size, config, seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             sizes = (observation_size, action_size)
@@ -144,22 +119,22 @@ class TD3:
         return metrics
 
     def networks(self) -> dict[str, nn.Module]:
-        """Give the six networks by the paper's names, and the actor's average where there is one."""
+        """Return the six networks by the paper's names, and the actor's average where there is one."""
         names = (*NETWORKS, AVERAGE) if self.averages else NETWORKS
         return {name: getattr(self, name) for name in names}
 
-    def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Give every learned tensor, one group for each network and optimizer."""
+    def tensors(self) -> Groups:
+        """Return every learned tensor, one group for each network and optimizer."""
         groups = {name: dict(network.state_dict()) for name, network in self.networks().items()}
         for name in OPTIMIZERS:
             groups[name] = self._optimizer_tensors(name)
         return groups
 
-    def load_tensors(self, groups: dict[str, dict[str, Tensor]]) -> None:
-        """Take over what :meth:`tensors` gave, from any device.
+    def load_tensors(self, groups: Groups) -> None:
+        """Restore what :meth:`tensors` returned, from any device.
 
         Raises:
-            CheckpointError: A group has other names or shapes than this agent.
+            CheckpointError: A group has other names or shapes than this agent; nothing was loaded.
         """
         for name, network in self.networks().items():
             _require_match(name, groups[name], dict(network.state_dict()))
@@ -170,19 +145,6 @@ class TD3:
             optimizer: torch.optim.Adam = getattr(self, name)
             optimizer.state.clear()
             optimizer.state.update(moments[name])
-
-    def start_from(self, groups: dict[str, dict[str, Tensor]]) -> None:
-        """Take over another agent's actor and critics; targets and average start as copies, optimizers afresh.
-
-        Raises:
-            CheckpointError: A group has other names or shapes than this agent.
-        """
-        for name in TRAINED:
-            _require_match(name, groups[name], dict(getattr(self, name).state_dict()))
-        for name in TRAINED:
-            getattr(self, name).load_state_dict(groups[name])
-            getattr(self, f"{name}_target").load_state_dict(groups[name])
-        self.actor_average.load_state_dict(groups["actor"])
 
     def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
         optimizer: torch.optim.Adam = getattr(self, name)
@@ -213,3 +175,6 @@ def _require_match(name: str, given: dict[str, Tensor], wanted: dict[str, Tensor
                 f"{name} does not fit: {key} is {shapes.get(key)} in the checkpoint and {expected.get(key)} here; "
                 "use the configuration that the checkpoint was made with"
             )
+
+
+AGENT = TD3

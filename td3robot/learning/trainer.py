@@ -1,4 +1,4 @@
-"""The training loop, and its exact continuation from a checkpoint."""
+"""The training loop, and its exact resume from a checkpoint."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from td3robot import seeding
 from td3robot.config import RunConfig, to_yaml
+from td3robot.envs.playing import Evaluation, evaluate
 from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
-from td3robot.learning.collector import Collector, FinishedEpisode, Window
+from td3robot.learning.agent import make_agent
+from td3robot.learning.collector import Collector, FinishedEpisode, StepAverages
 from td3robot.learning.environments import Environments
-from td3robot.learning.evaluation import Evaluation, evaluate
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.td3 import CRITICS, TD3
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
 
@@ -27,16 +27,16 @@ Environment = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
 
 
 class Listener(Protocol):
-    """Who watches a training: the command line's progress bar, say."""
+    """What reports the progress of a training: the command line's progress bar, for example."""
 
     def progress(self, step: int, steps_per_second: float) -> None:
-        """Some steps were taken."""
+        """Report the steps taken so far."""
 
     def evaluated(self, step: int, evaluation: Evaluation) -> None:
-        """An evaluation is done."""
+        """Report an evaluation."""
 
     def message(self, text: str) -> None:
-        """Something a person should know."""
+        """Report anything else that the user should know."""
 
 
 class Trainer:
@@ -48,7 +48,7 @@ class Trainer:
         evaluation_environment: One more, used for nothing else.
         contract: What the policy is trained for.
         run: Directory for checkpoints and metrics.
-        listener: Hears of progress.
+        listener: Reports the progress.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Trainer:
         agent, seed = config.agent, config.seed
         if config.training.torch_threads:
             torch.set_num_threads(config.training.torch_threads)
-        self.agent = TD3(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
+        self.agent = make_agent(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
         self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
         self.exploration = GaussianExploration(
             agent.exploration_noise,
@@ -85,7 +85,7 @@ class Trainer:
         self.stop_requested = False
         self._finished: list[FinishedEpisode] = []
         self._losses: list[dict[str, torch.Tensor]] = []
-        self._clock = Clock()
+        self._stopwatch = Stopwatch()
 
     def train(self) -> None:
         """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
@@ -128,7 +128,7 @@ class Trainer:
             self.listener.message(unsaved)
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
         self.collector.environments.close()
         self.evaluation_environment.close()
 
@@ -143,14 +143,14 @@ class Trainer:
                 )
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
-        """Take over a saved run, so that what follows is what would have followed there.
+        """Restore a saved run, so that training continues exactly as it would have without the interruption.
 
         Raises:
             CheckpointError: The checkpoint was saved for play only, or does not fit this configuration.
         """
         if not saved.has("replay"):
             raise CheckpointError(
-                f"{saved.path} was saved for play only: it has no replay memory to resume from; "
+                f"{saved.path} was saved for play only: it has no replay buffer to resume from; "
                 "resume from the run's last-* checkpoint"
             )
         counters = saved.document("counters")
@@ -179,31 +179,31 @@ class Trainer:
             )
 
     def start_from(self, saved: checkpoint.Checkpoint) -> None:
-        """Begin with another run's networks and normaliser: its policy explores instead of uniformly random actions.
+        """Start with another run's networks and normaliser; its policy explores in place of uniformly random actions.
 
         Raises:
             ContractError: Its observations or actions differ, naming the field.
             CheckpointError: It lacks its critics, its networks have other sizes, or only one of the two runs scales
                 observations.
         """
-        theirs = saved.contract()
-        self.contract.observation.require_same(theirs.observation, "observation")
-        self.contract.action.require_same(theirs.action, "action")
-        for name in CRITICS:
+        trained_for = saved.contract()
+        self.contract.observation.require_same(trained_for.observation, "observation")
+        self.contract.action.require_same(trained_for.action, "action")
+        for name in self.agent.trained:
             if not saved.has(name):
                 raise CheckpointError(
                     f"{saved.path} lacks {name}, without which training cannot go on from it; "
                     "use a checkpoint that this version has saved"
                 )
         normalizer = saved.arrays("normalizer")
-        theirs_scaled, scaled = bool(normalizer["enabled"][0]), self.agent.normalizer.enabled
-        if theirs_scaled != scaled:
+        was_scaled, scaled = bool(normalizer["enabled"][0]), self.agent.normalizer.enabled
+        if was_scaled != scaled:
             raise CheckpointError(
-                f"{saved.path} was trained with agent.normalize_observations {str(theirs_scaled).lower()}, and this "
+                f"{saved.path} was trained with agent.normalize_observations {str(was_scaled).lower()}, and this "
                 f"run sets it to {str(scaled).lower()}; set it alike"
             )
-        critics = {name: _to_torch(saved.arrays(name)) for name in CRITICS}
-        self.agent.start_from({"actor": _to_torch(saved.actor()), **critics})
+        networks = {name: saved.arrays(name) for name in self.agent.trained} | {"actor": saved.actor()}
+        self.agent.start_from({name: _to_torch(arrays) for name, arrays in networks.items()})
         self.agent.normalizer.load_state(normalizer)
         self.warm = True
 
@@ -220,15 +220,15 @@ class Trainer:
 
         self.collector.start(actions)
         if training.overlap:
-            self._clock.timed("learner", self._update_agent, self.step)
-        self._clock.timed("simulation", self.collector.finish)
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+        self._stopwatch.timed("simulation", self.collector.finish)
         self._finished += self.collector.commit(self.replay)
         self.step += count
         if not training.overlap:
-            self._clock.timed("learner", self._update_agent, self.step)
+            self._stopwatch.timed("learner", self._update_agent, self.step)
 
     def _update_agent(self, step: int) -> None:
-        """Do as many updates as ``updates_per_step`` owes at a step count."""
+        """Do the updates that ``updates_per_step`` calls for up to a step count."""
         learning_steps = step - self.config.training.random_steps
         if learning_steps <= 0 or self.replay.size < self.config.agent.batch_size:
             return
@@ -247,9 +247,9 @@ class Trainer:
             self._require_converging(row)
             self.listener.progress(self.step, row["steps_per_second"])
         if self._crossed(training.evaluate_every):
-            self._clock.timed("evaluation", self._evaluate, writer)
+            self._stopwatch.timed("evaluation", self._evaluate, writer)
         if self._crossed(training.checkpoint_every):
-            self._clock.timed("saving", self.save)
+            self._stopwatch.timed("saving", self.save)
 
     def _require_converging(self, row: dict[str, float]) -> None:
         for name, value in row.items():
@@ -283,11 +283,11 @@ class Trainer:
                 self.listener.message(f"{error}; the previous best policy is untouched")
 
     def _row(self) -> dict[str, float]:
-        means, steps = self.collector.window.means(), self.collector.window.steps
-        self.collector.window = Window(means)
+        means, steps = self.collector.averages.means(), self.collector.averages.steps
+        self.collector.averages = StepAverages(means)
         losses, self._losses = self._losses, []
         finished, self._finished = self._finished, []
-        seconds = self._clock.read()
+        seconds = self._stopwatch.read()
         row: dict[str, float] = {
             "step": self.step,
             "updates": self.agent.updates,
@@ -307,12 +307,8 @@ class Trainer:
         return checkpoint.Contents(
             config=to_yaml(self.config),
             documents=self._documents(evaluation, self.step),
-            arrays={
-                "actor": _to_numpy(self.agent.actor_average.state_dict()),
-                "Q1": _to_numpy(self.agent.Q1.state_dict()),
-                "Q2": _to_numpy(self.agent.Q2.state_dict()),
-                "normalizer": self.agent.normalizer.state(),
-            },
+            arrays={name: _to_numpy(group) for name, group in self.agent.play_tensors().items()}
+            | {"normalizer": self.agent.normalizer.state()},
         )
 
     def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
@@ -350,15 +346,15 @@ class Trainer:
         return checkpoint.Contents(to_yaml(self.config), documents, arrays)
 
 
-class Clock:
-    """Wall time by what it was spent on, since the last reading; of a simulation elsewhere, what was waited for."""
+class Stopwatch:
+    """Wall time by activity since the last reading; for environments in another process, the time spent waiting."""
 
     def __init__(self) -> None:
         self._spent: dict[str, float] = {}
         self._since = perf_counter()
 
     def timed(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function and book its time under ``name``."""
+        """Call a function, and add the time it takes to ``name``."""
         start = perf_counter()
         try:
             function(*arguments)
@@ -366,7 +362,7 @@ class Clock:
             self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
 
     def read(self) -> dict[str, float]:
-        """Give the seconds since the last reading by name, ``other`` and ``all``; then start anew."""
+        """Return the seconds since the last reading by name, with ``other`` and ``all``, and start again."""
         now = perf_counter()
         spent = {name: self._spent.get(name, 0.0) for name in ("simulation", "learner", "evaluation", "saving")}
         whole = now - self._since

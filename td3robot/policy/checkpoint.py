@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from td3robot.config import RunConfig, parse_config
+from td3robot.config.durations import in_seconds
 from td3robot.errors import CheckpointError
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
@@ -33,6 +34,8 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 CONFIG = "config.yaml"
 KINDS = ("best", "last")
+# Settings that came with a second choice, and what every run before them was.
+ONLY_CHOICES = {"agent.kind": "td3"}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -88,15 +91,27 @@ class Checkpoint:
         """
         return _read_json(self._file(f"{name}.json"))
 
-    def config(self) -> RunConfig:
-        """Read the resolved configuration."""
-        path = self._file(CONFIG)
-        return parse_config(path.read_text(encoding="utf-8"), str(path))
+    def config(self, overrides: Iterable[str] = ()) -> RunConfig:
+        """Read the resolved configuration, with ``section.key=value`` overrides.
 
-    def newer_settings(self) -> dict[str, Any]:
-        """Give the settings that did not exist when this was saved, by dotted name, with what stands for them now."""
+        Raises:
+            ConfigError: An override, or the configuration itself, is none of this version's.
+        """
+        path = self._file(CONFIG)
+        return parse_config(path.read_text(encoding="utf-8"), str(path), overrides)
+
+    def newer_settings(self, config: RunConfig) -> dict[str, Any]:
+        """Return the settings that did not exist when this was saved, by dotted name, with their values now.
+
+        Those whose default says what was the only choice then (:data:`ONLY_CHOICES`) are left out.
+
+        Args:
+            config: What :meth:`config` returned.
+        """
         saved = yaml.safe_load(self._file(CONFIG).read_text(encoding="utf-8"))
-        return _added(saved, self.config().model_dump(mode="json"))
+        in_seconds(saved)
+        added = _added(saved, config.model_dump(mode="json"))
+        return {name: value for name, value in added.items() if ONLY_CHOICES.get(name) != value}
 
     def contract(self) -> Contract:
         """Read the contract."""
@@ -209,13 +224,13 @@ def clean(run: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Delete a checkpoint; should that be cut off, its name is gone already, and :func:`clean` sees to the rest."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Delete a checkpoint, renamed first: a deletion that is cut off leaves a name that :func:`clean` deletes."""
+    renamed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.rename(doomed)
+        path.rename(renamed)
     except OSError:
         return
-    shutil.rmtree(doomed, ignore_errors=True)
+    shutil.rmtree(renamed, ignore_errors=True)
 
 
 def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
@@ -328,7 +343,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give what a mapping has and a saved one has not, by dotted name."""
+    """Return what ``present`` has and ``saved`` has not, by dotted name."""
     added: dict[str, Any] = {}
     for name, value in present.items():
         if name not in saved:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from td3robot import cli_deploy
-from td3robot.build import make_trainer
 from td3robot.cli import train
 from td3robot.cli_deploy import resumed_on_arm
 from td3robot.config import load_config
@@ -15,6 +14,7 @@ from td3robot.config.cell import load_cell
 from td3robot.deploy.deployment import recover
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import Checkpoint, find
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"

@@ -122,8 +122,8 @@ def test_sums_never_reach_across_episodes_or_environments():
 def test_finished_episodes_and_the_window_tell_their_figures():
     collector, _, finished = collect([Scripted(3, True), Scripted(2, False)], n_step=1, steps=3)
     assert [(f.total_reward, f.steps, f.success) for f in finished] == [(11.0, 2, False), (111.0, 3, True)]
-    assert collector.window.steps == 6
-    assert collector.window.means() == {
+    assert collector.averages.steps == 6
+    assert collector.averages.means() == {
         "action/mean_abs": 0.25, "action/saturated": 0.0, "reward/a": 2.0, "guard/speed": 1.0,
     }  # fmt: skip
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from td3robot.build import make_environment, make_trainer
+from td3robot.build import make_environment
 from td3robot.config import GymnasiumEnvironmentConfig, RobotConfig, RobotEnvironmentConfig, load_config
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.learning.environments import EnvironmentProcess, LocalEnvironments
+from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import newest
 from td3robot.tasks.grasp import GraspConfig
 

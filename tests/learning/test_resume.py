@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from td3robot import build
 from td3robot.config import RunConfig, load_config
+from td3robot.learning import runs
 from td3robot.policy.checkpoint import Checkpoint, find, newest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -54,7 +54,7 @@ def configuration(name: str, overlap: bool, *more: str) -> RunConfig:
 
 def train(config: RunConfig, run: Path, stop_at: int | None = None) -> None:
     listener = StopAt(stop_at)
-    listener.trainer = build.make_trainer(config, run, listener)
+    listener.trainer = runs.make_trainer(config, run, listener)
     listener.trainer.train()
     listener.trainer.close()
 
@@ -62,7 +62,7 @@ def train(config: RunConfig, run: Path, stop_at: int | None = None) -> None:
 def resume(run: Path) -> None:
     saved = newest(run)
     listener = StopAt()
-    trainer = build.make_trainer(saved.config(), run, listener)
+    trainer = runs.make_trainer(saved.config(), run, listener)
     trainer.resume(saved)
     assert listener.messages == []
     trainer.train()
@@ -133,7 +133,7 @@ def test_resuming_twice_changes_nothing(tmp_path):
     train(config, tmp_path / "resumed", stop_at=250)
     for stop_at in (450, None):
         saved, listener = newest(tmp_path / "resumed"), StopAt(stop_at)
-        listener.trainer = build.make_trainer(config, tmp_path / "resumed", listener)
+        listener.trainer = runs.make_trainer(config, tmp_path / "resumed", listener)
         listener.trainer.resume(saved)
         listener.trainer.train()
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")

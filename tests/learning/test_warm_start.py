@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from td3robot.build import make_trainer
 from td3robot.config import load_config
 from td3robot.errors import CheckpointError, ContractError
+from td3robot.learning.runs import make_trainer
 from td3robot.learning.td3 import OPTIMIZERS, TRAINED
 from td3robot.policy.checkpoint import Checkpoint, find, newest
 

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import multiprocessing
+import os
 import pickle
 import resource
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import save_file
 
 from td3robot import load_policy
@@ -250,6 +252,52 @@ def test_a_deletion_cut_off_leaves_nothing_half_under_the_name_of_a_checkpoint(t
 def test_a_run_directory_without_checkpoints_says_so(tmp_path):
     with pytest.raises(CheckpointError, match="is no td3robot checkpoint and holds none"):
         newest(tmp_path)
+
+
+def test_what_an_earlier_process_of_the_same_id_left_is_no_part_of_a_checkpoint(tmp_path):
+    leftover = tmp_path / f".one.{os.getpid()}.tmp"
+    leftover.mkdir()
+    (leftover / "stale.json").write_text("{}")
+    write(tmp_path / "one", contents())
+    assert files_of(tmp_path / "one") == ["config.yaml", "counters.json", "manifest.json", "weights.safetensors"]
+    assert files_of(tmp_path) == ["one"]
+
+
+def test_everything_is_on_disk_before_the_checkpoint_has_its_name(tmp_path, monkeypatch):
+    flushed = []
+
+    def flush(descriptor, whole=os.fsync):
+        flushed.append((os.fstat(descriptor).st_ino, (tmp_path / "one").exists()))
+        whole(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    write(tmp_path / "one", contents())
+    before = {node for node, named in flushed if not named}
+    assert before == {path.stat().st_ino for path in (tmp_path / "one", *(tmp_path / "one").iterdir())}
+    assert [node for node, named in flushed if named] == [tmp_path.stat().st_ino], "the name itself"
+
+
+def test_saving_leaves_no_file_open_and_files_that_others_can_read(tmp_path):
+    before = len(list(Path("/dev/fd").iterdir()))
+    write(tmp_path / "one", contents())
+    assert len(list(Path("/dev/fd").iterdir())) == before
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "one").iterdir()}
+    assert modes["weights.safetensors"] == modes["config.yaml"] | 0o644
+
+
+def test_settings_that_are_newer_than_a_checkpoint_are_named_with_their_values(untrained, sign):
+    saved = Checkpoint(untrained)
+    config = saved.config()
+    assert saved.newer_settings(config) == {}
+
+    values = yaml.safe_load((untrained / "config.yaml").read_text())
+    del values["agent"]["kind"], values["agent"]["n_step"], values["training"], values["environment"]["kwargs"]
+    (untrained / "config.yaml").write_text(yaml.safe_dump(values))
+    sign(untrained, "config.yaml")
+    newer = Checkpoint(untrained).newer_settings(config)
+    assert newer == {
+        "agent.n_step": 1, "environment.kwargs": {}, "training": config.training.model_dump(mode="json"),
+    }, "agent.kind is left out: every earlier run was TD3's"  # fmt: skip
 
 
 def test_cleaning_deletes_only_what_an_interrupted_save_left(tmp_path):

@@ -1,4 +1,4 @@
-"""How fast the two inner loops run on this machine."""
+"""Speed of the two inner loops on this machine: learner updates and environment steps."""
 
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -10,8 +10,8 @@ import torch
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.envs.gymnasium_env import Environment
+from td3robot.learning.agent import make_agent
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.td3 import TD3
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.state import JointCommand, RobotState
 
@@ -31,7 +31,7 @@ class LearnerFigures:
     action_size: int
 
     def to_json(self) -> dict[str, float]:
-        """Give the figures as plain values."""
+        """Return the figures as plain values."""
         return asdict(self)
 
 
@@ -44,7 +44,7 @@ class EnvironmentFigures:
     guard_overhead: float | None
 
     def to_json(self) -> dict[str, float | None]:
-        """Give the figures as plain values."""
+        """Return the figures as plain values."""
         return asdict(self)
 
 
@@ -65,7 +65,7 @@ def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
     environment.close()
     if config.training.torch_threads:
         torch.set_num_threads(config.training.torch_threads)
-    agent, rng = TD3(*sizes, config.agent, seed=0), np.random.default_rng(0)
+    agent, rng = make_agent(*sizes, config.agent, seed=0), np.random.default_rng(0)
     replay = ReplayBuffer(10_000, *sizes)
     for _ in range(10_000):
         observation, following = rng.normal(size=(2, sizes[0]))

@@ -1,4 +1,4 @@
-"""Evaluation figures, against known values and episodes worked out by hand."""
+"""Playing episodes: the figures of each and of all together, against values worked out by hand."""
 
 import json
 from dataclasses import replace
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from td3robot import seeding
+from td3robot.envs.playing import EpisodeFigures, Player, evaluate, play_episodes, summarize
 from td3robot.errors import EnvironmentFaultError
-from td3robot.learning.evaluation import evaluate, wilson_interval
+from td3robot.statistics import wilson_interval
 
 
 class Scripted(gymnasium.Env):
@@ -45,29 +47,6 @@ class Scripted(gymnasium.Env):
 
 def act(observation):
     return np.zeros(1, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("successes", "trials", "low", "high"),
-    [
-        (10, 10, 0.7225, 1.0),
-        (5, 10, 0.2366, 0.7634),
-        (0, 10, 0.0, 0.2775),
-        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I
-        (15, 148, 0.0624, 0.1605),
-        (1, 29, 0.0061, 0.1718),
-    ],
-)
-def test_the_wilson_interval_has_its_published_values(successes, trials, low, high):
-    assert wilson_interval(successes, trials) == pytest.approx((low, high), abs=5e-5)
-
-
-def test_the_wilson_interval_holds_the_proportion_and_stays_in_the_unit_interval():
-    for trials in (1, 2, 7, 200):
-        for successes in range(trials + 1):
-            low, high = wilson_interval(successes, trials)
-            assert 0.0 <= low <= successes / trials + 1e-12
-            assert 1.0 >= high >= successes / trials - 1e-12
 
 
 def test_figures_of_scripted_episodes():
@@ -149,3 +128,35 @@ def test_a_reward_that_is_not_finite_is_a_fault(value):
     environment.step = lambda action: (step(action)[0], value, True, False, {})
     with pytest.raises(EnvironmentFaultError):
         evaluate(environment, act, episodes=2, seed=0)
+
+
+def test_each_episode_has_its_figures():
+    played = play_episodes(Player(Scripted(True), act), episodes=2, seed=7)
+    first, second = played
+    assert first == EpisodeFigures(
+        number=0, seed=seeding.integer(7, seeding.Stream.EVALUATION_EPISODES, 0), steps=2, success=True, distance_m=0.0,
+        total_reward=0.0, reasons={"speed": 1, "workspace": 1, "any": 1}, tcp_speed_m_s=0.2, joint_speed_rad_s=1.2,
+        ended="time",
+    )  # fmt: skip
+    assert (second.number, second.steps, second.success, second.total_reward) == (1, 3, False, 3.0)
+    assert summarize(played) == evaluate(Scripted(True), act, episodes=2, seed=7)
+
+
+def test_an_episode_that_was_stopped_counts_as_a_failure():
+    done = EpisodeFigures(0, 1, steps=3, success=True, total_reward=2.0, distance_m=0.1)
+    stopped = EpisodeFigures(1, 2, steps=1, ended="fault", fault="it fell")
+    figures = summarize([done, stopped])
+    assert figures.success_rate == 0.5
+    assert (figures.mean_steps, figures.mean_return, figures.mean_final_distance_m) == (2.0, 1.0, 0.1)
+    assert figures.guard_interventions is None
+
+
+@pytest.mark.parametrize(
+    ("terminated", "info", "ended"),
+    [(False, {}, "time"), (True, {}, "goal"), (False, {"fault": "objects lost"}, "fault")],
+)
+def test_an_episode_tells_how_it_ended(terminated, info, ended):
+    environment = Scripted(False)
+    environment.step = lambda action: (np.zeros(1, np.float32), 0.0, terminated, not terminated, info)
+    (figures,) = play_episodes(Player(environment, act), episodes=1, seed=0)
+    assert (figures.ended, figures.fault) == (ended, info.get("fault"))

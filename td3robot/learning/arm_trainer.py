@@ -1,4 +1,4 @@
-"""Going on with a training on an arm that keeps its own time: whatever takes long waits for the end of an episode."""
+"""Resuming a training on an arm that runs in real time: whatever takes long waits for the end of an episode."""
 
 import gc
 from typing import Any
@@ -11,9 +11,9 @@ from td3robot.policy import checkpoint
 class ArmTrainer(Trainer):
     """A trainer with one environment, on an arm; it evaluates in simulation.
 
-    In a control period nothing happens but choosing an action and stepping. Updates that an episode owes, rows of
-    metrics, evaluations and checkpoints come after it, while the arm rests. An episode that was in progress when a run
-    was saved is not played again: nobody knows what became of the arm.
+    A control period only chooses an action and steps. The updates due for an episode, rows of metrics, evaluations and
+    checkpoints come after it, while the arm rests. An episode that was in progress when a run was saved is not
+    replayed: where the arm has been since is unknown.
     """
 
     _writer: MetricsWriter | None = None
@@ -27,7 +27,7 @@ class ArmTrainer(Trainer):
         return environments.environments[0].unwrapped
 
     def train(self) -> None:
-        """Train as ever, with garbage collected between episodes alone: it takes longer than a control period."""
+        """Train as in simulation, collecting garbage only between episodes: that takes longer than a control period."""
         gc.disable()
         try:
             super().train()
@@ -51,13 +51,13 @@ class ArmTrainer(Trainer):
         self.agent.normalizer.update(observations)
         actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
         self.collector.start(actions)
-        self._clock.timed("simulation", self.collector.finish)
+        self._stopwatch.timed("simulation", self.collector.finish)
         self.step += 1
         self._finished += self.collector.commit(self.replay, self._between_episodes)
 
     def _between_episodes(self) -> None:
-        """Do what is owed, the arm being at rest; it goes to its next start afterwards."""
-        self._clock.timed("learner", self._update_agent, self.step)
+        """Do the updates and reports that are due, while the arm rests before it moves to its next start."""
+        self._stopwatch.timed("learner", self._update_agent, self.step)
         if self._writer is not None:
             super()._report(self._writer)
         self._reported = self.step

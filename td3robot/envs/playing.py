@@ -1,0 +1,241 @@
+"""Playing whole episodes, and what they come to: the same for training, evaluation, rehearsal and deployment."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot import seeding
+from td3robot.errors import EnvironmentFaultError
+from td3robot.layout import Layout
+from td3robot.statistics import wilson_interval
+
+Vector = NDArray[np.float32]
+Act = Callable[[Vector], Vector]
+Environment = gymnasium.Env[Any, Any]
+
+
+@dataclass(slots=True)
+class EpisodeFigures:
+    """What is counted of one episode. What its environment does not report stays None.
+
+    Attributes:
+        number, seed: Which episode.
+        steps: Steps played.
+        success, distance_m: At the end; ``distance_m`` is the last one reported.
+        total_reward: Sum over the episode.
+        reasons: How many steps the guard changed, by reason; ``any`` counts a step once. Empty without a guard.
+        tcp_speed_m_s, joint_speed_rad_s: The largest measured.
+        ended: ``time``, ``goal`` (the environment terminated), ``fault`` or, while it is in progress, an empty text; a
+            session may stop an episode for other reasons.
+        fault: What went wrong, in one sentence, or None.
+    """
+
+    number: int
+    seed: int
+    steps: int = 0
+    success: bool | None = None
+    distance_m: float | None = None
+    total_reward: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+    tcp_speed_m_s: float | None = None
+    joint_speed_rad_s: float | None = None
+    ended: str = ""
+    fault: str | None = None
+
+    def count(self, reward: float, info: dict[str, Any]) -> None:
+        """Add one step with what the environment says of it."""
+        self.steps += 1
+        self.total_reward += reward
+        self.success = bool(info["success"]) if "success" in info else None
+        self.distance_m = info.get("distance_m", self.distance_m)
+        self.tcp_speed_m_s = _larger(self.tcp_speed_m_s, info.get("tcp_speed_m_s"))
+        self.joint_speed_rad_s = _larger(self.joint_speed_rad_s, info.get("joint_speed_rad_s"))
+        if "interventions" in info:
+            self.reasons.update(info["interventions"])
+            self.reasons["any"] += bool(info["interventions"])
+
+
+class Player:
+    """Play one environment step by step.
+
+    Args:
+        environment: Any environment with observations (size,) and actions (size,) in [-1, 1].
+        act: The policy.
+
+    Attributes:
+        figures: Those of the episode in progress.
+        observation: What the policy acts on next.
+    """
+
+    def __init__(self, environment: Environment, act: Act) -> None:
+        self.environment, self._act = environment, act
+        self.figures = EpisodeFigures(0, 0)
+        self._layout: Layout | None = getattr(environment.unwrapped, "observation_layout", None)
+
+    def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> EpisodeFigures:
+        """Reset the environment, and return the figures that this episode is going to fill.
+
+        Raises:
+            EnvironmentFaultError: The observation is not finite.
+        """
+        self.figures = EpisodeFigures(number, seed)
+        self.observation, _ = self.environment.reset(seed=seed, options=options)
+        require_finite(self._layout, self.observation, 0.0, f"evaluation episode {number}, reset")
+        return self.figures
+
+    def step(self) -> bool:
+        """Play one step, and return whether the episode is over.
+
+        Raises:
+            EnvironmentFaultError: The observation or the reward is not finite.
+        """
+        figures = self.figures
+        where = f"evaluation episode {figures.number}, step {figures.steps}"
+        self.observation, reward, terminated, truncated, info = self.environment.step(self._act(self.observation))
+        require_finite(self._layout, self.observation, float(reward), where)
+        figures.count(float(reward), info)
+        if not (terminated or truncated):
+            return False
+        figures.fault = info.get("fault")
+        figures.ended = "fault" if figures.fault is not None else "time" if truncated else "goal"
+        return True
+
+
+def play_episodes(
+    player: Player,
+    episodes: int,
+    seed: int,
+    stream: seeding.Stream = seeding.Stream.EVALUATION_EPISODES,
+    on_frame: Callable[[Environment], None] | None = None,
+) -> list[EpisodeFigures]:
+    """Play whole episodes, and return the figures of each.
+
+    Args:
+        player: Who plays, and on what.
+        episodes: How many.
+        seed: Each episode's own seed is derived from it.
+        stream: What the episodes are for: those that choose the best policy of a training are never those that
+            judge it afterwards.
+        on_frame: Called after every reset and step, to record a video.
+    """
+    played = []
+    for number in range(episodes):
+        played.append(player.begin(number, seeding.integer(seed, stream, number)))
+        over = False
+        while not over:
+            if on_frame is not None:
+                on_frame(player.environment)
+            over = player.step()
+        if on_frame is not None:
+            on_frame(player.environment)
+    return played
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Figures over some episodes. Those that an environment does not report are None.
+
+    Attributes:
+        success_ci95: Wilson score interval of the success rate.
+        guard_interventions: Share of steps that the guard changed, by reason; ``any`` counts a step once.
+    """
+
+    success_rate: float | None
+    success_ci95: tuple[float, float] | None
+    episodes: int
+    mean_return: float
+    mean_steps: float
+    mean_final_distance_m: float | None
+    max_tcp_speed_m_s: float | None
+    max_joint_speed_rad_s: float | None
+    guard_interventions: dict[str, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as plain values."""
+        return asdict(self)
+
+    def is_better_than(self, other: "Evaluation") -> bool:
+        """Whether this is the better policy's, or as good: by return, unless one succeeds more often.
+
+        More often is where each rate lies beyond the other's 95 % interval. Of fifty episodes, one more or less is
+        chance, while the return also tells how soon and how steadily a policy succeeds.
+        """
+        if self._succeeds_more_often_than(other):
+            return True
+        return self.mean_return >= other.mean_return and not other._succeeds_more_often_than(self)
+
+    def _succeeds_more_often_than(self, other: "Evaluation") -> bool:
+        if self.success_rate is None or self.success_ci95 is None:
+            return False
+        if other.success_rate is None or other.success_ci95 is None:
+            return False
+        return self.success_rate > other.success_ci95[1] and other.success_rate < self.success_ci95[0]
+
+
+def summarize(episodes: Sequence[EpisodeFigures]) -> Evaluation:
+    """Put the figures of one or more episodes together.
+
+    An episode that was stopped before its environment said whether it succeeds counts as a failure beside one that did.
+    """
+    steps = sum(episode.steps for episode in episodes)
+    successes = [episode.success for episode in episodes]
+    distances = [episode.distance_m for episode in episodes if episode.distance_m is not None]
+    reasons: Counter[str] = Counter()
+    for episode in episodes:
+        reasons.update(episode.reasons)
+    rated = any(success is not None for success in successes)
+    successful = sum(bool(success) for success in successes)
+    return Evaluation(
+        success_rate=successful / len(episodes) if rated else None,
+        success_ci95=wilson_interval(successful, len(episodes)) if rated else None,
+        episodes=len(episodes),
+        mean_return=float(np.mean([episode.total_reward for episode in episodes])),
+        mean_steps=steps / len(episodes),
+        mean_final_distance_m=float(np.mean(distances)) if distances else None,
+        max_tcp_speed_m_s=_largest(episode.tcp_speed_m_s for episode in episodes),
+        max_joint_speed_rad_s=_largest(episode.joint_speed_rad_s for episode in episodes),
+        guard_interventions={reason: count / steps for reason, count in sorted(reasons.items())} if reasons else None,
+    )
+
+
+def evaluate(
+    environment: Environment,
+    act: Act,
+    episodes: int,
+    seed: int,
+    stream: seeding.Stream = seeding.Stream.EVALUATION_EPISODES,
+    on_frame: Callable[[Environment], None] | None = None,
+) -> Evaluation:
+    """Play whole episodes without exploration, and return their figures; arguments as of :func:`play_episodes`.
+
+    Raises:
+        EnvironmentFaultError: An observation or reward is not finite.
+    """
+    return summarize(play_episodes(Player(environment, act), episodes, seed, stream, on_frame))
+
+
+def require_finite(layout: Layout | None, observation: Vector, reward: float, where: str) -> None:
+    """Refuse an observation or reward that is not finite.
+
+    Raises:
+        EnvironmentFaultError: Naming the field, its value and where it was.
+    """
+    if not np.isfinite(reward):
+        raise EnvironmentFaultError(f"the reward is {reward} in {where}; it must be finite")
+    if not np.isfinite(observation).all():
+        bad = int(np.flatnonzero(~np.isfinite(observation))[0])
+        name = layout.component(bad) if layout is not None else f"number {bad}"
+        raise EnvironmentFaultError(f"observation {name} is {observation[bad]} in {where}; it must be finite")
+
+
+def _larger(so_far: float | None, value: float | None) -> float | None:
+    return so_far if value is None else value if so_far is None else max(so_far, value)
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

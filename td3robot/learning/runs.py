@@ -1,0 +1,77 @@
+"""From a configuration to a trainer with its environments."""
+
+from functools import partial
+from pathlib import Path
+
+from td3robot.build import make_contract, make_environment, make_robot_env
+from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.config.cell import CellConfig
+from td3robot.errors import ConfigError
+from td3robot.learning.arm_trainer import ArmTrainer
+from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
+from td3robot.learning.trainer import Listener, Trainer
+
+
+def make_trainer(config: RunConfig, run: Path, listener: Listener) -> Trainer:
+    """Build everything a run needs.
+
+    Raises:
+        ConfigError: The configuration cannot be run.
+    """
+    configs, make = _training_environments(config), partial(make_environment, practice=True)
+    environments: Environments
+    if config.training.overlap:
+        environments = EnvironmentProcess(make, configs)
+    else:
+        environments = LocalEnvironments([make(each) for each in configs])
+    try:
+        evaluation_environment = make_environment(config.environment)
+        contract = make_contract(config.environment, evaluation_environment)
+        return Trainer(config, environments, evaluation_environment, contract, run, listener)
+    except BaseException:
+        environments.close()
+        raise
+
+
+def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: CellConfig) -> ArmTrainer:
+    """Build a run that resumes on an arm, and is evaluated in simulation; the arm moves to a first start.
+
+    Raises:
+        ConfigError: The run is not one of a robot.
+        ContractError: The cell is not what the run was trained for.
+        RobotError: The arm cannot be reached, or did not get to its start.
+    """
+    if not isinstance(config.environment, RobotEnvironmentConfig):
+        raise ConfigError(f"this run trains on {config.environment.kind!r}, and there is no arm for that")
+    environment = make_robot_env(config.environment, cell=cell)
+    simulated = make_robot_env(config.environment)
+    environment.contract().require_same(simulated.contract(), "the cell", "the run")
+    alone = config.training.model_copy(update={"environments": 1, "overlap": False})
+    try:
+        return ArmTrainer(
+            config.model_copy(update={"training": alone}),
+            LocalEnvironments([environment]),
+            simulated,
+            simulated.contract(),
+            run,
+            listener,
+        )
+    except BaseException:
+        environment.close()
+        raise
+
+
+def _training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
+    """Return the environments to train in, a share of them undisturbed.
+
+    These are every second one, as far as it goes: the first environments may act without exploration
+    (``agent.greedy_share``), which is to be met with disturbances and without.
+    """
+    environment, count = config.environment, config.training.environments
+    environments = [environment] * count
+    if isinstance(environment, RobotEnvironmentConfig):
+        calm = RobotEnvironmentConfig(**environment.model_dump() | {"disturbance": "off"})
+        order = [*range(0, count, 2), *range(1, count, 2)]
+        for number in order[: round(config.training.undisturbed_share * count)]:
+            environments[number] = calm
+    return environments
