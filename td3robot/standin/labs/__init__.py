@@ -15,8 +15,7 @@ from td3robot.config import RobotConfig
 from td3robot.errors import ConfigError
 from td3robot.registry import Registry
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.simulated.scene import ObjectModel
-from td3robot.state import Pose
+from td3robot.state import ObjectModel, Pose
 
 LABS: Registry[type["Lab"]] = Registry("backend", "td3robot.standin.labs")
 
