@@ -17,13 +17,15 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "registry", "seeding", "subprocesses", "config"}
+GROUND = {"errors", "state", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "subprocesses": set(),
     "seeding": set(),
     "layout": {"errors"},
+    "geometry": {"state"},
+    "statistics": set(),
     "registry": {"errors"},
     "config": {"errors", "state", "registry"},
     "policy": GROUND,
@@ -33,10 +35,8 @@ MAY_IMPORT = {
     "learning": GROUND | {"policy"},
     "build": GROUND | {"policy", "robots", "tasks", "envs", "learning"},
     "standin": GROUND | {"robots", "tasks", "build"},
-    "deploy": GROUND | {"policy", "robots", "tasks", "envs", "learning", "build", "standin"},
+    "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
     "benchmark": GROUND | {"policy", "robots", "tasks", "envs", "learning", "build"},
-    "terminal": GROUND | {"learning", "policy"},
-    "cli_deploy": GROUND | {"policy", "robots", "envs", "learning", "build", "deploy", "terminal"},
     "cli": None,
     "__main__": {"cli"},
     "__init__": {"policy"},
