@@ -102,9 +102,7 @@ class Rehearsal:
 
     def _setup(self) -> Setup:
         plan, config = self.plan, self._config
-        return Setup(
-            config.robot, config.task.objects(), plan.host, plan.faults, plan.stream_hz, plan.late_periods
-        )
+        return Setup(config.robot, config.task.objects(), plan.host, plan.faults, plan.stream_hz, plan.late_periods)
 
     def _station(self) -> Station:
         cell = self._lab.cell
