@@ -8,31 +8,27 @@ and a half minutes a round. Run it while the machine does nothing else.
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
-from td3robot.cli_deploy import ROWS, cell_text, clock_text
-from td3robot.deploy.deployment import open_checkpoint
-from td3robot.deploy.drills import DRILLS, Outcome, Scene
+from drills import DRILLS, Outcome, Scene
+from timing import policy_step_ms
+
+from td3robot.cli.figures import ROWS, cell_text, clock_text
+from td3robot.cli.rehearsal import say
+from td3robot.deploy.played import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
-from td3robot.deploy.timing import policy_step_ms
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def tell(text: str) -> None:
-    """Say how far it is."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def rehearse(path: Path, arguments: argparse.Namespace, records: Path) -> None:
     """Print one policy's figures."""
     played = open_checkpoint(path)
     step = policy_step_ms(played.policy, played.environment)
-    plan = Plan(played, arguments.episodes, host=arguments.host, records=records, rtde_rate_hz=arguments.rtde_rate)
-    report = Rehearsal(plan, tell).run()
+    plan = Plan(played, arguments.episodes, host=arguments.host, records=records, stream_hz=arguments.rtde_rate)
+    report = Rehearsal(plan, say).run()
     print(f"\n### {played.name}, {arguments.episodes} episodes, streamed at {arguments.rtde_rate} Hz\n")
     print("| | stand-in, real client | plain simulation |\n|---|---|---|")
     for name, read in ROWS.items():
@@ -57,7 +53,7 @@ def drill(rounds: int, host: str, records: Path) -> None:
     try:
         for number in range(rounds):
             for item in DRILLS:
-                tell(f"round {number + 1} of {rounds}: {item.name}")
+                say(f"round {number + 1} of {rounds}: {item.name}")
                 found.setdefault(item.name, []).append(scene.perform(item))
     finally:
         scene.close()

@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from td3robot.build import robot_spec
-from td3robot.config.cell import CellConfig
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.standin.process import start_standin
 from td3robot.state import JointCommand

@@ -10,13 +10,13 @@ from td3robot.config import (
     RobotConfig,
     RobotEnvironmentConfig,
 )
-from td3robot.config.cell import CellConfig
 from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, ContractError
 from td3robot.policy.contract import Contract
 from td3robot.robots.arms import ARMS
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
@@ -26,8 +26,6 @@ from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
 from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.toolbox import ToolboxKinematics
-from td3robot.robots.tracker import ObjectTracker, TaughtObjects
-from td3robot.robots.ur.robot import UrRobot
 from td3robot.state import ObjectModel
 from td3robot.tasks import TASKS
 from td3robot.tasks.interface import Task
@@ -36,7 +34,7 @@ from td3robot.tasks.interface import Task
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
     "mujoco": lambda config, objects, cell: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
     "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
-    "ur": lambda config, objects, cell: UrRobot(robot_spec(config), _require_cell(cell)),
+    "ur": lambda config, objects, cell: _require_cell(cell).driver(robot_spec(config)),
 }
 
 
@@ -129,10 +127,8 @@ def _objects(robot: Robot, models: tuple[ObjectModel, ...], cell: CellConfig | N
     if not models:
         return NoObjects()
     names = [model.name for model in models]
-    if cell is not None and cell.tracker is not None:
-        return ObjectTracker(names, cell.tracker)
     if cell is not None:
-        return TaughtObjects(names, cell.taught)
+        return cell.objects(names)
     if not isinstance(robot, MujocoRobot):
         raise ConfigError("this task grasps an object, and robot.backend 'kinematic' has no contacts; use 'mujoco'")
     return SimulatedObjects(robot)

@@ -368,6 +368,22 @@ def test_every_command_s_help_has_an_example(td3robot, command):
     assert td3robot(*command, "-h")[1] == out
 
 
+def test_help_starts_without_what_takes_long_to_import():
+    program = (
+        "import sys\n"
+        "from td3robot.cli import main\n"
+        "sys.argv = ['td3robot', '--help']\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print([name for name in ('torch', 'mujoco', 'roboticstoolbox') if name in sys.modules], file=sys.stderr)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0
+    assert result.stderr.strip() == "[]"
+    assert "deploy" in result.stdout
+
+
 def start(*arguments, cwd: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "td3robot", *map(str, arguments)],

@@ -17,7 +17,7 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "registry", "seeding", "statistics", "subprocesses", "config"}
+GROUND = {"errors", "state", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "seeding": set(),
     "statistics": set(),
     "layout": {"errors"},
+    "geometry": {"state"},
     "registry": {"errors"},
     "config": {"errors", "state", "registry"},
     "policy": GROUND,
@@ -34,9 +35,7 @@ MAY_IMPORT = {
     "build": GROUND | {"policy", "robots", "tasks", "envs"},
     "learning": GROUND | {"policy", "robots", "tasks", "envs", "build"},
     "standin": GROUND | {"robots", "tasks", "build"},
-    "deploy": GROUND | {"policy", "robots", "tasks", "envs", "build", "standin"},
-    "terminal": GROUND | {"policy", "envs"},
-    "cli_deploy": GROUND | {"policy", "robots", "envs", "learning", "build", "deploy", "terminal"},
+    "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
     "cli": None,
     "__main__": {"cli"},
     "__init__": {"policy"},

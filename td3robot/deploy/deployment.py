@@ -1,30 +1,31 @@
 """One deployment from beginning to end: check, climb the ladder, play, record, report."""
 
 import json
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from td3robot.build import make_robot_env, robot_spec
+from td3robot.build import robot_spec
 from td3robot.config import RobotEnvironmentConfig
-from td3robot.config.cell import CellConfig, TaughtPose
-from td3robot.deploy.check import Check, check_contract, check_robot
-from td3robot.deploy.ledger import Ledger, digest_of, serial_of
+from td3robot.deploy.ledger import Ledger, serial_of
 from td3robot.deploy.operator import Operator
+from td3robot.deploy.played import Played, open_checkpoint
 from td3robot.deploy.recording import FILE, Record
 from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session
-from td3robot.deploy.shadow import ShadowRobot
 from td3robot.deploy.speed import scaled
-from td3robot.envs.robot_env import RobotEnv
-from td3robot.errors import ConfigError, RobotError, Td3RobotError
-from td3robot.policy.checkpoint import Checkpoint, find
-from td3robot.policy.policy import Policy
-from td3robot.robots.ur.robot import UrRobot
+from td3robot.deploy.station import Station
+from td3robot.errors import RobotError, Td3RobotError
+from td3robot.robots.cells import CellConfig
+from td3robot.robots.findings import Check
+from td3robot.robots.tracker import TaughtPose
 
 # Confirmed periods that count as having confirmed [s].
 CONFIRMED_S = 1.0
+# How long states are watched: by a check of its own, and before play [s].
+CHECK_S, CHECK_BEFORE_PLAY_S = 3.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Request:
         mode: ``check``, ``shadow``, ``confirm`` or ``run``.
         speed: Factor on every limit of speed and acceleration.
         goal: Where the tool shall go from where it stands [m], in place of drawn starts and goals.
-        taught: Where objects lie, told by a person.
+        taught: Where objects lie, as a person says.
         records: Directory of records and of the ledger.
         override: Why a rung below may be missing, or None.
     """
@@ -51,101 +52,67 @@ class Request:
     records: Path = Path("records")
     override: str | None = None
 
-
-@dataclass(frozen=True)
-class Played:
-    """A checkpoint, opened for play on an arm."""
-
-    path: Path
-    name: str
-    digest: str
-    policy: Policy
-    environment: RobotEnvironmentConfig
-
-
-def open_checkpoint(path: Path) -> Played:
-    """Verify a checkpoint and read what play needs.
-
-    Raises:
-        CheckpointError: It is missing or damaged.
-        ConfigError: It was trained on something that is no robot.
-    """
-    saved = Checkpoint(find(path))
-    run = saved.config()
-    if not isinstance(run.environment, RobotEnvironmentConfig):
-        raise ConfigError(f"{saved.path} was trained on {run.environment.kind!r}, and there is no arm for that")
-    return Played(saved.path, run.name, digest_of(saved.path), saved.policy(), run.environment)
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of :meth:`RobotEnv.reset`."""
+        options: dict[str, Any] = {} if self.goal is None else {"goal": self.goal}
+        return options | {"stay": self.mode == "shadow" or self.goal is not None}
 
 
 def check_cell(played: Played | None, cell: CellConfig, seconds: float = 2.0) -> Check:
-    """Compare a policy, where there is one, and its cell, and look at the connected robot; nothing moves."""
-    check = Check()
-    config = played.environment if played else RobotEnvironmentConfig(robot=cell.robot)
-    robot = UrRobot(robot_spec(cell.robot), cell, passive=True)
-    environment = make_robot_env(config, cell=cell, robot=robot)
-    try:
-        if played is not None:
-            check_contract(check, played.policy.contract, environment.contract())
-        check_robot(check, cell, environment, robot, seconds)
-    finally:
-        environment.close()
-    return check
+    """Compare a policy, if there is one, with its cell, and look at the connected robot; nothing moves."""
+    with Station(played.environment if played else RobotEnvironmentConfig(robot=cell.robot), cell) as station:
+        return station.check(played, seconds)
 
 
 def deploy(request: Request, operator: Operator) -> dict[str, Any]:
-    """Do what was asked for; gives the report.
+    """Do what was asked for, and return the report.
 
     Raises:
         ConfigError: The request makes no sense.
-        LadderError: A rung is missing below.
+        LadderError: The rung below is missing.
         RobotError: The robot is no-go, or cannot be reached.
     """
     played = open_checkpoint(request.checkpoint)
-    config, cell = scaled(played.environment, request.speed), with_taught(request.cell, request.taught)
+    config, cell = scaled(played.environment, request.speed), request.cell.with_taught(request.taught)
     if request.mode == "confirm":
         operator.require_keys()
-    check = check_cell(played, cell, 1.0 if request.mode != "check" else 3.0)
-    folder = request.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{request.mode}-{played.name}"
-    record = Record(folder / FILE)
-    try:
-        record.add(
-            "session", mode=request.mode, checkpoint=str(played.path), digest=played.digest, speed=request.speed,
-            override=request.override, contract=dict(played.policy.contract.terms), cell=cell.model_dump(mode="json"),
-            check=check.to_json(),
-        )  # fmt: skip
-        report = {
-            "mode": request.mode, "checkpoint": str(played.path), "digest": played.digest, "speed": request.speed,
-            "robot": check.facts, "override": request.override, "check": check.to_json(), "record": str(record.path),
-        }  # fmt: skip
-        ledger, serial = Ledger(request.records), serial_of(check.facts)
-        if request.mode == "check":
-            fault = check.objection
-        else:
-            if check.objection is not None:
-                raise RobotError(f"no-go: {check.objection}")
-            ledger.require(request.mode, serial, played.digest, request.override)
-            figures, fault = _play(request, played, config, cell, record, operator)
-            report |= figures
-        report["fault"] = fault
-        if fault is None and _climbed(request.mode, report, config):
-            ledger.passed(request.mode, serial, played.digest, record.path, request.speed, request.override)
-        elif fault is not None and request.mode in ("confirm", "run"):
-            ledger.latch(serial, fault)
-        _write(folder / "report.json", report)
-    finally:
-        record.close()
+    with Station(config, cell) as station:
+        check = station.check(played, CHECK_S if request.mode == "check" else CHECK_BEFORE_PLAY_S)
+        folder = request.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{request.mode}-{played.name}"
+        with closing(Record(folder / FILE)) as record:
+            about = {
+                "mode": request.mode, "checkpoint": str(played.path), "digest": played.digest, "speed": request.speed,
+                "override": request.override, "check": check.to_json(),
+            }  # fmt: skip
+            record.add(
+                "session", **about, contract=dict(played.policy.contract.terms), cell=cell.model_dump(mode="json")
+            )
+            report = about | {"robot": check.facts, "record": str(record.path)}
+            ledger, serial = Ledger(request.records), serial_of(check.facts)
+            if request.mode == "check":
+                report["fault"] = check.objection
+            else:
+                if check.objection is not None:
+                    raise RobotError(f"no-go: {check.objection}")
+                ledger.require(request.mode, serial, played.digest, request.override)
+                session = station.session(request.mode, played.policy.act, record, operator)
+                session.run(request.episodes, request.seed, request.options)
+                report |= _figures(session, station)
+            _write_down(request, report, ledger, serial, config)
+            _write(folder / "report.json", report)
     return report
 
 
 def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str, Any]:
-    """Make a robot ready after a fault, at its operator's word: wait 5 s, unlock, upload, arm the watchdog.
+    """Make a robot ready after a fault, at its operator's word, and release it in the ledger.
 
     The arm does not move. With ``activate_gripper`` the fingers close and open once.
 
     Raises:
-        RobotError: The cause is still there, or needs hands at the pendant.
+        RobotError: The cause is still there, or needs hands at the controller.
     """
-    robot = UrRobot(robot_spec(cell.robot), cell)
+    robot = cell.driver(robot_spec(cell.robot))
     try:
         robot.recover(activate_gripper)
         facts, q = robot.facts, robot.read().q.tolist()
@@ -157,43 +124,20 @@ def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str
     return {"robot": facts, "q": q, "was": was}
 
 
-def with_taught(cell: CellConfig, taught: dict[str, TaughtPose]) -> CellConfig:
-    """Put objects that a person told of into a cell, in place of its tracker."""
-    if not taught:
-        return cell
-    return cell.model_copy(update={"tracker": None, "taught": {**cell.taught, **taught}})
+def _figures(session: Session, station: Station) -> dict[str, Any]:
+    driver = {} if session.mode == "shadow" else station.figures()
+    return {"figures": summarize(session.episodes), "driver": driver, "fault": session.fault}
 
 
-def _play(
-    request: Request,
-    played: Played,
-    config: RobotEnvironmentConfig,
-    cell: CellConfig,
-    record: Record,
-    operator: Operator,
-) -> tuple[dict[str, Any], str | None]:
-    shadow = request.mode == "shadow"
-    arm = UrRobot(robot_spec(cell.robot), cell, passive=shadow)
-    environment = make_robot_env(config, cell=cell, robot=ShadowRobot(arm) if shadow else arm)
-    options: dict[str, Any] = {} if request.goal is None else {"goal": request.goal}
-    options["stay"] = shadow or request.goal is not None
-    session = Session(environment, played.policy.act, record, operator, request.mode)
-    try:
-        session.run(request.episodes, request.seed, options)
-        return {"figures": summarize(session.episodes), "driver": driver_figures(environment)}, session.fault
-    finally:
-        environment.close()
-
-
-def driver_figures(environment: RobotEnv) -> dict[str, float]:
-    """Ask the driver for its own figures, where its worker still lives."""
-    robot = environment.robot
-    if not isinstance(robot, UrRobot):
-        return {}
-    try:
-        return robot.figures()
-    except RobotError:
-        return {}
+def _write_down(
+    request: Request, report: dict[str, Any], ledger: Ledger, serial: str, config: RobotEnvironmentConfig
+) -> None:
+    """Write a passed rung, or a fault of a moved arm, into the ledger."""
+    mode, fault, digest = request.mode, report["fault"], report["digest"]
+    if fault is None and _climbed(mode, report, config):
+        ledger.passed(mode, serial, digest, Path(report["record"]), request.speed, request.override)
+    elif fault is not None and mode in ("confirm", "run"):
+        ledger.latch(serial, fault)
 
 
 def _climbed(mode: str, report: dict[str, Any], config: RobotEnvironmentConfig) -> bool:

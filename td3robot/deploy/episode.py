@@ -1,4 +1,4 @@
-"""One episode, played and counted: the same on an arm and in simulation, so that the figures can stand side by side."""
+"""One episode, played and counted, the same way on an arm and in simulation so that their figures compare."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,20 +19,20 @@ Act = Callable[[Vector], Vector]
 
 @dataclass(slots=True)
 class Figures:
-    """What is counted of one episode.
+    """The figures of one episode.
 
     Attributes:
         number, seed: Which episode.
         steps: Control periods played.
         success, distance_m: At the end.
         total_reward: Sum over the episode.
-        reasons: How many periods the guard changed, by reason; ``any`` counts a period once.
+        reasons: In how many periods the guard changed the wish, by reason; ``any`` counts a period once.
         tcp_speed_m_s, joint_speed_rad_s: The largest measured.
-        decide_s: From an observation to a command that is sent: policy, action, guard.
-        state_age_s: How old the measured state was when the command was sent.
-        lead_rad: How far the measured posture is from the commanded one at the end of each period, the worst joint.
-        missed_ticks: Control periods that were over before their end was waited for.
-        ended: ``time``, ``operator``, ``fault`` or, while it goes on, an empty text.
+        decide_s: Time from an observation to the command sent, period by period: policy, action, guard.
+        state_age_s: Age of the measured state when the command was sent, period by period.
+        lead_rad: Distance of measured from commanded posture at the end of each period, of the worst joint.
+        missed_ticks: Control periods that were over before ``advance`` was called.
+        ended: ``time``, ``operator``, ``fault``, or empty while the episode runs.
         fault: What went wrong, in one sentence, or None.
     """
 
@@ -59,7 +59,7 @@ class Player:
     Args:
         environment: On an arm, or simulated.
         act: The policy.
-        on_period: Told, once a command is sent: observation, action, wish, ruling, sent.
+        on_period: Called right after each command is sent: figures, observation, action, wish, ruling, sent.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Player:
         return self.figures
 
     def resume(self) -> None:
-        """Observe anew after a pause in which the arm rested."""
+        """Observe again after a pause in which the arm rested."""
         self.observation = self.environment.resume()
 
     def step(self) -> bool:
-        """Let one control period pass; gives whether the episode is over.
+        """Play one control period, and return whether the episode is over.
 
         Raises:
             Td3RobotError: The policy, the guard or the robot failed.
@@ -93,9 +93,9 @@ class Player:
         self._action = self._act(self.observation)
         self.environment.watch = self._sent
         self._observed = self.observation
-        missed = _missed_ticks(self.environment)
+        missed = self.environment.robot.missed_ticks
         self.observation, reward, _, truncated, info = self.environment.step(self._action)
-        self._count(info, float(reward), _missed_ticks(self.environment) - missed)
+        self._count(info, float(reward), self.environment.robot.missed_ticks - missed)
         if truncated:
             self.figures.ended, self.figures.fault = ("fault", info["fault"]) if "fault" in info else ("time", None)
         return truncated
@@ -118,8 +118,3 @@ class Player:
         figures.tcp_speed_m_s = max(figures.tcp_speed_m_s, info.get("tcp_speed_m_s", 0.0))
         figures.joint_speed_rad_s = max(figures.joint_speed_rad_s, info.get("joint_speed_rad_s", 0.0))
         figures.lead_rad.append(float(np.abs(world.robot.q - world.commanded.q).max()))
-
-
-def _missed_ticks(environment: RobotEnv) -> int:
-    """Simulations miss none."""
-    return int(getattr(environment.robot, "missed_ticks", 0))

@@ -1,4 +1,4 @@
-"""Which rungs a checkpoint has climbed on which robot, and which robots wait for their operator after a fault."""
+"""Which rungs a checkpoint has climbed on which robot, and which robots await their operator after a fault."""
 
 import fcntl
 import hashlib
@@ -17,21 +17,21 @@ RUNGS = ("check", "shadow", "confirm", "run")
 
 
 class LadderError(Td3RobotError):
-    """A rung is missing below, or a fault above is not dealt with."""
+    """The rung below is missing, or a fault has not been dealt with."""
 
 
 def digest_of(checkpoint: Path) -> str:
-    """Give what tells a checkpoint from every other: the SHA-256 of its manifest, which holds those of its files."""
+    """Return the identity of a checkpoint: the SHA-256 of its manifest, which holds those of its files."""
     return hashlib.sha256((checkpoint / MANIFEST).read_bytes()).hexdigest()
 
 
 def serial_of(facts: dict[str, Any]) -> str:
-    """Give the serial number, under which a robot is written down, from what its controller tells of it."""
+    """Return the serial number that identifies a robot in the ledger, from the facts its controller reports."""
     return str(facts.get("serial_number", "unknown"))
 
 
 class Ledger:
-    """A JSON file in the directory of records.
+    """The ledger, a JSON file in the directory of records.
 
     Args:
         records: That directory.
@@ -41,10 +41,10 @@ class Ledger:
         self.path = records / "ledger.json"
 
     def require(self, rung: str, serial: str, digest: str, override: str | None) -> None:
-        """Ask for the rung below, and that no fault is left over.
+        """Require the rung below and, for rungs that move the arm, that no fault is pending.
 
         Raises:
-            LadderError: Saying what to do first.
+            LadderError: One is missing; says what to do first.
         """
         if rung in ("confirm", "run"):
             self.require_released(serial)
@@ -58,7 +58,7 @@ class Ledger:
             )
 
     def require_released(self, serial: str) -> None:
-        """Ask that no fault is left over; whatever moves the robot asks this first.
+        """Require that no fault is pending; whatever moves the robot calls this first.
 
         Raises:
             LadderError: Naming the fault.
@@ -71,23 +71,23 @@ class Ledger:
             )
 
     def passed(self, rung: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:
-        """Write down a rung."""
+        """Record a passed rung."""
         with self._changed() as robots:
             rungs = robots.setdefault(serial, {}).setdefault("checkpoints", {}).setdefault(digest, {})
             rungs[rung] = {"at": _now(), "record": str(record), "speed": speed, "override": override}
 
     def latch(self, serial: str, fault: str) -> None:
-        """Write down that a fault stopped the robot."""
+        """Record that a fault stopped the robot."""
         with self._changed() as robots:
             robots.setdefault(serial, {})["latched"] = {"at": _now(), "fault": fault}
 
     def release(self, serial: str) -> None:
-        """Write down that the operator dealt with it."""
+        """Record that the operator dealt with the fault."""
         with self._changed() as robots:
             robots.setdefault(serial, {})["latched"] = None
 
     def latched(self, serial: str) -> str | None:
-        """Give the fault that waits for its operator, or None."""
+        """Return the fault that awaits its operator, or None."""
         latched = self._read().get(serial, {}).get("latched")
         return None if latched is None else str(latched["fault"])
 

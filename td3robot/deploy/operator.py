@@ -1,4 +1,4 @@
-"""Who stands beside the arm: asked before anything surprising, heard within one control period."""
+"""The person beside the arm: asked before anything surprising, heard within one control period."""
 
 import os
 import select
@@ -15,20 +15,20 @@ from td3robot.errors import ConfigError, RobotError, Td3RobotError
 STEP_KEYS, SECOND_KEYS, STOP_KEYS, YES_KEYS = "\r\n", "s", " q\x1b", "\r\ny"
 
 
-class OperatorStop(Td3RobotError):  # noqa: N818  # it is no error that somebody stops an arm
+class OperatorStop(Td3RobotError):  # noqa: N818  # stopping an arm is not an error
     """The operator stopped the arm."""
 
 
 class Operator(ABC):
-    """One person, or who stands for them."""
+    """A person, or a substitute for one."""
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """Tell one sentence."""
+        """Say one sentence."""
 
     @abstractmethod
     def stop_wanted(self) -> bool:
-        """Whether the arm shall stop; asked in every control period."""
+        """Whether the arm should stop; asked in every control period."""
 
     @abstractmethod
     def agree(self, what: str) -> None:
@@ -40,7 +40,7 @@ class Operator(ABC):
 
     @abstractmethod
     def take(self, what: str) -> None:
-        """Ask for hands at the gripper.
+        """Ask the operator to take what the gripper holds.
 
         Raises:
             OperatorStop: The answer is no.
@@ -49,25 +49,28 @@ class Operator(ABC):
 
     @abstractmethod
     def next_periods(self, per_second: int) -> int:
-        """Wait for a key: how many control periods shall the arm move now?
+        """Wait for a key, and return how many control periods the arm may move now.
+
+        Args:
+            per_second: Control periods in a second.
 
         Raises:
-            OperatorStop: None at all.
+            OperatorStop: The answer is none.
         """
 
     @abstractmethod
     def require_keys(self) -> None:
-        """Ask whether keys can be pressed at all.
+        """Require a keyboard.
 
         Raises:
-            ConfigError: There is no keyboard.
+            ConfigError: There is none.
         """
 
-    def heed(self) -> None:
-        """Look whether the arm shall stop.
+    def raise_if_stopped(self) -> None:
+        """Look whether the arm should stop.
 
         Raises:
-            OperatorStop: It shall.
+            OperatorStop: It should.
         """
         if self.stop_wanted():
             raise OperatorStop("the operator stopped the arm")
@@ -75,14 +78,14 @@ class Operator(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(  # noqa: B027  # most take nothing
+    def __exit__(  # noqa: B027  # most change nothing
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give back what ``__enter__`` took."""
+        """Restore what ``__enter__`` changed."""
 
 
 class Signals(Operator):
-    """Nobody at a keyboard: SIGINT and SIGTERM stop the arm, and a second one ends the program at once."""
+    """No keyboard: SIGINT and SIGTERM stop the arm, and a second one ends the program at once."""
 
     def __init__(self) -> None:
         self._stopped = False
@@ -94,11 +97,11 @@ class Signals(Operator):
         sys.stderr.flush()
 
     def stop_wanted(self) -> bool:
-        """Whether a signal came."""
+        """Whether a signal arrived."""
         return self._stopped
 
     def agree(self, what: str) -> None:
-        """Say it, and go on: who starts a run without a keyboard has agreed."""
+        """Say it and continue: starting a run without a keyboard is agreement."""
         self.say(what)
 
     def take(self, what: str) -> None:
@@ -132,7 +135,7 @@ class Signals(Operator):
 
 
 class Keyboard(Signals):
-    """A person at a terminal: Space, q or Escape stop the arm, as Ctrl-C does."""
+    """A person at a terminal: Space, q and Escape stop the arm, as Ctrl-C does."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -148,18 +151,18 @@ class Keyboard(Signals):
         super().__exit__(kind, error, trace)
 
     def stop_wanted(self) -> bool:
-        """Whether a stop key was pressed, or a signal came."""
+        """Whether a stop key was pressed or a signal arrived."""
         while (key := self._key(0.0)) is not None:
             self._stopped = self._stopped or key in STOP_KEYS
         return self._stopped
 
     def require_keys(self) -> None:
-        """Here they are."""
+        """Accept: this is one."""
 
     def agree(self, what: str) -> None:
-        """Wait for Enter; a stop key says no."""
-        self._forget()
-        self.say(f"{what} [Enter: go on, Space: stop]")
+        """Wait for Enter; a stop key refuses."""
+        self._drop_keys()
+        self.say(f"{what} [Enter: continue, Space: stop]")
         while (key := self._wait()) not in YES_KEYS:
             self._refuse(key)
 
@@ -169,7 +172,7 @@ class Keyboard(Signals):
 
     def next_periods(self, per_second: int) -> int:
         """Wait for Enter (one period) or s (one second)."""
-        self._forget()
+        self._drop_keys()
         self.say("Enter: one step, s: one second, Space: stop")
         while True:
             key = self._wait()
@@ -192,8 +195,8 @@ class Keyboard(Signals):
             self._stopped = True
             raise OperatorStop("the operator stopped the arm")
 
-    def _forget(self) -> None:
-        """Drop the keys that were pressed before the question."""
+    def _drop_keys(self) -> None:
+        """Drop keys that were pressed before the question."""
         while self._key(0.0) is not None:
             pass
 
@@ -205,5 +208,5 @@ class Keyboard(Signals):
 
 
 def present_operator() -> Operator:
-    """Take the keyboard where there is one."""
+    """Return a keyboard if standard input is a terminal, else signals alone."""
     return Keyboard() if sys.stdin.isatty() else Signals()

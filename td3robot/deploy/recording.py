@@ -1,8 +1,8 @@
-"""What happened on an arm, line by line, so that whatever ends a session leaves a readable record.
+"""What happened on an arm, line by line, so that a record stays readable however its session ends.
 
 A record is a text file with one JSON object a line, each with its ``kind`` and ``at``, this computer's monotonic time
 [s]. It is only ever appended to, and every line is handed to the system before the next one begins: a killed process
-loses nothing, and a computer that loses power what was not on disk yet.
+loses nothing, and a power failure loses what was not on disk yet.
 """
 
 import errno
@@ -29,7 +29,7 @@ class Record:
     """The record of one session.
 
     Args:
-        path: The file; its directory is made where it is missing.
+        path: The file; missing directories are made.
 
     Raises:
         RecordError: It cannot be made.
@@ -48,7 +48,7 @@ class Record:
         """Append one line.
 
         Raises:
-            RecordError: It could not be written, and nothing is recorded any more; what was written before is there.
+            RecordError: The line could not be written. Nothing more is recorded; earlier lines stay.
         """
         if self._broken:
             return
@@ -56,12 +56,12 @@ class Record:
         self._append(line + b"\n")
 
     def flush(self) -> None:
-        """Have the system put everything on disk; takes a while, and is not for a moving arm."""
+        """Have the system put everything on disk; this takes a while, so not while the arm moves."""
         if not self._broken:
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the file. May be repeated."""
+        """Close the file. May be repeated."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor, self._broken = -1, True
@@ -82,10 +82,10 @@ class Record:
 
 
 def read_record(path: Path) -> Iterator[dict[str, Any]]:
-    """Give the lines of a record; one that was cut off in the middle is the end.
+    """Yield the lines of a record; a last line that was cut off is left out.
 
     Raises:
-        RecordError: The file cannot be read, or is no record.
+        RecordError: The file cannot be read, or is not a record.
     """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -101,18 +101,18 @@ def read_record(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def state_to_json(state: RobotState) -> dict[str, Any]:
-    """Write a measured state as plain values."""
+    """Return a measured state as plain values."""
     return {"stamp": state.stamp, "q": state.q, "dq": state.dq, "driver_q": state.driver_q}
 
 
 def command_to_json(command: JointCommand) -> dict[str, Any]:
-    """Write a command as plain values."""
+    """Return a command as plain values."""
     return {"q": command.q, "gripper": command.gripper}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        # A microradian is less than an encoder tells.
+        # Finer than a microradian is below what encoders resolve.
         return np.round(value.astype(np.float64), 7).tolist()
     if isinstance(value, np.generic):
         return value.item()

@@ -1,4 +1,4 @@
-"""What a session comes to: success, tracking, latencies, missed ticks, interventions."""
+"""Summary of the episodes of a session: success, tracking, latencies, missed ticks, guard interventions."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from td3robot.deploy.episode import Figures
-from td3robot.statistics import wilson_interval
+from td3robot.statistics import percentiles, wilson_interval
 
 
 def summarize(episodes: Sequence[Figures]) -> dict[str, Any]:
-    """Put the figures of episodes together; those that were stopped count as failures, and are counted.
+    """Summarise episodes; those that were stopped count as failures, and ``ended`` counts them.
 
-    Durations are in ms, angles in rad, distances in m. What nobody measured is None.
+    Durations are in ms, angles in rad, distances in m. What was not measured is None.
     """
     steps = sum(episode.steps for episode in episodes)
     successes = sum(episode.success for episode in episodes)
@@ -43,7 +43,7 @@ def summarize(episodes: Sequence[Figures]) -> dict[str, Any]:
 
 
 def tracking(episodes: Iterable[Figures]) -> dict[str, float] | None:
-    """Give how far the arm is from where it was commanded: while it moves (servo lag included), and in the end."""
+    """Return the tracking error: while the arm moves (servo lag included), and at the end of each episode."""
     found = [np.array(episode.lead_rad) for episode in episodes if episode.lead_rad]
     if not found:
         return None
@@ -53,12 +53,3 @@ def tracking(episodes: Iterable[Figures]) -> dict[str, float] | None:
         "max_rad": float(together.max()),
         "at_end_rad": float(np.mean([leads[-1] for leads in found])),
     }
-
-
-def percentiles(values: Iterable[float]) -> dict[str, float] | None:
-    """Give median, 99th percentile and maximum; None of nothing."""
-    found = np.fromiter(values, np.float64)
-    if not len(found):
-        return None
-    p50, p99 = np.percentile(found, [50, 99])
-    return {"p50": float(p50), "p99": float(p99), "max": float(found.max())}

@@ -1,4 +1,4 @@
-"""Episodes on an arm: played, watched over by an operator, recorded, and stopped in order whatever happens."""
+"""Episodes on an arm: played, watched by an operator, recorded, and stopped in order whatever happens."""
 
 import gc
 import threading
@@ -11,16 +11,15 @@ from td3robot import seeding
 from td3robot.deploy.episode import Act, Figures, Player, Vector
 from td3robot.deploy.operator import Operator, OperatorStop
 from td3robot.deploy.recording import Record, RecordError, command_to_json, state_to_json
-from td3robot.deploy.shadow import ShadowRobot
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.robots.guard import Ruling
+from td3robot.robots.interface import Robot
 from td3robot.robots.travel import Journey
-from td3robot.robots.ur.robot import UrRobot
 from td3robot.state import JointCommand, RobotState
 
 MODES = ("check", "shadow", "confirm", "run")
-# How often a fault is looked for, to be told at once [s].
+# How often the announcer looks for a fault [s].
 LOOK_S = 0.05
 
 
@@ -28,12 +27,12 @@ class Session:
     """Some episodes of one policy on one arm.
 
     Args:
-        environment: The task on the arm.
+        environment: The task on the arm; for ``shadow``, on a :class:`ShadowRobot`.
         act: The policy.
-        record: Where everything goes.
-        operator: Who watches over it.
+        record: Where everything is written.
+        operator: Who agrees to motions, and stops the arm.
         mode: ``shadow``, ``confirm`` or ``run``.
-        on_episode: Told the number of each episode that is about to begin, the arm being at its start.
+        on_episode: Called with the number of each episode, when the arm is at its start.
 
     Attributes:
         episodes: Figures of the episodes so far.
@@ -58,25 +57,25 @@ class Session:
         environment.travel.watch = self._travelled
 
     def run(self, episodes: int, seed: int, options: dict[str, Any] | None = None, first: int = 0) -> None:
-        """Play episodes until they are done, the operator stops them, or a fault does; the arm rests afterwards.
+        """Play episodes until all are done, the operator stops them, or a fault does. The arm rests afterwards.
 
         Args:
             episodes: How many.
             seed: Each episode's own seed is derived from it, as in an evaluation.
-            options: Of :meth:`RobotEnv.reset`.
+            options: Those of :meth:`RobotEnv.reset`.
             first: The number of the first of them.
 
         Raises:
-            ConfigError: What the options want cannot be had.
+            ConfigError: The options ask for something impossible.
             RobotError: The robot cannot be opened.
         """
         self.fault = None
         gc.collect()
-        gc.freeze()  # what is there stays there; collections after this one are short
+        gc.freeze()  # later collections skip what exists now, and are short
         self.environment.robot.connect()  # what fails here has moved nothing
-        teller = Teller(self.environment, self._operator)
+        announcer = FaultAnnouncer(self.environment.robot, self._operator)
         gc.disable()  # a collection takes longer than a policy's step, and no thread runs meanwhile
-        teller.start()
+        announcer.start()
         try:
             for number in range(first, first + episodes):
                 self._play(number, seeding.integer(seed, seeding.Stream.EVALUATION_EPISODES, number), options)
@@ -84,18 +83,18 @@ class Session:
         except OperatorStop as stop:
             self._finish("operator", None, str(stop))
         except ConfigError:
-            raise  # a wish that cannot be had is no fault of the arm
+            raise  # an impossible request is not a fault of the arm
         except Td3RobotError as error:
             self._finish("fault", self._cause(error), str(error))
         finally:
             self.environment.robot.stop()
-            teller.stop()
+            announcer.stop()
             gc.enable()
             gc.unfreeze()
             self._close_record()
 
     def _play(self, number: int, seed: int, options: dict[str, Any] | None) -> None:
-        self._operator.heed()
+        self._operator.raise_if_stopped()
         self.episodes.append(Figures(number, seed))
         self._record.add("episode", number=number, seed=seed, mode=self.mode, options=options)
         self.episodes[-1] = self._player.begin(number, seed, options)
@@ -117,10 +116,10 @@ class Session:
 
     def _run(self) -> None:
         while not self._player.step():
-            self._operator.heed()
+            self._operator.raise_if_stopped()
 
     def _confirm(self) -> None:
-        """Move for as long as a key press is worth, and rest in between."""
+        """Move for as long as each key press allows, and rest in between."""
         rate = round(self.environment.robot.spec.control_rate_hz)
         over = False
         while not over:
@@ -130,27 +129,26 @@ class Session:
             for _ in range(periods):
                 if over := self._player.step():
                     break
-                self._operator.heed()
+                self._operator.raise_if_stopped()
 
     def _shadow(self) -> None:
-        """Decide in every period as if the arm came by where it stands, as fast as it would have been by then."""
+        """Decide in every period as if the arm passed where it stands, at the speed it would have reached by then."""
         guard = self.environment.guard
         rate = round(self.environment.robot.spec.control_rate_hz)
         over = False
         while not over:
             over = self._player.step()
             if self._player.figures.steps % rate == 0:
-                self._tell_shadow()
+                self._say_what_would_move()
             velocity = guard.velocity
             self._player.resume()
             guard.velocity = velocity
-            self._operator.heed()
+            self._operator.raise_if_stopped()
 
-    def _tell_shadow(self) -> None:
-        robot, world = self.environment.robot, self.environment.world
-        assert isinstance(robot, ShadowRobot) and robot.would_send is not None
-        way = self.environment.tool_at(robot.would_send.q).position - world.tcp.position
-        x, y, z = way / robot.spec.period_s * 1e3
+    def _say_what_would_move(self) -> None:
+        environment = self.environment
+        way = environment.tool_at(self._sent.q).position - environment.world.tcp.position
+        x, y, z = way / environment.robot.spec.period_s * 1e3
         changed = ", ".join(sorted(set(self._player.figures.reasons) - {"any"})) or "nothing"
         self._operator.say(f"would move the tool at ({x:+.0f}, {y:+.0f}, {z:+.0f}) mm/s; the guard changes: {changed}")
 
@@ -169,11 +167,12 @@ class Session:
         self._record.add(
             "travel", state=state_to_json(state), command=command_to_json(ruling.command), reasons=ruling.reasons
         )
-        self._operator.heed()
+        self._operator.raise_if_stopped()
 
     def _record_period(
         self, figures: Figures, observed: Vector, action: Vector, wish: JointCommand, ruling: Ruling, sent: JointCommand
     ) -> None:
+        self._sent = sent
         self._record.add(
             "period", episode=figures.number, step=figures.steps, decide_s=figures.decide_s[-1],
             state=state_to_json(self.environment.seen.robot), observation=observed, action=action,
@@ -182,12 +181,12 @@ class Session:
         )  # fmt: skip
 
     def _cause(self, error: Td3RobotError) -> str:
-        """Prefer what the driver says: what was met here may be a consequence of it."""
-        first = getattr(self.environment.robot, "fault", None)
-        return str(error) if first is None or isinstance(error, RecordError) else str(first)
+        """Prefer the driver's fault: the error that arrived here may be a consequence of it."""
+        first = self.environment.robot.fault
+        return str(error) if first is None or isinstance(error, RecordError) else first
 
     def _finish(self, ended: str, fault: str | None, said: str) -> None:
-        """Stop the arm first, then write down why."""
+        """Stop the arm first, then record why."""
         self.environment.robot.stop()
         self.fault = fault
         if self.episodes and not self.episodes[-1].ended:
@@ -202,7 +201,7 @@ class Session:
             self._operator.say(str(error))
 
     def _close_record(self) -> None:
-        """Save where the arm rests, as far as that is known."""
+        """Record where the arm rests, as far as that is known."""
         try:
             self._record.add("rest", state=state_to_json(self.environment.robot.read()))
         except RecordError as error:
@@ -212,21 +211,19 @@ class Session:
         self._record.flush()
 
 
-class Teller(threading.Thread):
-    """Tells a fault of the arm at once, even where the policy hangs and nobody asks the arm."""
+class FaultAnnouncer(threading.Thread):
+    """Announces a fault of the robot at once, even while the policy hangs and nobody asks the robot."""
 
-    def __init__(self, environment: RobotEnv, operator: Operator) -> None:
-        super().__init__(name="fault-teller", daemon=True)
-        robot = environment.robot
-        self._robot = robot if isinstance(robot, UrRobot) else None
-        self._operator = operator
+    def __init__(self, robot: Robot, operator: Operator) -> None:
+        super().__init__(name="fault-announcer", daemon=True)
+        self._robot, self._operator = robot, operator
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Look until there is something to tell."""
+        """Look until there is a fault to announce."""
         while not self._stopping.wait(LOOK_S):
-            if self._robot is not None and self._robot.fault is not None:
-                self._operator.say(f"FAULT: {self._robot.fault}")
+            if (fault := self._robot.fault) is not None:
+                self._operator.say(f"FAULT: {fault}")
                 return
 
     def stop(self) -> None:

@@ -1,28 +1,26 @@
-"""A robot that is only watched: states are the arm's, and what would be sent to it is not."""
+"""A robot that is only watched: its states are the arm's, and what would be sent to it is not sent."""
 
 from time import monotonic, sleep
 from typing import ClassVar
 
 from td3robot.robots.interface import Robot
-from td3robot.robots.ur.robot import UrRobot
+from td3robot.robots.physical import PhysicalRobot
 from td3robot.state import Array, JointCommand, RobotState
 
 
 class ShadowRobot(Robot):
-    """Reads an arm that was opened for reading only, and keeps what would have been sent.
+    """Reads an arm that was opened for reading only, and drops every command.
 
     Attributes:
         watched: The arm.
         missed_ticks: Control periods that were over before ``advance`` was called.
-        would_send: The last command.
     """
 
     teleports: ClassVar[bool] = False
 
-    def __init__(self, watched: UrRobot) -> None:
+    def __init__(self, watched: PhysicalRobot) -> None:
         super().__init__(watched.spec)
         self.watched, self.missed_ticks = watched, 0
-        self.would_send: JointCommand | None = None
         self._due: float | None = None
 
     def connect(self) -> None:
@@ -34,11 +32,16 @@ class ShadowRobot(Robot):
         return self.watched.read()
 
     def now(self) -> float:
-        """Give this computer's monotonic time [s]."""
+        """Return this computer's monotonic time [s]."""
         return self.watched.now()
 
+    @property
+    def fault(self) -> str | None:
+        """The arm's latched fault, or None."""
+        return self.watched.fault
+
     def _send(self, command: JointCommand) -> None:
-        self.would_send = command
+        """Drop the command."""
 
     def advance(self) -> None:
         """Wait for the next tick of the control clock."""

@@ -3,16 +3,16 @@
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.errors import ConfigError
 
-# Slower than this, a control period's move is finer than what an arm repeats.
+# Slower than this, the motion of one control period is finer than an arm's repeatability.
 SLOWEST = 0.02
 
 
 def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConfig:
-    """Scale the guard's limits, and with them what actions ask for; episodes get longer in proportion.
+    """Scale the guard's limits and the actions with them; episodes get longer in proportion.
 
     Args:
         config: The environment of a run.
-        speed: In [0.02, 1]; at 1 nothing changes.
+        speed: Factor in [0.02, 1]; 1 changes nothing.
 
     Raises:
         ConfigError: The speed is outside that range.

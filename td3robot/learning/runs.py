@@ -5,11 +5,11 @@ from pathlib import Path
 
 from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
-from td3robot.config.cell import CellConfig
 from td3robot.errors import ConfigError
 from td3robot.learning.arm_trainer import ArmTrainer
 from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
 from td3robot.learning.trainer import Listener, Trainer
+from td3robot.robots.cells import CellConfig
 
 
 def make_trainer(config: RunConfig, run: Path, listener: Listener) -> Trainer:

@@ -100,6 +100,14 @@ class Checkpoint:
         path = self._file(CONFIG)
         return parse_config(path.read_text(encoding="utf-8"), str(path), overrides)
 
+    def settings_in_steps(self) -> list[str]:
+        """Return the settings, by dotted name, that this was saved with in control periods and that are seconds now."""
+        return in_seconds(self._saved_config())
+
+    def _saved_config(self) -> dict[str, Any]:
+        values: dict[str, Any] = yaml.safe_load(self._file(CONFIG).read_text(encoding="utf-8"))
+        return values
+
     def newer_settings(self, config: RunConfig) -> dict[str, Any]:
         """Return the settings that did not exist when this was saved, by dotted name, with their values now.
 
@@ -108,7 +116,7 @@ class Checkpoint:
         Args:
             config: What :meth:`config` returned.
         """
-        saved = yaml.safe_load(self._file(CONFIG).read_text(encoding="utf-8"))
+        saved = self._saved_config()
         in_seconds(saved)
         added = _added(saved, config.model_dump(mode="json"))
         return {name: value for name, value in added.items() if ONLY_CHOICES.get(name) != value}

@@ -66,9 +66,11 @@ class Robot(ABC):
 
     Attributes:
         teleports: Whether ``move_to`` places the arm at once. Where it does not, an environment travels.
+        missed_ticks: Control periods that were over before ``advance`` was called; a simulation misses none.
     """
 
     teleports: ClassVar[bool] = True
+    missed_ticks: int = 0
 
     def __init__(self, spec: RobotSpec) -> None:
         self.spec = spec
@@ -132,6 +134,19 @@ class Robot(ABC):
     def holds(self) -> bool:
         """Whether the gripper has something between its fingers, where the robot can tell."""
         return False
+
+    @property
+    def fault(self) -> str | None:
+        """The latched reason why the robot takes no more commands, or None; a simulation has no faults."""
+        return None
+
+    def figures(self) -> dict[str, float]:
+        """Return what the driver measured of itself, by name with its unit; a simulation has nothing to measure.
+
+        Raises:
+            RobotError: The driver no longer answers.
+        """
+        return {}
 
     def send(self, command: JointCommand) -> JointCommand:
         """Set the posture to be reached at the end of this control period.

@@ -1,4 +1,4 @@
-"""Object poses for cells that no simulator knows: told by a person, or streamed by any vision system.
+"""Sources of object poses in a physical cell: a vision system that streams them, or a person who says them.
 
 A tracker sends UDP datagrams, each one JSON object ``{"name": "object", "stamp": 1767225600.25,
 "position_m": [x, y, z], "quaternion_wxyz": [w, x, y, z]}`` with the pose in the arm's base frame, and ``stamp`` the
@@ -13,14 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from time import monotonic, sleep, time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, PositiveFloat
 
-from td3robot.config.cell import TaughtPose, TrackerConfig
+from td3robot.config.section import Section, Vector3
 from td3robot.errors import ConfigError, TrackerError, choose
+from td3robot.geometry import about_vertical, rotation_of
 from td3robot.robots.objects import Objects
-from td3robot.state import Array, Pose, about_vertical
+from td3robot.state import Array, Pose
 
 # A rotation given as a quaternion of another length than 1 is a mistake, not a rounding.
 UNIT_TOLERANCE = 0.01
@@ -32,9 +34,34 @@ FIRST_SIGHT_S = 2.0
 DATAGRAM = 4096
 
 
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class TrackerConfig(Section):
+    """Where object poses arrive as datagrams, and which are accepted.
+
+    Attributes:
+        host, port: Address on this computer to listen on.
+        max_age_s: Older poses are a fault; stamps may differ this much from this computer's clock.
+        max_jump_m: Largest motion of an object between two datagrams.
+    """
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Port = 47300
+    max_age_s: PositiveFloat = 0.2
+    max_jump_m: PositiveFloat = 0.05
+
+
+class TaughtPose(Section):
+    """Where an object lies, as a person says: its position [m], and its angle about the vertical [rad]."""
+
+    position_m: Vector3
+    yaw_rad: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One believed datagram, with the time of its receipt on the monotonic clock [s]."""
+    """One accepted datagram, with the time of its receipt on the monotonic clock [s]."""
 
     pose: Pose
     stamp: float
@@ -42,14 +69,14 @@ class Sighting:
 
 
 class ObjectTracker(Objects):
-    """The poses that a tracker streams, as long as they are young and plausible.
+    """The poses that a tracker streams, as long as they are recent and plausible.
 
-    Datagrams that make no sense are not believed, and counted in :attr:`refused`; when nothing else comes, silence is
-    the fault, and the last refusal is part of its message. A jump is a fault until the next episode begins.
+    Implausible datagrams are refused and counted in :attr:`refused`; when nothing else arrives, silence is the fault,
+    and its message has the last refusal. A jump is a fault until the next episode begins.
 
     Args:
         names: The objects that a task knows.
-        config: Where to listen, and what to believe.
+        config: Where to listen, and what to accept.
     """
 
     def __init__(self, names: Iterable[str], config: TrackerConfig) -> None:
@@ -62,7 +89,7 @@ class ObjectTracker(Objects):
         self._socket: socket.socket | None = None
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Take the objects where they are: an episode begins, and nothing on this side can place them.
+        """Return where the objects are when an episode begins; a tracker cannot place them.
 
         Raises:
             TrackerError: Not every object is seen.
@@ -77,7 +104,7 @@ class ObjectTracker(Objects):
         return self.read()
 
     def read(self) -> Mapping[str, Pose]:
-        """Give the latest poses.
+        """Return the latest poses.
 
         Raises:
             TrackerError: An object was not seen for too long, or jumped.
@@ -88,7 +115,7 @@ class ObjectTracker(Objects):
             if self._jump is not None:
                 raise TrackerError(self._jump)
             for name in self.names:
-                self._require_young(name, now)
+                self._require_recent(name, now)
             return {name: self._seen[name].pose for name in self.names}
 
     def close(self) -> None:
@@ -141,7 +168,7 @@ class ObjectTracker(Objects):
             self._seen[name] = sighting
 
     def _parse(self, datagram: bytes, now: float, clock: float) -> tuple[str, Sighting]:
-        """Turn a datagram into a sighting; ``ValueError`` says why it is not believed."""
+        """Parse a datagram; ``ValueError`` says why it is refused."""
         try:
             message = json.loads(datagram)
             name, stamp = message["name"], float(message["stamp"])
@@ -157,7 +184,7 @@ class ObjectTracker(Objects):
         if float(np.linalg.norm(position)) > FAR_M:
             raise ValueError(f"{name!r} at {position.tolist()} m is further than {FAR_M:g} m from the arm's base")
         self._require_plausible_stamp(name, stamp, clock)
-        return name, Sighting(Pose(position, _rotation(quaternion / length)), stamp, now)
+        return name, Sighting(Pose(position, rotation_of(quaternion / length)), stamp, now)
 
     def _require_plausible_stamp(self, name: str, stamp: float, clock: float) -> None:
         age, limit = clock - stamp, self.config.max_age_s
@@ -170,7 +197,7 @@ class ObjectTracker(Objects):
         if before is not None and stamp <= before.stamp:
             raise ValueError(f"the stamp of {name!r} did not move on: {stamp:.3f} s after {before.stamp:.3f} s")
 
-    def _require_young(self, name: str, now: float) -> None:
+    def _require_recent(self, name: str, now: float) -> None:
         hint = f"; it refused {self.refused} datagrams, the last because {self._last_refusal}" if self.refused else ""
         seen, limit = self._seen.get(name), self.config.max_age_s
         if seen is None:
@@ -183,7 +210,7 @@ class ObjectTracker(Objects):
 
 
 class TaughtObjects(Objects):
-    """Objects that lie, and stay, where a person said.
+    """Objects that lie, and stay, where a person said they do.
 
     Args:
         names: The objects that a task knows.
@@ -209,11 +236,11 @@ class TaughtObjects(Objects):
         }
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Give where the objects were said to lie."""
+        """Return where the objects were said to lie."""
         return self._poses
 
     def read(self) -> Mapping[str, Pose]:
-        """Give where the objects were said to lie, whatever happened since."""
+        """Return where the objects were said to lie, whatever happened since."""
         return self._poses
 
 
@@ -238,15 +265,3 @@ def _numbers(values: Any, count: int) -> Array:
     if numbers.shape != (count,) or not np.isfinite(numbers).all():
         raise ValueError(f"{values} is not {count} finite numbers")
     return numbers
-
-
-def _rotation(quaternion: Array) -> Array:
-    """Compute the rotation matrix of a unit quaternion (w, x, y, z)."""
-    w, x, y, z = quaternion
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )

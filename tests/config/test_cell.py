@@ -4,10 +4,10 @@ import pytest
 
 from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig
-from td3robot.config.cell import load_cell
 from td3robot.errors import ConfigError
+from td3robot.robots.cells import CELLS, CellConfig, load_cell
 
-CELLS = sorted((Path(__file__).parents[2] / "configs" / "robots").glob("*.yaml"))
+FILES = sorted((Path(__file__).parents[2] / "configs" / "robots").glob("*.yaml"))
 HOST = "ur: {host: 127.0.0.9}\n"
 
 
@@ -21,7 +21,7 @@ def written(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("path", CELLS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_cells_that_come_along_are_those_of_training(path):
     cell = load_cell(path)
     assert cell.robot.backend == "ur"
@@ -62,3 +62,10 @@ def test_what_cannot_be_a_cell_is_said(written, text, message):
 def test_a_cell_that_is_not_there_is_said(tmp_path):
     with pytest.raises(ConfigError, match=r"there is no cell .*nothing\.yaml; see configs/robots/"):
         load_cell(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize("text", [HOST, HOST + "robot: {backend: ur}\n"])
+def test_a_cell_is_of_the_kind_of_its_backend(written, text):
+    cell = load_cell(written(text))
+    assert type(cell) is CELLS["ur"]
+    assert type(CellConfig.model_validate(cell.model_dump())) is CELLS["ur"]

@@ -8,11 +8,11 @@ import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import load_config, to_yaml
-from td3robot.config.cell import CellConfig
-from td3robot.deploy.bench import BenchOperator
-from td3robot.deploy.deployment import open_checkpoint
+from td3robot.deploy.lab import LabOperator
+from td3robot.deploy.played import open_checkpoint
 from td3robot.errors import RobotError
 from td3robot.policy.checkpoint import Contents, write
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.process import start_standin
@@ -96,7 +96,7 @@ def played(checkpoint):
     return open_checkpoint(checkpoint)
 
 
-class Person(BenchOperator):
+class Person(LabOperator):
     """Agrees, presses keys that were given before, and stops the arm after so many looks."""
 
     def __init__(self, keys=(), stop_after=None):

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-
-from td3robot.deploy.drills import DRILLS, Scene
+from drills import DRILLS, Scene
 
 # Alike to a neighbour, or long: with -m slow.
 SLOW = {

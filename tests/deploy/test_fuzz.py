@@ -5,7 +5,6 @@ import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotEnvironmentConfig
-from td3robot.deploy.deployment import driver_figures
 from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
 from td3robot.robots.ur.robot import UrRobot
@@ -41,7 +40,7 @@ def test_no_limit_is_crossed_at_the_wire(seconds, standin, cell, person, tmp_pat
     session = Session(environment, absurd(np.random.default_rng(5)), record, person, "run")
     try:
         session.run(1, 1, {"stay": True})
-        figures = driver_figures(environment)
+        figures = robot.figures()
     finally:
         environment.close()
         record.close()

@@ -41,7 +41,7 @@ def test_a_stop_key_stops_and_keeps_stopped(keys, key):
     press(key)
     assert soon(keyboard.stop_wanted)
     with pytest.raises(OperatorStop):
-        keyboard.heed()
+        keyboard.raise_if_stopped()
 
 
 def test_a_signal_stops_and_a_second_one_ends_the_program(keys):
@@ -79,4 +79,4 @@ def test_without_a_keyboard_nobody_is_asked(monkeypatch, capfd):
                 operator.take("take it")
             os.kill(os.getpid(), signal.SIGTERM)
             with pytest.raises(OperatorStop):
-                operator.heed()
+                operator.raise_if_stopped()

@@ -4,10 +4,12 @@ import copy
 
 import pytest
 
-from td3robot.deploy.check import Check, check_contract
-from td3robot.deploy.deployment import Request, check_cell, deploy, open_checkpoint
+from td3robot.deploy.check import check_contract
+from td3robot.deploy.deployment import Request, check_cell, deploy
+from td3robot.deploy.played import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
 from td3robot.policy.contract import Contract
+from td3robot.robots.findings import Check
 
 
 def numbers(terms, prefix=()):

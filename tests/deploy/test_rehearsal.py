@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 import yaml
+from timing import policy_step_ms
 
 from td3robot.build import robot_spec
 from td3robot.config import parse_config
-from td3robot.deploy.bench import quaternion
-from td3robot.deploy.deployment import open_checkpoint
+from td3robot.deploy.played import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
-from td3robot.deploy.timing import policy_step_ms
 from td3robot.errors import ConfigError
+from td3robot.geometry import quaternion
 from td3robot.tasks.scripted import scripted_grasp
 
 GRASP = "name: grasp\nenvironment: {kind: robot, task: {name: grasp}, episode_s: 8.0, guard: {max_state_age_s: 0.5}}"
@@ -41,6 +41,7 @@ def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
     report = Rehearsal(plan, said.append).run()
     json.dumps(report, allow_nan=False)
     assert said[0].startswith("check: go")
+    assert report["arm"]["faults"] == []
     arm, simulation = report["arm"], report["simulation"]
     assert arm["ended"] == simulation["ended"] == {"time": 1}
     assert arm["mean_final_distance_m"] == pytest.approx(simulation["mean_final_distance_m"], abs=0.03)

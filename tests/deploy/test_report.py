@@ -6,8 +6,9 @@ import pytest
 from td3robot import seeding
 from td3robot.build import make_robot_env
 from td3robot.deploy.episode import Figures, Player
-from td3robot.deploy.report import percentiles, summarize
+from td3robot.deploy.report import summarize
 from td3robot.envs.playing import evaluate
+from td3robot.statistics import percentiles
 
 
 def test_the_figures_of_a_player_are_those_of_an_evaluation(played):

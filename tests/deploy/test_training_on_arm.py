@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from td3robot import cli_deploy
-from td3robot.cli import train
-from td3robot.cli_deploy import resumed_on_arm
+from td3robot.cli import training
+from td3robot.cli.arm_training import resumed_on_arm
+from td3robot.cli.training import train
 from td3robot.config import load_config
-from td3robot.config.cell import load_cell
 from td3robot.deploy.deployment import recover
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import Checkpoint, find
+from td3robot.robots.cells import load_cell
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
 SMALL = (
@@ -88,7 +88,7 @@ def test_a_fault_in_training_on_the_arm_waits_for_its_operator(standin, tmp_path
         threading.Timer(0.5, standin.fault, ("protective_stop",)).start()
         return trainer
 
-    monkeypatch.setattr(cli_deploy, "resumed_on_arm", soon_at_fault)
+    monkeypatch.setattr(training.arm_training, "resumed_on_arm", soon_at_fault)
     with pytest.raises(Td3RobotError, match=r"protective stop.*what was saved is in"):
         train(resume=run, robot=path, out=tmp_path / "on", steps=2000, records=records)
     (serial,) = json.loads(Ledger(records).path.read_text())["robots"]

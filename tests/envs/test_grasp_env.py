@@ -9,7 +9,6 @@ import td3robot  # noqa: F401  # registers the environment
 from td3robot import seeding
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
-from td3robot.config.cell import CellConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.envs.playing import evaluate
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
@@ -17,6 +16,7 @@ from td3robot.layout import Field, Layout
 from td3robot.learning.collector import Collector
 from td3robot.learning.environments import LocalEnvironments
 from td3robot.learning.runs import make_trainer
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.tasks import TASKS

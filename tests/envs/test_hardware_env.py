@@ -9,7 +9,7 @@ import pytest
 import td3robot
 from td3robot.build import make_robot_env
 from td3robot.config import GuardConfig, RobotEnvironmentConfig, load_config
-from td3robot.config.cell import CellConfig
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import NEAR_RAD
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.standin.process import start_standin

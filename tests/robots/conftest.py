@@ -2,7 +2,7 @@
 
 import pytest
 
-from td3robot.config.cell import CellConfig
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.standin.process import start_standin
 

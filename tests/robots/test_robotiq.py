@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from td3robot.config.cell import GripperConfig
 from td3robot.errors import RobotError
+from td3robot.robots.cells.ur import GripperConfig
 from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 
 CONFIG = GripperConfig()

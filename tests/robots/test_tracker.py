@@ -5,9 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from td3robot.config.cell import TaughtPose, TrackerConfig
 from td3robot.errors import ConfigError, RobotError, TrackerError
-from td3robot.robots.tracker import ObjectTracker, TaughtObjects, taught_from_text
+from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TaughtPose, TrackerConfig, taught_from_text
 
 HOST = "127.0.0.31"
 

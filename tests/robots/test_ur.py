@@ -13,8 +13,8 @@ import pytest
 
 from td3robot.build import ROBOTS, robot_spec
 from td3robot.config import RobotConfig
-from td3robot.config.cell import CellConfig
 from td3robot.errors import ConfigError, MissingExtraError, RobotError
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.process import start_standin
@@ -221,7 +221,7 @@ def test_a_hanging_worker_is_noticed_and_stops_when_it_wakes(robot, cell):
 PARENT = """
 import sys, time, numpy as np
 from td3robot.build import robot_spec
-from td3robot.config.cell import CellConfig
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.state import JointCommand
 cell = CellConfig.model_validate({"ur": {"host": sys.argv[1], "late_periods": 30}})

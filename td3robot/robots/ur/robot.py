@@ -8,18 +8,21 @@ from collections import deque
 from dataclasses import dataclass
 from math import ceil
 from time import monotonic
-from typing import Any, ClassVar
 
 import numpy as np
 
-from td3robot.config.cell import CellConfig
 from td3robot.errors import CommandRefusedError, RobotError
-from td3robot.robots.interface import Robot, RobotSpec
+from td3robot.geometry import rotation_matrix
+from td3robot.robots.cells.ur import UrCell
+from td3robot.robots.findings import Check
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.physical import PhysicalRobot, Status
+from td3robot.robots.ur import check as ur_check
 from td3robot.robots.ur.process import UrProcess
 from td3robot.robots.ur.rtde import UNLOCK_AFTER_S
 from td3robot.robots.ur.shared_memory import WorkerState, quantiles_ms
 from td3robot.robots.ur.urcap import RobotiqGripper
-from td3robot.state import Array, JointCommand, RobotState
+from td3robot.state import Array, JointCommand, Pose, RobotState
 
 # How far beyond the arm's own joint speeds a target may ask to go, for rounding.
 SPEED_MARGIN = 1.001
@@ -30,17 +33,13 @@ KEPT_TICKS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class UrStatus:
-    """What a UR reports beyond a :class:`RobotState`, for people and records.
+class UrStatus(Status):
+    """What a UR reports besides, for people and records.
 
     Attributes:
         safety_mode, robot_mode, runtime_state: The controller's numbers (RTDE guide).
         speed_slider: On the pendant, 0 to 1.
         speed_scaling: What the controller makes of it, 0 to 1.
-        state_age_s: Since the latest state was received.
-        missed_ticks: Control periods that were over before ``advance`` was called, since ``connect``.
-        fault: Why nothing is sent any more, or None.
-        stamp, controller_time: Of the latest state, on this computer's monotonic clock and on the controller's [s].
     """
 
     safety_mode: int
@@ -48,14 +47,9 @@ class UrStatus:
     runtime_state: int
     speed_slider: float
     speed_scaling: float
-    state_age_s: float
-    missed_ticks: int
-    fault: str | None
-    stamp: float
-    controller_time: float
 
 
-class UrRobot(Robot):
+class UrRobot(PhysicalRobot):
     """A UR arm driven through ur_rtde in a process of its own, and a 2F-85 through its URCap.
 
     After any fault ``read``, ``send`` and ``advance`` raise its reason until the operator's :meth:`recover`; no error
@@ -67,13 +61,10 @@ class UrRobot(Robot):
         passive: Read only: no program is started on the controller, and the gripper is not moved.
     """
 
-    teleports: ClassVar[bool] = False
-
-    def __init__(self, spec: RobotSpec, cell: CellConfig, passive: bool = False) -> None:
-        super().__init__(spec)
-        self.cell, self.passive = cell, passive
+    def __init__(self, spec: RobotSpec, cell: UrCell, passive: bool = False) -> None:
+        super().__init__(spec, passive)
+        self.cell = cell
         self.gripper = RobotiqGripper(cell.ur.host, cell.gripper)
-        self.facts: dict[str, Any] = {}
         self.missed_ticks, self.stretched_s = 0, 0.0
         self._process: UrProcess | None = None
         self._latch, self._faulted = threading.Lock(), threading.Event()
@@ -209,21 +200,65 @@ class UrRobot(Robot):
         """Whether the gripper has something between its fingers."""
         return self.gripper.state().holds
 
+    @property
+    def state_period_s(self) -> float:
+        """Nominal time between two measured states."""
+        return 1.0 / self.cell.ur.rtde_rate_hz
+
+    @property
+    def max_state_age_s(self) -> float:
+        """Age of the latest state above which the driver reports a fault."""
+        return self.cell.ur.max_state_age_s
+
     def status(self) -> UrStatus:
-        """Give what a report says besides the measured state. Faults are told, not raised."""
+        """Return what the controller reports besides the measured state; a fault is reported in it, not raised."""
         state = self._open_process().state()
         return UrStatus(
-            state.safety_mode,
-            state.robot_mode,
-            state.runtime_state,
-            state.speed_slider,
-            state.speed_scaling,
-            monotonic() - state.stamp,
-            self.missed_ticks,
-            self._fault,
-            state.stamp,
-            state.controller_time,
+            stamp=state.stamp,
+            controller_time=state.controller_time,
+            state_age_s=monotonic() - state.stamp,
+            missed_ticks=self.missed_ticks,
+            fault=self._fault,
+            safety_mode=state.safety_mode,
+            robot_mode=state.robot_mode,
+            runtime_state=state.runtime_state,
+            speed_slider=state.speed_slider,
+            speed_scaling=state.speed_scaling,
         )
+
+    def reported_tool(self) -> tuple[Array, Pose]:
+        """Return joint angles [rad] and the controller's tool pose for them, both as of when it was connected."""
+        self._open_process()
+        x, y, z, *vector = self.facts["tcp_pose"]
+        return np.array(self.facts["q"]), Pose(np.array([x, y, z]), rotation_matrix(vector))
+
+    def take_control(self) -> None:
+        """Start the program on the controller and arm the watchdog; the arm does not move.
+
+        Where the robot was opened for reading, its worker starts anew, and the gripper stays connected.
+
+        Raises:
+            RobotError: A fault is latched, or the robot is not ready to be moved.
+        """
+        if self._fault is not None:
+            raise RobotError(self._say(self._fault))
+        if self.passive and self._process is not None:
+            self._process.close()
+            self._process = None
+        self.passive = False
+        self.connect()
+
+    def activate_gripper(self) -> None:
+        """Activate the gripper, which closes and opens its fingers; only while the robot is not connected."""
+        self.gripper.activate()
+
+    def check_controller(self, check: Check) -> bool:
+        """Ask dashboard and gripper; returns whether both answered."""
+        return ur_check.check_controller(check, self.cell)
+
+    def check_settings(self, check: Check) -> None:
+        """Look at speed slider, payload and gripper calibration."""
+        ur_check.check_settings(check, self)
 
     def figures(self) -> dict[str, float]:
         """Give quantiles of streaming periods, lateness of ticks, and the gripper's answer times [ms] so far.

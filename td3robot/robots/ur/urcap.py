@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from td3robot.config.cell import GripperConfig
 from td3robot.errors import RobotError
+from td3robot.robots.cells.ur import GripperConfig
 from td3robot.robots.ur.shared_memory import quantiles_ms
 
 ACTIVE = 3

@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import GuardConfig, RobotEnvironmentConfig
-from td3robot.config.cell import CellConfig
-from td3robot.deploy.bench import BenchObjects, BenchOperator
+from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.deploy.episode import Vector
+from td3robot.deploy.lab import LabObjects, LabOperator
 from td3robot.deploy.recording import FILE, Record, read_record
 from td3robot.deploy.session import Session
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
-from td3robot.robots.tracker import ObjectTracker
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
-from td3robot.standin.process import Standin, start_standin
+from td3robot.standin.labs import Setup
+from td3robot.standin.labs.ur import UrLab
 from td3robot.standin.watch import RestWatch
-from td3robot.tasks.grasp import OBJECT, GraspConfig
+from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.reach import ReachConfig
 
-TRACKER_PORT = 47301
 # The arm moves for so long before the fault; where it goes on, so long after it; and is watched for so long [s].
 BEFORE_S, AFTER_S, WATCHED_S = 0.5, 1.2, 1.0
+# Without a new target for so many control periods, the driver reports a fault.
+PATIENT = 2.5
 # The policy of the drills leads the tool around in circles at full speed [rad/s].
 TURNS = 1.5
 
@@ -84,11 +84,11 @@ class Outcome:
         return asdict(self)
 
 
-class DrillOperator(BenchOperator):
+class DrillOperator(LabOperator):
     """Notes when something was said, and stops an arm that goes on."""
 
-    def __init__(self, standin: Standin, say: Callable[[str], None]) -> None:
-        super().__init__(standin, say)
+    def __init__(self, lab: UrLab, say: Callable[[str], None]) -> None:
+        super().__init__(lab, say)
         self.at: list[float] = []
         self.stop_at = np.inf
 
@@ -119,12 +119,7 @@ class Scene:
         self, host: str, records: Path, say: Callable[[str], None] = lambda text: None, patience: float = 1.0
     ) -> None:
         self._host, self._records, self._say, self._patience = host, records, say, patience
-        self.cell = CellConfig.model_validate(
-            {
-                "ur": {"host": host, "connect_timeout_s": 5.0, "late_periods": 2.5 * patience},
-                "tracker": {"host": host, "port": TRACKER_PORT},
-            }
-        )
+        self._arms: dict[str, UrRobot] = {}
         self._start()
         self._environments = {name: self._make(name) for name in ("reach", "grasp")}
         self._actions = 0
@@ -133,19 +128,18 @@ class Scene:
         """End the stand-in."""
         for environment in self._environments.values():
             environment.close()
-        self.standin.close()
+        self.lab.close()
 
     def perform(self, drill: Drill) -> Outcome:
         """Bring the arm to move, strike, and look."""
         self._tidy()
         environment = self._environments[drill.task]
-        robot = environment.robot
-        assert isinstance(robot, UrRobot)
-        self.arm, self._drill, self._struck_at, self._actions = robot, drill, np.inf, 0
-        self._operator = DrillOperator(self.standin, self._say)
+        self.arm = robot = self._arms[drill.task]
+        self._drill, self._struck_at, self._actions = drill, np.inf, 0
+        self._operator = DrillOperator(self.lab, self._say)
         folder = self._records / drill.name.replace(" ", "_").replace(",", "")
         record = Record(folder / FILE)
-        watch = RestWatch(self.standin)
+        watch = self.lab.watch()
         striker = threading.Thread(target=self._strike, daemon=True)
         session = Session(environment, self._act, record, self._operator, "run", lambda number: striker.start())
         watch.start()
@@ -208,28 +202,28 @@ class Scene:
         kind = GraspConfig() if task == "grasp" else ReachConfig()
         guard = GuardConfig(max_state_age_s=GuardConfig().max_state_age_s * self._patience)
         config = RobotEnvironmentConfig(task=kind, episode_s=30.0, guard=guard)
-        objects = None
-        if task == "grasp":
-            assert self.cell.tracker is not None
-            objects = BenchObjects(ObjectTracker([OBJECT], self.cell.tracker), self.standin)
-        arm = UrRobot(robot_spec(self.cell.robot), self.cell)
+        names = [item.name for item in kind.objects()]
+        objects = LabObjects(self.cell.objects(names), self.lab) if names else None
+        self._arms[task] = arm = UrRobot(robot_spec(self.cell.robot), self.cell)
         return make_robot_env(config, cell=self.cell, objects=objects, robot=arm)
 
     def _start(self) -> None:
-        self.standin = start_standin(
-            self._host, objects={OBJECT: GraspConfig().object}, tracker=f"{self._host}:{TRACKER_PORT}"
-        )
+        setup = Setup(RobotConfig(), GraspConfig().objects(), self._host, late_periods=PATIENT * self._patience)
+        self.lab = UrLab(setup)
+        self.standin = self.lab.standin
+        ur = self.lab.cell.ur.model_copy(update={"connect_timeout_s": 5.0})
+        self.cell = self.lab.cell.model_copy(update={"ur": ur})
 
     def _tidy(self) -> None:
         """Undo the last drill."""
         if self.standin.process.poll() is not None:
-            self.standin.close()
+            self.lab.close()
             self._start()
             self._environments["grasp"] = self._make("grasp")
         self.standin.reset()
         self.standin.ask(remote=True, speed_slider=1.0)
         if self.standin.state()["gripper"]["STA"] != ACTIVE:
-            UrRobot(robot_spec(self.cell.robot), self.cell).gripper.activate()
+            UrRobot(robot_spec(self.cell.robot), self.cell).activate_gripper()
 
 
 def _fault(kind: str, **values: Any) -> Callable[[Scene], None]:

@@ -1,4 +1,4 @@
-"""What a person sees of the command line, on standard error; and the one JSON object on standard output."""
+"""Output of the command line: text for people on standard error, one JSON object on standard output."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from td3robot.policy.contract import Contract
 if TYPE_CHECKING:
     from td3robot.envs.playing import Evaluation
 
-people = Console(stderr=True, highlight=False)
+stderr = Console(stderr=True, highlight=False)
 
 
 class ProgressListener:
@@ -25,7 +25,7 @@ class ProgressListener:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
             TextColumn("{task.fields[rate]} steps/s"), TimeElapsedColumn(), TimeRemainingColumn(),
             TextColumn("{task.fields[last]}"),
-            console=people, disable=not people.is_terminal,
+            console=stderr, disable=not stderr.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("training", total=total, completed=done, rate="-", last="")
 
@@ -45,12 +45,12 @@ class ProgressListener:
         success = "" if evaluation.success_rate is None else f"success {evaluation.success_rate:.0%}, "
         text = f"{success}return {evaluation.mean_return:.1f}"
         self._bar.update(self._task, completed=step, last=text)
-        if not people.is_terminal:
-            people.print(f"step {step}: {text}")
+        if not stderr.is_terminal:
+            stderr.print(f"step {step}: {text}")
 
     def message(self, text: str) -> None:
         """Print a line above the bar."""
-        people.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+        stderr.print(f"td3robot: {text}", markup=False, soft_wrap=True)
 
 
 def announce_speeds(contract: Contract) -> None:
@@ -60,7 +60,7 @@ def announce_speeds(contract: Contract) -> None:
         return
     speeds = ", ".join(f"{value:.3g} {name}" for name, value in terms["action"]["implied_speeds"].items())
     joint_limit = terms["guard"]["joint_speed_fraction"] * max(terms["robot"]["velocity_rad_s"])
-    people.print(
+    stderr.print(
         f"a full {terms['action']['kind']} action asks for {speeds}; the guard keeps the tool below "
         f"{terms['guard']['max_tcp_speed_m_s']:g} m/s and joints below {joint_limit:.3g} rad/s",
         soft_wrap=True,
@@ -69,7 +69,7 @@ def announce_speeds(contract: Contract) -> None:
 
 def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
     """Say what is about to be trained, from where to where."""
-    people.print(
+    stderr.print(
         f"{config.name}: seed {config.seed}, step {step} of {config.training.steps}, "
         f"{config.training.environments} environments, learner on {device}, run in {run}",
         soft_wrap=True,
@@ -78,17 +78,17 @@ def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
 
 def show_table(figures: dict[str, Any], title: str) -> None:
     """Print nested figures as a table of dotted names."""
-    people.print(title, markup=False, soft_wrap=True)
+    stderr.print(title, markup=False, soft_wrap=True)
     table = Table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in _flat(figures):
         table.add_row(name, value)
-    people.print(table)
+    stderr.print(table)
 
 
 def show_figures(figures: dict[str, Any], title: str, as_json: bool) -> None:
-    """Print figures as one JSON object on standard output, or as a table for people."""
+    """Print figures as one JSON object on standard output, or as a table for stderr."""
     if as_json:
         print_json(figures)
     else:

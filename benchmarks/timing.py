@@ -1,16 +1,19 @@
-"""How long a policy's step takes between a measured state and a command: layout, normaliser, actor, action, guard."""
+"""Time from a measured state to a command: layout, normaliser, actor, action, guard."""
 
 from time import perf_counter
 
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
-from td3robot.deploy.report import percentiles
 from td3robot.errors import EnvironmentFaultError
 from td3robot.policy.policy import Policy
+from td3robot.statistics import percentiles
 
 
 def policy_step_ms(policy: Policy, config: RobotEnvironmentConfig, steps: int = 2000) -> dict[str, float]:
-    """Time the whole step along simulated episodes, on a guard of its own [ms].
+    """Time the whole step along simulated episodes, on a guard of its own.
+
+    Returns:
+        Percentiles [ms].
 
     Raises:
         EnvironmentFaultError: There were no steps.

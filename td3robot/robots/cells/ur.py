@@ -1,20 +1,16 @@
-"""One physical or stand-in cell: where its arm, gripper and tracker are reached, and how they are driven.
+"""The cell of a Universal Robots arm with a Robotiq gripper on its URCap: how both are reached and driven."""
 
-A cell's file replaces the section ``environment.robot`` of a run; everything a policy was trained for stays the run's.
-"""
-
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from td3robot.config.loading import explain
 from td3robot.config.robot import RobotConfig
-from td3robot.config.section import Section, Vector3
-from td3robot.errors import ConfigError
+from td3robot.config.section import Section
+from td3robot.robots.cells import CELLS, CellConfig
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.physical import PhysicalRobot
+from td3robot.robots.tracker import Port
 
-Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=255)]
 
 
@@ -91,69 +87,18 @@ class GripperConfig(Section):
         return self
 
 
-class TrackerConfig(Section):
-    """Where object poses arrive as datagrams, and which are believed.
-
-    Attributes:
-        host, port: Address on this computer to listen on.
-        max_age_s: Older poses are a fault, and stamps may be this far from this computer's clock.
-        max_jump_m: Largest move of an object between two datagrams.
-    """
-
-    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
-    port: Port = 47300
-    max_age_s: PositiveFloat = 0.2
-    max_jump_m: PositiveFloat = 0.05
-
-
-class TaughtPose(Section):
-    """Where an object lies, told by a person: a position [m], and its turn about the vertical [rad]."""
-
-    position_m: Vector3
-    yaw_rad: float = 0.0
-
-
-class CellConfig(Section):
-    """One cell.
-
-    Attributes:
-        robot: As in a run; the backend says who drives it.
-        tracker: Where object poses come from, or None.
-        taught: Objects that lie where a person said; for cells without a tracker.
-    """
+class UrCell(CellConfig):
+    """A UR and the gripper on its wrist."""
 
     robot: RobotConfig = RobotConfig(backend="ur")
     ur: UrConfig
     gripper: GripperConfig = GripperConfig()
-    tracker: TrackerConfig | None = None
-    taught: dict[str, TaughtPose] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _one_source_of_poses(self) -> Self:
-        if self.tracker is not None and self.taught:
-            raise ValueError("tracker and taught both say where objects are; keep one of them")
-        if self.robot.backend != "ur":
-            raise ValueError(f"robot.backend is {self.robot.backend!r}, but a cell's arm is driven by 'ur'")
-        return self
+    def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:
+        """Make the driver of this cell's arm and gripper."""
+        from td3robot.robots.ur.robot import UrRobot
+
+        return UrRobot(spec, self, passive)
 
 
-def load_cell(path: Path) -> CellConfig:
-    """Read a cell's YAML file.
-
-    Raises:
-        ConfigError: It cannot be read, or describes no cell.
-    """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no cell {path}; see configs/robots/ for those that come with td3robot") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cell {path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} must hold a mapping of sections, not {type(values).__name__}")
-    try:
-        return CellConfig.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, CellConfig, values)}") from None
+CELLS.register("ur", UrCell)

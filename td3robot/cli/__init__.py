@@ -1,0 +1,49 @@
+"""The command line. Figures go to standard output, everything for people to standard error.
+
+Each module has one group of commands. Modules that take long to import are imported by the commands that need them.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from td3robot.cli import benchmarks, checkpoints, deployment, rehearsal, standin, training
+from td3robot.cli.terminal import stderr
+from td3robot.errors import Td3RobotError
+
+app = typer.Typer(
+    name="td3robot",
+    help="Train a TD3 policy for a robot arm in simulation, prove it, and resume it exactly.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (training, checkpoints, deployment, rehearsal, standin, benchmarks):
+    group.register(app)
+
+
+def main() -> None:
+    """Run the command line; errors a user can cause end with one sentence and status 2."""
+    try:
+        app()
+    except Td3RobotError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+
+
+def _fail(message: str) -> None:
+    stderr.print(f"td3robot: {message}", style="red", markup=False, soft_wrap=True)
+    sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Handle the options that need no command."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        sys.stdout.write(f"td3robot {version_of('td3robot')}\n")
+        raise typer.Exit

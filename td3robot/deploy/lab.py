@@ -1,0 +1,83 @@
+"""The hands of a rehearsal: they put objects in place, and agree to what a person would have to agree to."""
+
+from collections.abc import Callable, Mapping
+from time import sleep
+
+import numpy as np
+
+from td3robot.deploy.operator import Operator
+from td3robot.robots.objects import Objects
+from td3robot.standin.labs import Lab
+from td3robot.state import Pose
+
+# Where objects are put to be out of the way.
+ASIDE = Pose(np.array([0.45, -0.45, 0.05]), np.eye(3))
+# By then, what a tracker saw before an object was placed elsewhere has arrived [s].
+SEEN_S = 0.1
+
+
+class LabObjects(Objects):
+    """Objects that are placed in the lab where an episode wants them, and seen by its tracker.
+
+    Args:
+        seen: What the environment would use by itself.
+        lab: Where they lie.
+    """
+
+    def __init__(self, seen: Objects, lab: Lab) -> None:
+        self._seen, self._lab = seen, lab
+
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
+        """Put every object in its place, and wait until it is seen there."""
+        for name, pose in poses.items():
+            self._lab.place(name, pose)
+        sleep(SEEN_S)
+        return self._seen.arrange(poses)
+
+    def read(self) -> Mapping[str, Pose]:
+        """Ask the tracker."""
+        return self._seen.read()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._seen.close()
+
+
+class LabOperator(Operator):
+    """Agrees to everything, and takes what the gripper holds out of it.
+
+    Args:
+        lab: Where the gripper is.
+        say: What to do with each sentence.
+
+    Attributes:
+        said: Every sentence so far.
+    """
+
+    def __init__(self, lab: Lab, say: Callable[[str], None]) -> None:
+        self._lab, self._say = lab, say
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Pass it on."""
+        self.said.append(text)
+        self._say(text)
+
+    def stop_wanted(self) -> bool:
+        """Never."""
+        return False
+
+    def agree(self, what: str) -> None:
+        """Agree."""
+
+    def take(self, what: str) -> None:
+        """Put every object aside."""
+        for item in self._lab.setup.objects:
+            self._lab.place(item.name, ASIDE)
+
+    def require_keys(self) -> None:
+        """Nothing is asked for."""
+
+    def next_periods(self, per_second: int) -> int:
+        """Let the arm move for a second."""
+        return per_second

@@ -1,0 +1,100 @@
+"""One robot and a policy's environment on it: opened once, checked, watched, and then played on."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from td3robot.build import make_robot_env, robot_spec
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.deploy.check import check_contract, check_robot
+from td3robot.deploy.episode import Act
+from td3robot.deploy.operator import Operator
+from td3robot.deploy.played import Played
+from td3robot.deploy.recording import Record
+from td3robot.deploy.session import Session
+from td3robot.deploy.shadow import ShadowRobot
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.errors import RobotError
+from td3robot.robots.cells import CellConfig
+from td3robot.robots.findings import Check
+from td3robot.robots.interface import Robot
+from td3robot.robots.objects import Objects
+
+
+class Station:
+    """A cell set up for one environment, as a context manager.
+
+    Its robot is opened for reading, and takes control only when a session begins that moves it: until a policy has
+    passed its check and the rung below, no program runs on the controller.
+
+    Args:
+        config: The environment, at the speed it is to be played at.
+        cell: Where it is played.
+        objects: What brings object poses where the cell does not, or somebody knows better.
+
+    Attributes:
+        robot: The driver, the same for check, shadow and play.
+        environment: The task on that robot.
+    """
+
+    def __init__(self, config: RobotEnvironmentConfig, cell: CellConfig, objects: Objects | None = None) -> None:
+        names = [model.name for model in config.task.objects()]
+        self._config, self._cell = config, cell
+        self._objects = objects or (cell.objects(names) if names else None)
+        self.robot = cell.driver(robot_spec(cell.robot), passive=True)
+        self.environment = self._on(self.robot)
+
+    def check(self, played: Played | None, seconds: float) -> Check:
+        """Compare a policy, if there is one, with its cell, and look at the robot, which is left open.
+
+        Args:
+            played: Its contract is that of training; the limits of this station may be lower.
+            seconds: How long the robot's states are watched.
+        """
+        check = Check()
+        if played is not None:
+            here = self._on(self.robot, played.environment).contract()
+            check_contract(check, played.policy.contract, here)
+        check_robot(check, self.robot, self.environment, seconds)
+        return check
+
+    def session(
+        self,
+        mode: str,
+        act: Act,
+        record: Record,
+        operator: Operator,
+        on_episode: Callable[[int], None] = lambda number: None,
+    ) -> Session:
+        """Begin a session: ``shadow`` sends nothing, every other mode takes control of the robot.
+
+        Raises:
+            RobotError: The robot cannot be controlled; nothing was moved.
+        """
+        if mode == "shadow":
+            return Session(self._on(ShadowRobot(self.robot)), act, record, operator, mode, on_episode)
+        self.robot.take_control()
+        return Session(self.environment, act, record, operator, mode, on_episode)
+
+    def figures(self) -> dict[str, float]:
+        """Return the driver's own figures, as far as it still answers."""
+        try:
+            return self.robot.figures()
+        except RobotError:
+            return {}
+
+    def close(self) -> None:
+        """Stop and let go of the robot. May be repeated."""
+        self.environment.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _on(self, robot: Robot, config: RobotEnvironmentConfig | None = None) -> RobotEnv:
+        """Build an environment on a robot; it opens nothing."""
+        return make_robot_env(config or self._config, cell=self._cell, objects=self._objects, robot=robot)

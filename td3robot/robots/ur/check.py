@@ -1,0 +1,84 @@
+"""What only a UR with a Robotiq URCap can be asked before it moves: dashboard, speed slider, payload, gripper."""
+
+from typing import TYPE_CHECKING
+
+from td3robot.errors import RobotError
+from td3robot.robots.cells.ur import UrCell
+from td3robot.robots.findings import ATTENTION, PAUSE_S, QUESTIONS, Check, in_words, round_trips
+from td3robot.robots.ur.dashboard import Dashboard
+from td3robot.robots.ur.urcap import UrCapSocket
+
+if TYPE_CHECKING:
+    from td3robot.robots.ur.robot import UrRobot
+
+# A payload that is wrong by more lets the arm sag, and its collision detection err.
+PAYLOAD_KG = 0.3
+# A count beyond the calibrated range by this much is no noise.
+COUNTS = 3
+
+
+def check_controller(check: Check, cell: UrCell) -> bool:
+    """Ask dashboard and gripper, before connecting; returns whether both answered."""
+    try:
+        _check_dashboard(check, cell)
+    except RobotError as error:
+        check.add("controller", f"a UR at {cell.ur.host}", "nobody", False, str(error))
+        return False
+    return check.answers("gripper answers", lambda: _check_gripper_answers(check, cell))
+
+
+def check_settings(check: Check, robot: "UrRobot") -> None:
+    """Look at speed slider, payload and gripper calibration of a connected robot."""
+    slider, least = robot.status().speed_slider, robot.cell.ur.min_speed_scaling
+    check.add(
+        "speed slider", f"at least {100 * least:.0f} %", f"{100 * slider:.0f} %", slider >= least,
+        "set it to 100 % at the pendant, and limit speeds with --speed",
+    )  # fmt: skip
+    payload, mass = robot.facts["payload_kg"], robot.spec.gripper.mass_kg
+    check.add(
+        "payload", f"{mass:g} kg, within {PAYLOAD_KG:g}", f"{payload:.2f} kg", abs(payload - mass) < PAYLOAD_KG,
+        "set the payload at the pendant to the gripper's mass",
+    )  # fmt: skip
+    gripper = robot.cell.gripper
+    count, low, high = robot.gripper.state().count, gripper.open_count, gripper.closed_count
+    check.add(
+        "gripper calibration", f"counts {low} open to {high} closed", f"now at {count}",
+        low - COUNTS <= count <= high + COUNTS,
+        "open and close the gripper at the pendant, and set gripper.open_count and closed_count to what it reports",
+    )  # fmt: skip
+
+
+def _check_dashboard(check: Check, cell: UrCell) -> None:
+    dashboard = Dashboard(cell.ur.host)
+    try:
+        model = dashboard.ask("get robot model")
+        serial = dashboard.ask("get serial number")
+        version = dashboard.ask("PolyscopeVersion")
+        mode = dashboard.ask("robotmode").rpartition(" ")[2]
+        safety = dashboard.ask("safetystatus").rpartition(" ")[2]
+        remote = dashboard.ask("is in remote control")
+        check.facts |= {"serial_number": serial, "model": model, "polyscope": version}
+        check.measured("arm_round_trip_ms", dashboard.round_trips(QUESTIONS, PAUSE_S))
+    finally:
+        dashboard.close()
+    check.add("model", " or ".join(cell.ur.models), model, model in cell.ur.models, "check ur.host and ur.models")
+    check.add("PolyScope", "5", version, version.startswith("URSoftware 5."), "only PolyScope 5 was tried", ATTENTION)
+    check.add("robot mode", "RUNNING", mode, mode == "RUNNING", "power the arm on and release its brakes")
+    check.add(
+        "safety", "NORMAL or REDUCED", safety, safety in ("NORMAL", "REDUCED"),
+        "find the cause; after a protective stop: td3robot recover --robot CELL",
+    )  # fmt: skip
+    check.add("remote control", "true", remote, remote == "true", "switch to remote control at the pendant")
+
+
+def _check_gripper_answers(check: Check, cell: UrCell) -> None:
+    link = UrCapSocket(cell.ur.host, cell.gripper.port, cell.gripper.answer_timeout_s)
+    try:
+        found = check.measured("gripper_round_trip_ms", round_trips(lambda: link.get("POS")))
+    finally:
+        link.close()
+    assert found is not None
+    limit = 1e3 * cell.gripper.answer_timeout_s / 2
+    check.add(
+        "gripper answers", f"within {limit:g} ms", in_words(found), found["max"] < limit, "see to network and URCap"
+    )

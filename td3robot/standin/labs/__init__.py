@@ -1,0 +1,149 @@
+"""Labs: a simulated controller in a process of its own, with what a person in the lab would do and see.
+
+A rehearsal drives the controller with the same driver as the real one, and everything else goes through the
+:class:`Lab`. Each backend has a module here, named like its ``robot.backend``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
+
+from td3robot.config import RobotConfig
+from td3robot.errors import ConfigError
+from td3robot.registry import Registry
+from td3robot.robots.cells import CellConfig
+from td3robot.state import ObjectModel, Pose
+
+LABS: Registry[type["Lab"]] = Registry("backend", "td3robot.standin.labs")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is to be put up.
+
+    Attributes:
+        robot: As in a run: arm, gripper, table.
+        objects: What lies on the table.
+        host: Address that the simulated controller listens on.
+        faults: A file of faults, each at its time, or None.
+        stream_hz: How often targets are streamed and states reported; None is the driver's default.
+        late_periods: After so many control periods without a new target the driver reports a fault; None is the
+            driver's default. More is for computers that are busy with other things.
+    """
+
+    robot: RobotConfig
+    objects: tuple[ObjectModel, ...] = ()
+    host: str = "127.0.0.2"
+    faults: Path | None = None
+    stream_hz: int | None = None
+    late_periods: float | None = None
+
+
+class RestWatch(Protocol):
+    """Samples the arm's speed from outside, over a connection of its own."""
+
+    def start(self) -> None:
+        """Begin to look."""
+
+    def finish(self) -> None:
+        """Stop looking."""
+
+    def moved_before(self, at: float) -> bool:
+        """Whether the arm moved in the 0.3 s before a time on the monotonic clock [s]."""
+
+    def rest_after(self, at: float) -> float:
+        """Return how long after a time the arm moved for the last time [s].
+
+        Raises:
+            RobotError: Nothing was seen after that time.
+        """
+
+
+class Lab(ABC):
+    """A running stand-in with its table and its tracker, as a context manager. It dies with this process.
+
+    Args of every implementation: one :class:`Setup`. Making it starts the process, and returns when it serves.
+
+    Raises:
+        RobotError: It did not start, or what answers is something else.
+        ConfigError: The setup cannot be had.
+
+    Attributes:
+        arms: What it can stand in for, as in ``robot.arm``.
+        cell: How the stand-in is reached and driven; with a tracker where there are objects.
+    """
+
+    arms: ClassVar[Sequence[str]]
+    cell: CellConfig
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    @abstractmethod
+    def place(self, name: str, pose: Pose) -> None:
+        """Put an object somewhere in the base frame, at rest."""
+
+    @abstractmethod
+    def begin_episode(self, number: int) -> None:
+        """Announce an episode, so that the faults that wait for it begin."""
+
+    @abstractmethod
+    def clear_faults(self) -> None:
+        """Do what an operator does at the cell after a fault, up to the word that the robot may recover.
+
+        Faults end, buttons are released, settings go back; the arm stays where it is. What the driver's ``recover``
+        clears (a protective stop) is left to it.
+        """
+
+    @abstractmethod
+    def gripper_ready(self) -> bool:
+        """Whether the gripper needs no activation."""
+
+    @abstractmethod
+    def watch(self) -> RestWatch:
+        """Make a watch of the arm's speed, not started yet."""
+
+    @abstractmethod
+    def reset_wire(self) -> None:
+        """Begin the extremes of :meth:`wire` anew."""
+
+    @abstractmethod
+    def wire(self) -> dict[str, Any]:
+        """Return the extremes that the controller saw.
+
+        Mappings ``targets`` and ``measured``, each with ``tcp_speed_m_s``, ``joint_speed_rad_s`` and
+        ``joint_acceleration_rad_s2``.
+        """
+
+    @abstractmethod
+    def clock(self) -> dict[str, float]:
+        """Return how well the stand-in kept its time: ``late_p50_s``, ``late_p99_s``, ``late_worst_s``, ``lost_s``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the process. May be repeated."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def start_lab(setup: Setup) -> Lab:
+    """Start the stand-in of an arm.
+
+    Raises:
+        ConfigError: There is none.
+        RobotError: It did not start.
+    """
+    for lab in LABS.values():
+        if setup.robot.arm in lab.arms:
+            return lab(setup)
+    known = ", ".join(sorted(arm for lab in LABS.values() for arm in lab.arms))
+    raise ConfigError(f"there is no stand-in for the arm {setup.robot.arm!r} (choices: {known})")

@@ -1,0 +1,98 @@
+"""The lab of a UR: the stand-in of this package, its port for what a person would do, and its tracker."""
+
+from typing import Any
+
+from td3robot.geometry import quaternion
+from td3robot.robots.cells.ur import UrCell
+from td3robot.robots.ur.urcap import ACTIVE
+from td3robot.standin.fault_kinds import load_faults
+from td3robot.standin.labs import LABS, Lab, Setup
+from td3robot.standin.process import start_standin
+from td3robot.standin.settings import ROBOTS
+from td3robot.standin.watch import RestWatch
+from td3robot.state import Pose
+
+TRACKER_PORT = 47300
+
+
+class UrLab(Lab):
+    """A stand-in for a UR controller with a 2F-85; see :class:`Lab`."""
+
+    arms = ROBOTS
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.cell: UrCell = UrCell.model_validate(_cell(setup))
+        self.standin = start_standin(setup.host, **_settings(setup))
+
+    def place(self, name: str, pose: Pose) -> None:
+        """Put an object somewhere in the base frame, at rest."""
+        self.standin.place(name, pose.position.tolist(), quaternion(pose.rotation).tolist())
+
+    def begin_episode(self, number: int) -> None:
+        """Announce an episode, so that its faults begin."""
+        self.standin.begin_episode(number)
+
+    def clear_faults(self) -> None:
+        """End faults, release the emergency stop, go to remote control and 100 % speed.
+
+        A protective stop stays for ``recover``; after any other fault the controller starts anew with the arm where it
+        is.
+        """
+        self.standin.ask(clear_faults=True, emergency_stop=False, remote=True, speed_slider=1.0)
+        state = self.standin.state()
+        if state["safety_mode"] != "PROTECTIVE_STOP":
+            self.standin.reset(state["q"])
+
+    def gripper_ready(self) -> bool:
+        """Whether the gripper is active."""
+        return bool(self.standin.state()["gripper"]["STA"] == ACTIVE)
+
+    def watch(self) -> RestWatch:
+        """Make a watch of the arm's speed, not started yet."""
+        return RestWatch(self.standin)
+
+    def reset_wire(self) -> None:
+        """Begin the extremes of :meth:`wire` anew."""
+        self.standin.ask(reset_wire=True)
+
+    def wire(self) -> dict[str, Any]:
+        """Return the extremes that the controller saw."""
+        wire: dict[str, Any] = self.standin.state()["wire"]
+        return wire
+
+    def clock(self) -> dict[str, float]:
+        """Return how well the stand-in kept its time."""
+        clock: dict[str, float] = self.standin.state()["clock"]
+        return clock
+
+    def close(self) -> None:
+        """End the process. May be repeated."""
+        self.standin.close()
+
+
+def _cell(setup: Setup) -> dict[str, Any]:
+    ur = {"host": setup.host, "rtde_rate_hz": setup.stream_hz, "late_periods": setup.late_periods}
+    cell: dict[str, Any] = {
+        "robot": setup.robot.model_dump() | {"backend": "ur"},
+        "ur": {name: value for name, value in ur.items() if value is not None},
+    }
+    if setup.objects:
+        cell["tracker"] = {"host": setup.host, "port": TRACKER_PORT}
+    return cell
+
+
+def _settings(setup: Setup) -> dict[str, Any]:
+    settings: dict[str, Any] = {"robot": setup.robot}
+    if setup.objects:
+        settings["objects"] = {
+            item.name: {name: getattr(item, name) for name in ("shape", "size_m", "mass_kg", "friction")}
+            for item in setup.objects
+        }
+        settings["tracker"] = f"{setup.host}:{TRACKER_PORT}"
+    if setup.faults is not None:
+        settings["faults"] = load_faults(setup.faults)
+    return settings
+
+
+LABS.register("ur", UrLab)

@@ -1,0 +1,173 @@
+"""A driver of another make climbs the same ladder: no controller, no sockets, nothing in deploy/ knows it."""
+
+import json
+from time import monotonic
+
+import numpy as np
+import pytest
+
+from td3robot.build import robot_spec
+from td3robot.config import RobotConfig
+from td3robot.deploy.deployment import Request, deploy, recover
+from td3robot.deploy.ledger import LadderError, Ledger
+from td3robot.errors import RobotError
+from td3robot.robots.cells import CellConfig
+from td3robot.robots.kinematic import KinematicRobot
+from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.physical import PhysicalRobot, Status
+from td3robot.state import Pose
+
+GOAL = (0.2, 0.5, 0.3)
+
+
+class Controller:
+    """What outlives a driver: the arm, its fault, and a log of what was asked of it."""
+
+    def __init__(self):
+        self.arm = KinematicRobot(robot_spec(RobotConfig()))
+        self.arm.connect()
+        self.log, self.fault, self.fault_after, self.tilt = [], None, None, np.eye(3)
+
+
+CONTROLLER = Controller()
+
+
+class OtherRobot(PhysicalRobot):
+    console = "its web page"
+    state_period_s, max_state_age_s = 0.001, 0.5
+
+    def __init__(self, spec, passive):
+        super().__init__(spec, passive)
+        self.open, self.sent = False, 0
+
+    fault = property(lambda self: CONTROLLER.fault)
+    holds = False
+
+    def connect(self):
+        if not self.open:
+            CONTROLLER.log.append("read" if self.passive else "control")
+        self.open, self.facts = True, {"serial_number": "other-1"}
+
+    def take_control(self):
+        self.require_no_fault()
+        if self.passive:
+            CONTROLLER.log.append("control")
+        self.passive, self.open = False, True
+
+    def require_no_fault(self):
+        if CONTROLLER.fault is not None:
+            raise RobotError(CONTROLLER.fault)
+
+    def read(self):
+        self.require_no_fault()
+        return CONTROLLER.arm.read()
+
+    def now(self):
+        return CONTROLLER.arm.now()
+
+    def _send(self, command):
+        assert not self.passive
+        self.sent += 1
+        if self.sent == CONTROLLER.fault_after:
+            CONTROLLER.fault = "a reflex stopped the arm"
+        self.require_no_fault()
+        CONTROLLER.arm.send(command)
+
+    def advance(self):
+        CONTROLLER.arm.advance()
+
+    def move_to(self, q):
+        raise RobotError("no")
+
+    def stop(self):
+        if self.sent:
+            CONTROLLER.log.append("stop")
+
+    def close(self):
+        if self.open:
+            CONTROLLER.log.append("close")
+        self.open = False
+
+    def status(self):
+        return Status(monotonic(), monotonic(), 0.0, 0, CONTROLLER.fault)
+
+    def reported_tool(self):
+        q = CONTROLLER.arm.read().q
+        pose = Kinematics(self.spec, 0.0).tcp(q)
+        return q, Pose(pose.position, pose.rotation @ CONTROLLER.tilt)
+
+    def activate_gripper(self):
+        CONTROLLER.log.append("gripper")
+
+    def recover(self, activate_gripper=False):
+        CONTROLLER.log.append("recover")
+        CONTROLLER.fault = CONTROLLER.fault_after = None
+        self.connect()
+
+    def check_controller(self, check):
+        check.facts["serial_number"] = "other-1"
+        check.add("brakes", "open", "open", True, "")
+        return True
+
+    def check_settings(self, check):
+        check.add("load", "right", "right", True, "")
+
+
+class OtherCell(CellConfig):
+    def driver(self, spec, passive=False):
+        return OtherRobot(spec, passive)
+
+
+@pytest.fixture
+def controller():
+    CONTROLLER.__init__()
+    return CONTROLLER
+
+
+def ask(checkpoint, records, mode, **values):
+    return Request(checkpoint, OtherCell(robot=RobotConfig()), mode, speed=1.0, goal=GOAL, records=records, **values)
+
+
+def test_it_climbs_the_ladder_on_one_connection_each(controller, checkpoint, person, tmp_path):
+    with pytest.raises(LadderError, match="asks for a passed --mode check"):
+        deploy(ask(checkpoint, tmp_path, "shadow"), person)
+    assert controller.log == ["read", "close"]
+    before = controller.arm.read().q
+    names = [finding["name"] for finding in deploy(ask(checkpoint, tmp_path, "check"), person)["check"]["findings"]]
+    assert {"brakes", "load", "state stream", "joints", "TCP"} <= set(names)
+
+    assert deploy(ask(checkpoint, tmp_path, "shadow"), person)["fault"] is None
+    np.testing.assert_array_equal(controller.arm.read().q, before)
+    person.keys = [20, 20]
+    assert deploy(ask(checkpoint, tmp_path, "confirm"), person)["fault"] is None
+    controller.log.clear()
+    report = deploy(ask(checkpoint, tmp_path, "run"), person)
+    assert report["figures"]["ended"] == {"time": 1}
+    assert report["robot"] == {"serial_number": "other-1"}
+    assert [word for word in controller.log if word != "stop"] == ["read", "control", "close"]
+    assert controller.log[-2] == "stop"
+    json.dumps(report, allow_nan=False)
+
+
+def test_control_is_not_taken_before_the_ladder_allows_it(controller, checkpoint, person, tmp_path):
+    with pytest.raises(LadderError):
+        deploy(ask(checkpoint, tmp_path, "run"), person)
+    Ledger(tmp_path).latch("other-1", "it hit the table")
+    with pytest.raises(LadderError, match="it hit the table"):
+        deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
+    assert "control" not in controller.log
+
+
+def test_a_fault_is_latched_and_recovered_and_a_turned_tool_is_no_go(controller, checkpoint, person, tmp_path):
+    controller.fault_after = 10
+    report = deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
+    assert report["fault"] == "a reflex stopped the arm"
+    assert Ledger(tmp_path).latched("other-1") == "a reflex stopped the arm"
+    with pytest.raises(RobotError, match="a reflex"):
+        deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
+    assert recover(OtherCell(robot=RobotConfig()), tmp_path, False)["was"] == "a reflex stopped the arm"
+    assert Ledger(tmp_path).latched("other-1") is None
+
+    controller.tilt = np.diag([1.0, -1.0, -1.0])
+    with pytest.raises(RobotError, match=r"no-go: joints: .*the tool set at its web page"):
+        deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
