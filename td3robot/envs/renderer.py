@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
+from td3robot.geometry import quaternion
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.scene import quaternion, set_gripper, simulation_spec
+from td3robot.robots.simulated.scene import set_gripper, simulation_spec
 from td3robot.state import Array, ObjectModel, World
 
 GOAL_RADIUS_M = 0.015

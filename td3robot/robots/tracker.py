@@ -19,8 +19,9 @@ import numpy as np
 
 from td3robot.config.cell import TaughtPose, TrackerConfig
 from td3robot.errors import ConfigError, TrackerError, choose
+from td3robot.geometry import about_vertical
 from td3robot.robots.objects import Objects
-from td3robot.state import Array, Pose, about_vertical
+from td3robot.state import Array, Pose
 
 # A rotation given as a quaternion of another length than 1 is a mistake, not a rounding.
 UNIT_TOLERANCE = 0.01

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from td3robot.config import DisturbanceConfig
+from td3robot.geometry import about_vertical
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.variation import Variation
-from td3robot.state import Array, JointCommand, Pose, RobotState, about_vertical
+from td3robot.state import Array, JointCommand, Pose, RobotState
 
 # The driver's way from open to closed that a configuration's noise and bias are given for: a 2F-85's [rad].
 DRIVER_RANGE_RAD = 0.8
