@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from td3robot.deploy.check import Check
     from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.policy import checkpoint
-    from td3robot.robots.travel import Journey
+    from td3robot.robots.travel import TravelPlan as Journey
 
 Checkpoint = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
 Cell = Annotated[Path, typer.Option("--robot", help="The cell's file; see configs/robots/.")]

@@ -17,13 +17,14 @@ ROOT = Path(td3robot.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
-GROUND = {"errors", "state", "layout", "registry", "seeding", "statistics", "subprocesses", "config"}
+GROUND = {"errors", "state", "layout", "registry", "geometry", "seeding", "statistics", "subprocesses", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "subprocesses": set(),
     "seeding": set(),
     "statistics": set(),
+    "geometry": {"state"},
     "layout": {"errors"},
     "registry": {"errors"},
     "config": {"errors", "state", "registry"},
@@ -39,7 +40,7 @@ MAY_IMPORT = {
     "cli_deploy": GROUND | {"policy", "robots", "envs", "learning", "build", "deploy", "terminal"},
     "cli": None,
     "__main__": {"cli"},
-    "__init__": {"policy"},
+    "__init__": {"policy", "envs.registration"},
 }
 HAS_TORCH = {"learning"}
 

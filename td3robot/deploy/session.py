@@ -15,7 +15,7 @@ from td3robot.deploy.shadow import ShadowRobot
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.robots.guard import Ruling
-from td3robot.robots.travel import Journey
+from td3robot.robots.travel import TravelPlan as Journey
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.state import JointCommand, RobotState
 

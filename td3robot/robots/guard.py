@@ -122,6 +122,13 @@ class Guard:
         spec: The robot's own limits.
         config: The limits to keep.
         kinematics: The robot's geometry; its ``clearance_m`` is the distance to keep.
+
+    Attributes:
+        home: (n,) the arm's posture to start from [rad].
+        commanded: What was last let through.
+        velocity: (n,) the joint velocity that it was reached at [rad/s].
+        interventions: How often each limit changed a wish.
+        commands: How many wishes were ruled on.
     """
 
     def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
@@ -137,6 +144,7 @@ class Guard:
         self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
         self.interventions: Counter[str] = Counter()
         self.commands = 0
+        self.home = arm.home
         self._shape = arm.home.shape
         self.reset(arm.home)
 
@@ -151,8 +159,8 @@ class Guard:
         self.velocity = np.zeros_like(q)
         tool = self._posture.tcp.position
         low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
-        self._box_low = np.minimum(low, np.maximum(tool, low - ANCHOR_SLACK))
-        self._box_high = np.maximum(high, np.minimum(tool, high + ANCHOR_SLACK))
+        self._box_low = np.minimum(low, np.maximum(tool, low - ANCHOR_SLACK)).tolist()
+        self._box_high = np.maximum(high, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
 
     def twin(self) -> "Guard":
         """Make a guard with the same limits, which counts for itself; for travelling, and for planning it."""
@@ -298,7 +306,8 @@ class Guard:
         return "clearance" if self.kinematics.too_close(posture) else None
 
     def _outside(self, position: Array) -> bool:
-        return bool((position < self._box_low).any() or (position > self._box_high).any())
+        inside = zip(self._box_low, position.tolist(), self._box_high, strict=True)
+        return not all(low <= x <= high for low, x, high in inside)
 
     def _braked(self, velocity: Array) -> Array:
         """Give the velocity one period later when braking as hard as allowed."""

@@ -66,9 +66,11 @@ class Robot(ABC):
 
     Attributes:
         teleports: Whether ``move_to`` places the arm at once. Where it does not, an environment travels.
+        is_disturbed: Whether :meth:`truth` differs from what :meth:`read` gives.
     """
 
     teleports: ClassVar[bool] = True
+    is_disturbed: ClassVar[bool] = False
 
     def __init__(self, spec: RobotSpec) -> None:
         self.spec = spec

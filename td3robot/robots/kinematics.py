@@ -1,6 +1,6 @@
 """Forward kinematics, Jacobian and clearance of an arm, for loops."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -10,8 +10,7 @@ from td3robot.robots.simulated.scene import TCP_SITE, guard_spec
 from td3robot.state import Array, Pose
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Posture:
+class Posture(NamedTuple):
     """What a set of joint angles means for the arm's geometry; ask :class:`Kinematics` for one.
 
     Attributes:

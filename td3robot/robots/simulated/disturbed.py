@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ class DisturbedRobot(Robot):
     ``read`` gives what a controller is told, ``truth`` what is. A command acts ``action_delay`` periods after it was
     sent; a state is read ``observation_delay`` periods after it was measured, with the stamp of its measurement.
     """
+
+    is_disturbed: ClassVar[bool] = True
 
     def __init__(self, robot: MujocoRobot | KinematicRobot, config: DisturbanceConfig) -> None:
         super().__init__(robot.spec)
