@@ -99,7 +99,7 @@ class Starts:
                 f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
                 f"{z:.3f} m): move it by hand, in freedrive, towards home"
             )
-        closed = min(max(float(state.driver_q.mean()) / robot.spec.gripper.driver_closed, 0.0), 1.0)
+        closed = min(max(robot.spec.gripper.closed_fraction(state.driver_q), 0.0), 1.0)
         return Start(replace(goal, gripper=closed), state.q, closed)
 
     def require_reachable(self, region: str, low: Array, high: Array) -> None:

@@ -20,7 +20,6 @@ that is concave in the joints' angles, as the FR3's are, is nowhere lower than a
 """
 
 from collections import Counter
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,9 +28,8 @@ import numpy as np
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError
-from td3robot.robots.interface import RobotSpec
+from td3robot.robots.interface import ArmModel, RobotSpec
 from td3robot.robots.kinematics import Kinematics, Posture
-from td3robot.robots.models import ArmModel
 from td3robot.state import Array, JointCommand, RobotState
 
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
@@ -68,37 +66,25 @@ class Ruling:
 
 
 class SpeedLimits:
-    """A share of an arm's joint speed limits, which may depend on its posture.
-
-    Args:
-        arm: Its ``velocity_at(q)`` gives the lowest and highest joint velocities (n,) [rad/s], around 0. Where these
-            are the same everywhere, it gives the same two arrays each time, which makes asking cheap.
-        share: Of these limits.
-    """
+    """A share of an arm's joint speed limits, which may depend on its posture."""
 
     def __init__(self, arm: ArmModel, share: float) -> None:
-        self._velocity_at, self._share = _velocity_at(arm), share
-        self._whole: tuple[Array, Array] | None = None
+        self._arm, self._share = arm, share
+        self._everywhere = self._shared(arm.home) if arm.joint_speeds is None else None
 
     def at(self, q: Array) -> tuple[Array, Array]:
-        """Give the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0."""
-        whole = self._velocity_at(q)
-        if whole is not self._whole:
-            lowest, highest = whole
-            self._whole = whole
-            self._shared = (
-                np.minimum(self._share * lowest, -STANDSTILL_RAD_S),
-                np.maximum(self._share * highest, STANDSTILL_RAD_S),
-            )
-        return self._shared
+        """Give the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0.
 
+        Where the limits do not depend on the posture, these are the same two arrays each time.
+        """
+        return self._everywhere or self._shared(q)
 
-def _velocity_at(arm: ArmModel) -> Callable[[Array], tuple[Array, Array]]:
-    if hasattr(arm, "velocity_at"):
-        limits: Callable[[Array], tuple[Array, Array]] = arm.velocity_at
-        return limits
-    constant = -arm.velocity, arm.velocity
-    return lambda q: constant
+    def _shared(self, q: Array) -> tuple[Array, Array]:
+        lowest, highest = self._arm.velocity_at(q)
+        return (
+            np.minimum(self._share * lowest, -STANDSTILL_RAD_S),
+            np.maximum(self._share * highest, STANDSTILL_RAD_S),
+        )
 
 
 class Trial(NamedTuple):

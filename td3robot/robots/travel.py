@@ -71,7 +71,7 @@ class Travel:
             RobotError: The way is blocked, naming the limit; nobody agreed; or the robot failed. The arm rests.
         """
         state = self._robot.read()
-        closed = float(state.driver_q.mean()) / self._robot.spec.gripper.driver_closed
+        closed = self._robot.spec.gripper.closed_fraction(state.driver_q)
         way = self._plan(state.q, q)
         plan = TravelPlan(state.q, q, way, closed > OPEN_FRACTION, self._robot.holds)
         if self.agree is not None:
@@ -82,7 +82,7 @@ class Travel:
                 "agree (or open the gripper) before travelling"
             )
         guard = self._guard.twin()
-        guard.reset(state.q, min(closed, 1.0))
+        guard.reset(state.q, min(max(closed, 0.0), 1.0))
         try:
             if plan.opens_gripper:
                 self._open(guard, state.q)
@@ -155,7 +155,7 @@ class Travel:
     def _open(self, guard: Guard, q: Array) -> None:
         for _ in range(round(OPENING_S / self._period)):
             state = self._robot.read()
-            if float(state.driver_q.mean()) < OPEN_FRACTION * self._robot.spec.gripper.driver_closed:
+            if self._robot.spec.gripper.closed_fraction(state.driver_q) < OPEN_FRACTION:
                 return
             self._step(guard, JointCommand(q, 0.0), state)
         raise RobotError(f"the gripper did not open within {OPENING_S:g} s; see what holds its fingers")

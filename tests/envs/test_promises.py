@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env
-from td3robot.config import ReachConfig, RobotEnvironmentConfig
+from td3robot.config import RobotEnvironmentConfig
 from td3robot.errors import CommandRefusedError, ConfigError, EnvironmentFaultError, RobotError
 from td3robot.state import RobotState
 
@@ -166,7 +166,7 @@ def test_a_goal_that_the_policy_was_not_trained_for_is_refused(environment, goal
 
 
 def test_a_goal_that_cannot_be_reached_is_refused(environment):
-    environment.starts._goals = ReachConfig().goals.model_copy(update={"high": (0.3, 2.0, 0.45)})
+    environment.starts._goals = REACH.task.goals.model_copy(update={"high": (0.3, 2.0, 0.45)})
     with pytest.raises(ConfigError, match="cannot be reached: no inverse kinematics"):
         environment.reset(seed=0, options={"goal": (0.0, 1.5, 0.2)})
 

@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv
 
 import td3robot  # noqa: F401  # registers the environments
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import DISTURBANCES, ReachConfig, RobotConfig, RobotEnvironmentConfig, load_config
+from td3robot.config import DISTURBANCES, RobotConfig, RobotEnvironmentConfig, load_config
 from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.robots.kinematic import KinematicRobot
@@ -39,7 +39,8 @@ def test_overrides_reach_every_part_and_leave_the_rest():
     ).unwrapped  # fmt: skip
     assert environment.robot.config == DISTURBANCES["real"]
     assert environment.starts.practice and environment.render_mode == "rgb_array"
-    assert environment.task.config == ReachConfig(tolerance_m=0.02)
+    expected = RobotEnvironmentConfig.model_validate({"task": {"tolerance_m": 0.02}}).task
+    assert environment.task.config == expected
     assert environment.guard.config.max_tcp_speed_m_s == 0.2
     assert environment.contract().terms["episode_steps"] == 60
 

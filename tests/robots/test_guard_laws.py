@@ -1,16 +1,14 @@
 """What a guard promises besides its limits: who may change what, refusals, and arms that are not like a UR5e."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from td3robot.config import Box, GuardConfig
 from td3robot.errors import CommandRefusedError
+from td3robot.robots.grippers.robotiq_2f85 import ROBOTIQ_2F85
 from td3robot.robots.guard import JOINT_SHARE, Guard
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Posture
-from td3robot.robots.models import ROBOTIQ_2F85
 from td3robot.state import JointCommand, Pose, RobotState
 
 CONFIG = GuardConfig()
@@ -126,18 +124,32 @@ class Straight:
         return False
 
 
-def invented(steepness=None, floor=0.0):
-    """Describe an arm whose speed limits are constant, or fall with the root of the way to the stop, as the FR3's."""
-    arm = SimpleNamespace(home=np.zeros(7), lower=-LIMITS, upper=LIMITS, velocity=np.full(7, 2.6))
-    if steepness is not None:
+class InventedArm:
+    """Seven joints between stops, with the same speed limit everywhere, or with one that depends on the posture."""
 
-        def velocity_at(q):
-            towards = np.sqrt(np.maximum(2 * steepness * (STOP - np.array([q, -q]) - 0.02), 0.0)) - 0.1
-            upper, lower = np.clip(towards, floor, 2.6)
-            return -lower, upper
+    home, lower, upper, velocity = np.zeros(7), -LIMITS, LIMITS, np.full(7, 2.6)
 
-        arm.velocity_at = velocity_at
+    def __init__(self, joint_speeds=None):
+        self.joint_speeds = joint_speeds
+
+    def velocity_at(self, q):
+        return (-self.velocity, self.velocity) if self.joint_speeds is None else self.joint_speeds(q)
+
+
+def spec_of(joint_speeds=None):
+    arm = InventedArm(joint_speeds)
     return RobotSpec(arm=arm, gripper=ROBOTIQ_2F85, control_rate_hz=20.0, tcp_offset_m=0.1, table_height_m=0.0)
+
+
+def shrinking(steepness):
+    """Limits that fall with the root of the way to the stop, as those of the FR3 do, to 0 a little before it."""
+
+    def joint_speeds(q):
+        towards = np.sqrt(np.maximum(2 * steepness * (STOP - np.array([q, -q]) - 0.02), 0.0)) - 0.1
+        upper, lower = np.clip(towards, 0.0, 2.6)
+        return -lower, upper
+
+    return spec_of(joint_speeds)
 
 
 def assert_speed_limits_kept(spec, path):
@@ -163,7 +175,7 @@ def follow(guard, wishes):
 @pytest.mark.parametrize("steepness", [1.0, 12.0, 40.0])
 @pytest.mark.parametrize("direction", [1.0, -1.0])
 def test_a_limit_that_shrinks_towards_the_stop_holds_all_the_way_there(steepness, direction):
-    spec = invented(steepness)
+    spec = shrinking(steepness)
     guard = Guard(spec, WIDE, Straight())
     joints = np.array([1.0, 0, 0, 0.4, 0, 0, 0])
     path = follow(guard, [direction * joints * 10] * 300)
@@ -177,7 +189,7 @@ def test_a_limit_that_shrinks_towards_the_stop_holds_all_the_way_there(steepness
 
 
 def test_a_limit_that_shrinks_holds_whatever_is_wished():
-    spec = invented(20.0)
+    spec = shrinking(20.0)
     guard, rng = Guard(spec, WIDE, Straight()), np.random.default_rng(0)
     wishes = [q for _ in range(40) for q in [rng.uniform(-6.0, 6.0, 7)] * rng.integers(1, 40)]
     path = follow(guard, wishes)
@@ -188,16 +200,14 @@ def test_a_limit_that_shrinks_holds_whatever_is_wished():
 
 
 def test_a_constant_limit_that_is_asked_for_rules_as_one_that_is_given():
-    given, asked = invented(), invented()
-    asked.arm.velocity_at = lambda q: (-asked.arm.velocity, asked.arm.velocity.copy())
+    given, asked = spec_of(), spec_of(lambda q: (-InventedArm.velocity, InventedArm.velocity.copy()))
     wishes = np.random.default_rng(1).uniform(-3.0, 3.0, (200, 7))
     paths = [follow(Guard(spec, WIDE, Straight()), wishes) for spec in (given, asked)]
     np.testing.assert_array_equal(*paths)
 
 
 def test_each_direction_has_its_own_limit():
-    spec = invented()
-    spec.arm.velocity_at = lambda q: (np.full(7, -0.5), np.full(7, 2.0))
+    spec = spec_of(lambda q: (np.full(7, -0.5), np.full(7, 2.0)))
     for direction, fastest in ((1.0, 2.0), (-1.0, 0.5)):
         guard = Guard(spec, WIDE, Straight())
         follow(guard, [direction * np.full(7, 2.0)] * 8)
@@ -205,8 +215,7 @@ def test_each_direction_has_its_own_limit():
 
 
 def test_a_joint_that_may_not_move_stops_the_wish_and_nothing_is_divided_by_zero():
-    spec = invented()
-    spec.arm.velocity_at = lambda q: (np.full(7, -1.0), np.array([0.0] + [1.0] * 6))
+    spec = spec_of(lambda q: (np.full(7, -1.0), np.array([0.0] + [1.0] * 6)))
     guard = Guard(spec, WIDE, Straight())
     with np.errstate(all="raise"):
         follow(guard, [np.full(7, 1.0)] * 5)
@@ -216,6 +225,6 @@ def test_a_joint_that_may_not_move_stops_the_wish_and_nothing_is_divided_by_zero
 
 
 def test_a_command_for_another_arm_is_refused():
-    guard = Guard(invented(), WIDE, Straight())
+    guard = Guard(spec_of(), WIDE, Straight())
     with pytest.raises(CommandRefusedError, match=r"shape \(6,\) was refused: the arm has 7 joints"):
         wish(guard, np.zeros(6))
