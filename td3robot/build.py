@@ -1,19 +1,25 @@
 """From a configuration to the objects of a run: the one place that knows every robot and every task by name."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from td3robot.config import (
     DISTURBANCES,
     GymnasiumEnvironmentConfig,
     RobotConfig,
     RobotEnvironmentConfig,
+    explain,
 )
 from td3robot.envs.action import make_action_kind
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
-from td3robot.envs.robot_env import RobotEnv
-from td3robot.errors import ConfigError, ContractError
+from td3robot.envs.registration import RELEASED, with_overrides
+from td3robot.envs.robot_env import RENDER_MODES, RobotEnv
+from td3robot.envs.starts import Starts
+from td3robot.errors import ConfigError, ContractError, choose
 from td3robot.policy.contract import Contract
 from td3robot.robots.arms import ARMS
 from td3robot.robots.cells import CellConfig
@@ -29,6 +35,9 @@ from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import ObjectModel
 from td3robot.tasks import TASKS
 from td3robot.tasks.interface import Task
+
+if TYPE_CHECKING:
+    from td3robot.envs.renderer import Renderer
 
 # A new backend is one line here.
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
@@ -69,9 +78,14 @@ def make_robot_env(
         robot: A robot that was made already, in place of the configured one.
 
     Raises:
-        ConfigError: The goals are out of reach, or it is not known where the task's objects are.
+        ConfigError: The goals are out of reach, it is not known where the task's objects are, or there is no such
+            render mode.
         ContractError: The task observes what no physical cell can supply.
     """
+    if render_mode is not None and render_mode not in RENDER_MODES:
+        raise ConfigError(choose("render mode", render_mode, RENDER_MODES))
+    alone = robot is None and objects is None
+    recipe = partial(make_robot_env, config, render_mode, practice, cell) if alone else None
     models = config.task.objects()
     robot_config = config.robot if cell is None else cell.robot
     if robot is None:
@@ -82,28 +96,33 @@ def make_robot_env(
     if cell is not None:
         _require_supplied(task)
     objects = objects or _objects(robot, models, cell)
+    guard = Guard(spec, config.guard, kinematics)
     space = config.task.space(spec.table_height_m, spec.gripper)
+    starts = Starts(task, guard, ToolboxKinematics(spec), space, practice)
     seen: Robot = robot
     if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
         seen = DisturbedRobot(robot, config.disturbance)
         objects = DisturbedObjects(objects, seen)
     environment = RobotEnv(
         robot=seen,
-        task=task,
-        guard=Guard(spec, config.guard, kinematics),
-        action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
-        kinematics=kinematics,
-        observer=robot.kinematics if isinstance(robot, KinematicRobot) else kinematics,
-        ik=ToolboxKinematics(spec),
         objects=objects,
-        object_models=models,
+        task=task,
+        guard=guard,
+        action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
+        starts=starts,
         episode_steps=config.episode_steps,
-        goals=space,
-        practice=practice,
-        render_mode=render_mode,
+        observer=robot.kinematics if isinstance(robot, KinematicRobot) else None,
+        renderer=None if render_mode is None else partial(_make_renderer, spec, models),
+        recipe=recipe,
     )
-    environment.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
+    starts.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
     return environment
+
+
+def _make_renderer(spec: RobotSpec, models: tuple[ObjectModel, ...]) -> "Renderer":
+    from td3robot.envs.renderer import Renderer  # OpenGL is behind it, and an environment needs none
+
+    return Renderer(spec, models)
 
 
 def _require_cell(cell: CellConfig | None) -> CellConfig:
@@ -151,16 +170,25 @@ def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, e
     return gymnasium_contract(config, environment)
 
 
-def make_ur5e_reach(render_mode: str | None = None) -> RobotEnv:
-    """Make ``td3robot/UR5eReach-v0``: the environment of configs/ur5e_reach.yaml."""
-    return make_robot_env(RobotEnvironmentConfig(), render_mode)
+def make_released(released: str, render_mode: str | None = None, practice: bool = False, **overrides: Any) -> RobotEnv:
+    """Make a released environment, with changes; Gymnasium calls this for ``gymnasium.make(id, **overrides)``.
 
+    Args:
+        released: Its id, a row of ``envs.registration.RELEASED``.
+        render_mode: As in Gymnasium.
+        practice: Whether episodes may begin where there is most to learn; for training alone.
+        overrides: Fields of :class:`RobotEnvironmentConfig`; sections as nested mappings, merged with the row.
 
-def make_ur5e_grasp(render_mode: str | None = None) -> RobotEnv:
-    """Make ``td3robot/UR5eGrasp-v0``: the environment of configs/ur5e_grasp.yaml."""
-    return make_robot_env(
-        RobotEnvironmentConfig.model_validate(
-            {"task": {"name": "grasp"}, "action": {"exponent": 3.0}, "episode_s": 8.0}
-        ),
-        render_mode,
-    )
+    Raises:
+        ConfigError: An override is unknown, or the whole cannot be run.
+    """
+    known = [*RobotEnvironmentConfig.model_fields, "practice", "render_mode"]
+    for key in overrides:
+        if key not in known:
+            raise ConfigError(f"{released}: {choose('override', key, known)}")
+    values = with_overrides(RELEASED[released], overrides)
+    try:
+        config = RobotEnvironmentConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{released}: {explain(error, RobotEnvironmentConfig, values)}") from None
+    return make_robot_env(config, render_mode, practice)

@@ -6,18 +6,11 @@ the simulation's world frame (and UR's "Base" feature).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import cos, sin
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-
-
-def about_vertical(angle: float) -> Array:
-    """Compute the rotation (3, 3) by an angle [rad] about the vertical axis."""
-    c, s = cos(angle), sin(angle)
-    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True, slots=True)

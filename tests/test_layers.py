@@ -24,8 +24,8 @@ MAY_IMPORT = {
     "subprocesses": set(),
     "seeding": set(),
     "statistics": set(),
-    "layout": {"errors"},
     "geometry": {"state"},
+    "layout": {"errors"},
     "registry": {"errors"},
     "config": {"errors", "state", "registry"},
     "policy": GROUND,
@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
     "cli": None,
     "__main__": {"cli"},
-    "__init__": {"policy"},
+    "__init__": {"policy", "envs.registration"},
 }
 HAS_TORCH = {"learning"}
 

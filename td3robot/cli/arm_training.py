@@ -14,7 +14,7 @@ from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, Td3R
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
-    from td3robot.robots.travel import Journey
+    from td3robot.robots.travel import TravelPlan
 
 
 def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int | None, records: Path) -> "ArmTrainer":
@@ -60,7 +60,7 @@ def latch_fault(error: Td3RobotError, facts: dict[str, Any], records: Path) -> N
         Ledger(records).latch(serial_of(facts), str(error))
 
 
-def _agree(journey: "Journey") -> None:
+def _agree(journey: "TravelPlan") -> None:
     from td3robot.deploy.operator import OperatorStop
 
     if journey.drops and not (

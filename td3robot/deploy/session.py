@@ -15,7 +15,7 @@ from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.robots.guard import Ruling
 from td3robot.robots.interface import Robot
-from td3robot.robots.travel import Journey
+from td3robot.robots.travel import TravelPlan
 from td3robot.state import JointCommand, RobotState
 
 MODES = ("check", "shadow", "confirm", "run")
@@ -152,7 +152,7 @@ class Session:
         changed = ", ".join(sorted(set(self._player.figures.reasons) - {"any"})) or "nothing"
         self._operator.say(f"would move the tool at ({x:+.0f}, {y:+.0f}, {z:+.0f}) mm/s; the guard changes: {changed}")
 
-    def _agree(self, journey: Journey) -> None:
+    def _agree(self, journey: TravelPlan) -> None:
         if journey.drops:
             self._operator.take("the gripper holds something and is going to open: take hold of it")
         if not self._agreed:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from typing import Any
 
 import mujoco
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
+from td3robot.geometry import quaternion
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.scene import quaternion, set_gripper, simulation_spec
+from td3robot.robots.simulated.scene import set_gripper, simulation_spec
 from td3robot.state import Array, ObjectModel, World
 
 GOAL_RADIUS_M = 0.015
@@ -42,6 +44,7 @@ class Renderer:
         self._camera.lookat[:] = [0.0, 0.38, 0.24]
         self._camera.distance, self._camera.azimuth, self._camera.elevation = 1.65, 158.0, -18.0
         self._viewport = mujoco.MjrRect(0, 0, width, height)
+        self._thread = threading.get_ident()
         try:
             self._gl = _gl_context(width, height)
             self._gl.make_current()
@@ -57,7 +60,16 @@ class Renderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
 
     def draw(self, world: World, goal_position: Array) -> NDArray[np.uint8]:
-        """Draw one moment (height, width, 3)."""
+        """Draw one moment (height, width, 3).
+
+        Raises:
+            ConfigError: This is not the thread that made the renderer: OpenGL's contexts belong to one thread.
+        """
+        if threading.get_ident() != self._thread:
+            raise ConfigError(
+                "pictures are drawn by the thread that drew the first one, because an OpenGL context belongs to one "
+                "thread; render there, or make an environment in each thread"
+            )
         state = world.robot
         self._data.qpos[: len(state.q)] = state.q
         for name, pose in world.objects.items():
@@ -75,7 +87,9 @@ class Renderer:
         return np.ascontiguousarray(frame[::-1])
 
     def close(self) -> None:
-        """Free the drawing context."""
+        """Free the drawing context; a thread that did not make it leaves that to the end of the program."""
+        if threading.get_ident() != self._thread:
+            return
         self._context.free()
         self._gl.free()
 

@@ -6,28 +6,30 @@ How it works. The guard plans from the last *commanded* posture and joint veloci
 A wish becomes a joint velocity for one control period, and that whole vector is scaled, never single joints, so
 the arm keeps its direction:
 
-1. Down to the joint speed and tool speed limits.
+1. Down to the joint speed limits of the posture it starts from, and to the tool speed limit.
 2. Towards the last commanded velocity, until the change is within the acceleration limit.
 3. Towards braking, until the posture after this period *and every posture that braking from there would command*
-   are inside joint limits and workspace, clear of table and links, and reached within the tool speed limit.
+   are inside joint limits and workspace, clear of table and links, and reached within the tool speed limit and the
+   joint speed limits there: some arms (the Franka FR3) are allowed less speed the nearer a joint is to its stop.
    The first of them is not too far ahead of the measured arm, unless it is nearer to it than the last command.
 
 Braking reduces all joints in proportion, along a straight line in joint space. Step 3 of an earlier period has
 already admitted every one of its commands: there is always a command to send. Postures between two commands are
-not asked about: at 250 mm/s and 20 Hz they come nearer to the table or the arm by under 0.1 mm.
+not asked about: at 250 mm/s and 20 Hz they come nearer to the table or the arm by under 0.1 mm, and a joint speed limit
+that is concave in the joints' angles, as the FR3's are, is nowhere lower than at the nearer of the two.
 """
 
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError
-from td3robot.robots.interface import RobotSpec
-from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.interface import ArmModel, RobotSpec
+from td3robot.robots.kinematics import Kinematics, Posture
 from td3robot.state import Array, JointCommand, RobotState
 
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
@@ -40,6 +42,10 @@ TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
 # A controller gets targets in steps of some milliseconds, now and then one of them late. Joint speed and acceleration
 # stay this far below their limits, so that they hold there, too (tests/deploy/test_fuzz.py measures it).
 JOINT_SHARE = 0.97
+# Speeds that were scaled to a limit are above it by no more than this share, from rounding.
+ROUNDING = 1e-6
+# A joint speed limit of 0 counts as this, so that it can be divided by [rad/s].
+STANDSTILL_RAD_S = 1e-9
 # A measured arm may rest this little outside of the workspace at whose wall it was stopped, and begin from there [m].
 ANCHOR_SLACK = 0.003
 # A wish further away than this is only a direction: the numbers in between must not overflow [rad].
@@ -59,6 +65,42 @@ class Ruling:
     reasons: tuple[str, ...]
 
 
+class SpeedLimits:
+    """A share of an arm's joint speed limits, which may depend on its posture."""
+
+    def __init__(self, arm: ArmModel, share: float) -> None:
+        self._arm, self._share = arm, share
+        self._everywhere = self._shared(arm.home) if arm.joint_speeds is None else None
+
+    def at(self, q: Array) -> tuple[Array, Array]:
+        """Give the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0.
+
+        Where the limits do not depend on the posture, these are the same two arrays each time.
+        """
+        return self._everywhere or self._shared(q)
+
+    def _shared(self, q: Array) -> tuple[Array, Array]:
+        lowest, highest = self._arm.velocity_at(q)
+        return (
+            np.minimum(self._share * lowest, -STANDSTILL_RAD_S),
+            np.maximum(self._share * highest, STANDSTILL_RAD_S),
+        )
+
+
+class Trial(NamedTuple):
+    """What becomes of one control period at a joint velocity.
+
+    Attributes:
+        posture: Where it ends.
+        velocity: (n,) the joint velocity of the whole period [rad/s].
+        objection: The first limit that this posture breaks, or one that braking from there would command; or None.
+    """
+
+    posture: Posture
+    velocity: Array
+    objection: str | None
+
+
 class Guard:
     """Filter commands so that no limit is ever crossed.
 
@@ -66,6 +108,13 @@ class Guard:
         spec: The robot's own limits.
         config: The limits to keep.
         kinematics: The robot's geometry; its ``clearance_m`` is the distance to keep.
+
+    Attributes:
+        home: (n,) the arm's posture to start from [rad].
+        commanded: What was last let through.
+        velocity: (n,) the joint velocity that it was reached at [rad/s].
+        interventions: How often each limit changed a wish.
+        commands: How many wishes were ruled on.
     """
 
     def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
@@ -75,14 +124,14 @@ class Guard:
         self._period = spec.period_s
         self._lower = arm.lower + config.position_margin_rad
         self._upper = arm.upper - config.position_margin_rad
-        self._max_speed = JOINT_SHARE * config.joint_speed_fraction * arm.velocity
+        self._speed_limits = SpeedLimits(arm, JOINT_SHARE * config.joint_speed_fraction)
         self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * spec.period_s
         self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
         self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
         self.interventions: Counter[str] = Counter()
         self.commands = 0
+        self.home = arm.home
         self._shape = arm.home.shape
-        self._jacobian = np.zeros((3, len(arm.home)))
         self.reset(arm.home)
 
     def reset(self, q: Array, gripper: float = 0.0) -> None:
@@ -90,12 +139,14 @@ class Guard:
 
         Where it rests just outside of the workspace, that much is admitted until the next time.
         """
-        self.commanded = JointCommand(q.copy(), gripper)
+        self._posture = self.kinematics.posture(q.copy())
+        self._speeds = self._speed_limits.at(q)
+        self.commanded = JointCommand(self._posture.q, gripper)
         self.velocity = np.zeros_like(q)
-        pose, self._jacobian = self.kinematics.tcp_and_jacobian(q)
+        tool = self._posture.tcp.position
         low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
-        self._box_low = np.minimum(low, np.maximum(pose.position, low - ANCHOR_SLACK))
-        self._box_high = np.maximum(high, np.minimum(pose.position, high + ANCHOR_SLACK))
+        self._box_low = np.minimum(low, np.maximum(tool, low - ANCHOR_SLACK)).tolist()
+        self._box_high = np.maximum(high, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
 
     def twin(self) -> "Guard":
         """Make a guard with the same limits, which counts for itself; for travelling, and for planning it."""
@@ -106,10 +157,7 @@ class Guard:
 
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""
-        jacobian = self._jacobian
-        objection = self._objection(q, np.zeros_like(q))
-        self._jacobian = jacobian
-        return objection
+        return self._objection(self.kinematics.posture(q), np.zeros_like(q))
 
     def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
         """Turn a wish into what may be sent for the coming control period.
@@ -129,12 +177,12 @@ class Guard:
         desired = way / max(1.0, float(np.abs(way).max()) / FAR) / self._period
         velocity = self._limit_speed(desired, reasons)
         velocity = self._limit_acceleration(velocity, reasons)
-        q, velocity = self._limit_reach(velocity, state.q, reasons)
+        step = self._limit_reach(velocity, state.q, reasons)
 
-        q.setflags(write=False)
-        gripper = min(max(wish.gripper, 0.0), 1.0)
-        self.commanded = JointCommand(q, gripper)
-        self.velocity = velocity
+        step.posture.q.setflags(write=False)
+        self._posture, self.velocity = step.posture, step.velocity
+        self._speeds = self._speed_limits.at(step.posture.q)
+        self.commanded = JointCommand(step.posture.q, min(max(wish.gripper, 0.0), 1.0))
         self.commands += 1
         distinct = tuple(dict.fromkeys(reasons))
         self.interventions.update(distinct)
@@ -168,11 +216,12 @@ class Guard:
 
     def _limit_speed(self, desired: Array, reasons: list[str]) -> Array:
         scale = 1.0
-        joint_excess = float((np.abs(desired) / self._max_speed).max())
+        lowest, highest = self._speeds
+        joint_excess = float(np.maximum(desired / lowest, desired / highest).max())
         if joint_excess > 1.0 + 1e-9:
             scale = 1.0 / joint_excess
             reasons.append("joint_speed")
-        tool = self._jacobian @ desired
+        tool = self._posture.jacobian @ desired
         tcp_speed = scale * float(np.sqrt(tool @ tool))
         if tcp_speed > self._max_tcp_speed * (1.0 + 1e-9):
             scale *= self._max_tcp_speed / tcp_speed
@@ -187,64 +236,72 @@ class Guard:
         reasons.append("acceleration")
         return self.velocity + change / excess
 
-    def _limit_reach(self, velocity: Array, measured: Array, reasons: list[str]) -> tuple[Array, Array]:
+    def _limit_reach(self, velocity: Array, measured: Array, reasons: list[str]) -> Trial:
         """Take the largest admissible part of the way from braking to ``velocity``."""
-        objection = self._try(velocity, measured)
-        if objection is None:
-            return self._reached, velocity
-        reasons.append(objection)
+        trial = self._try(velocity, measured)
+        if trial.objection is None:
+            return trial
+        reasons.append(trial.objection)
         brake = self._braked(self.velocity)
-        best_velocity, best_q, best_jacobian = brake, self.commanded.q + brake * self._period, None
+        best: Trial | None = None
         low, high = 0.0, 1.0
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            trial = brake + middle * (velocity - brake)
-            if self._try(trial, measured) is None:
-                low = middle
-                best_velocity, best_q, best_jacobian = trial, self._reached, self._jacobian
+            trial = self._try(brake + middle * (velocity - brake), measured)
+            if trial.objection is None:
+                low, best = middle, trial
             else:
                 high = middle
-        if best_jacobian is None:
-            _, best_jacobian = self.kinematics.tcp_and_jacobian(best_q)
-        self._jacobian = best_jacobian
-        return best_q, best_velocity
+        return best or Trial(self.kinematics.posture(self._after(brake)), brake, None)
 
-    def _try(self, velocity: Array, measured: Array) -> str | None:
-        """Name the first limit that a period at ``velocity`` and braking after it would break."""
-        q = self._reached = self.commanded.q + velocity * self._period
-        lead = np.abs(q - measured).max()
+    def _try(self, velocity: Array, measured: Array) -> Trial:
+        """Judge a period at ``velocity`` from the commanded posture, and braking after it."""
+        posture = self.kinematics.posture(self._after(velocity))
+        lead = np.abs(posture.q - measured).max()
         if lead > self.config.max_lead_rad and lead > np.abs(self.commanded.q - measured).max():
-            return "lead"
-        return self._objection(q, velocity)
+            return Trial(posture, velocity, "lead")
+        return Trial(posture, velocity, self._objection(posture, velocity))
 
-    def _objection(self, q: Array, velocity: Array) -> str | None:
-        """Name the first limit broken at q, reached at ``velocity``, or at any command of braking from there."""
-        objection = self._objection_at(q, velocity)
-        jacobian = self._jacobian
+    def _after(self, velocity: Array) -> Array:
+        """Compute the joint angles one period after the commanded ones."""
+        return self.commanded.q + velocity * self._period
+
+    def _objection(self, posture: Posture, velocity: Array) -> str | None:
+        """Name the first limit broken at a posture, reached at ``velocity``, or at one that braking then commands."""
+        objection = self._objection_at(posture, velocity)
         while objection is None:
             velocity = self._braked(velocity)
             if not np.abs(velocity).max() > 0.0:
-                self._jacobian = jacobian
                 return None
-            q = q + velocity * self._period
-            objection = self._objection_at(q, velocity)
+            posture = self.kinematics.posture(posture.q + velocity * self._period)
+            objection = self._objection_at(posture, velocity)
         return objection
 
-    def _objection_at(self, q: Array, velocity: Array) -> str | None:
+    def _objection_at(self, posture: Posture, velocity: Array) -> str | None:
+        q = posture.q
         if (q < self._lower).any() or (q > self._upper).any():
             return "position"
-        pose, self._jacobian = self.kinematics.tcp_and_jacobian(q)
-        tool = self._jacobian @ velocity
+        speeds = self._speed_limits.at(q)
+        if speeds is not self._speeds and _exceeds(velocity, speeds):
+            return "joint_speed"
+        tool = posture.jacobian @ velocity
         if tool @ tool > self._max_tcp_speed_squared:
             return "tcp_speed"
-        if self._outside(pose.position):
+        if self._outside(posture.tcp.position):
             return "workspace"
-        return "clearance" if self.kinematics.too_close() else None
+        return "clearance" if self.kinematics.too_close(posture) else None
 
     def _outside(self, position: Array) -> bool:
-        return bool((position < self._box_low).any() or (position > self._box_high).any())
+        inside = zip(self._box_low, position.tolist(), self._box_high, strict=True)
+        return not all(low <= x <= high for low, x, high in inside)
 
     def _braked(self, velocity: Array) -> Array:
         """Give the velocity one period later when braking as hard as allowed."""
         peak = float(np.abs(velocity).max())
         return velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else velocity
+
+
+def _exceeds(velocity: Array, speeds: tuple[Array, Array]) -> bool:
+    """Whether a joint is faster than allowed, by more than rounding."""
+    lowest, highest = speeds
+    return bool(np.maximum(velocity / lowest, velocity / highest).max() > 1.0 + ROUNDING)

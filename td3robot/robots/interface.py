@@ -66,10 +66,12 @@ class Robot(ABC):
 
     Attributes:
         teleports: Whether ``move_to`` places the arm at once. Where it does not, an environment travels.
+        is_disturbed: Whether :meth:`truth` differs from what :meth:`read` gives.
         missed_ticks: Control periods that were over before ``advance`` was called; a simulation misses none.
     """
 
     teleports: ClassVar[bool] = True
+    is_disturbed: ClassVar[bool] = False
     missed_ticks: int = 0
 
     def __init__(self, spec: RobotSpec) -> None:

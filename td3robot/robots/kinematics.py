@@ -1,5 +1,7 @@
 """Forward kinematics, Jacobian and clearance of an arm, for loops."""
 
+from typing import NamedTuple
+
 import mujoco
 import numpy as np
 
@@ -8,10 +10,25 @@ from td3robot.robots.simulated.scene import TCP_SITE, guard_spec
 from td3robot.state import Array, Pose
 
 
+class Posture(NamedTuple):
+    """What a set of joint angles means for the arm's geometry; ask :class:`Kinematics` for one.
+
+    Attributes:
+        q: (n,) joint angles [rad].
+        tcp: The tool centre point, in the base frame.
+        jacobian: (3, n) its linear Jacobian, in the base frame [m/rad].
+    """
+
+    q: Array
+    tcp: Pose
+    jacobian: Array
+
+
 class Kinematics:
     """The arm's geometry, asked of a MuJoCo model without dynamics: a few microseconds a question.
 
-    All results are in the base frame. Each call overwrites the model's posture, never the arrays given back.
+    All results are in the base frame. Answers depend on the question alone, never on what was asked before, and what
+    was given back is never changed. One object serves one thread.
     """
 
     def __init__(self, spec: RobotSpec, clearance_m: float = 0.0) -> None:
@@ -22,12 +39,13 @@ class Kinematics:
         self._site = self._model.site(TCP_SITE).id
         self._jacobian = np.zeros((3, self._model.nv))
         self._jacobian_rotation = np.zeros((3, self._model.nv))
+        # The posture that the model stands in, where it is one: asking more about it need not place the arm again.
+        self._placed: Posture | None = None
 
     def tcp(self, q: Array) -> Pose:
         """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""
-        self._data.qpos[:] = q
-        mujoco.mj_kinematics(self._model, self._data)
-        return self._pose()
+        self._place(q)
+        return Pose(self._data.site_xpos[self._site].copy(), self._data.site_xmat[self._site].reshape(3, 3).copy())
 
     def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
         """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
@@ -43,18 +61,33 @@ class Kinematics:
         mujoco.mj_jacSite(self._model, self._data, self._jacobian, self._jacobian_rotation, self._site)
         return pose, np.vstack([self._jacobian, self._jacobian_rotation])
 
-    def too_close(self) -> bool:
-        """Whether links, gripper or table are nearer than ``clearance_m`` in the posture asked about last."""
-        mujoco.mj_collision(self._model, self._data)
+    def posture(self, q: Array) -> Posture:
+        """Compute what joint angles q (n,) [rad] mean: tool and linear Jacobian; q must not be changed afterwards."""
+        posture = self._placed = Posture(q, *self.tcp_and_jacobian(q))
+        return posture
+
+    def too_close(self, posture: Posture) -> bool:
+        """Whether links, gripper or table are nearer than ``clearance_m`` in a posture."""
+        self._collide(posture)
         return bool(self._data.ncon) and bool((self._data.contact.dist < self.clearance_m).any())
 
-    def closest_pair(self) -> tuple[str, str, float] | None:
-        """Name the closest bodies found by the last :meth:`too_close`, and their distance [m]."""
+    def closest_pair(self, posture: Posture) -> tuple[str, str, float] | None:
+        """Name the closest bodies of a posture and their distance [m]; None where none are within ``clearance_m``."""
+        self._collide(posture)
         if not self._data.ncon:
             return None
         contact = min((self._data.contact[i] for i in range(self._data.ncon)), key=lambda contact: contact.dist)
         bodies = [self._model.body(self._model.geom_bodyid[geom]).name for geom in contact.geom]
         return bodies[0], bodies[1], float(contact.dist)
 
-    def _pose(self) -> Pose:
-        return Pose(self._data.site_xpos[self._site].copy(), self._data.site_xmat[self._site].reshape(3, 3).copy())
+    def _place(self, q: Array) -> None:
+        self._placed = None
+        self._data.qpos[:] = q
+        mujoco.mj_kinematics(self._model, self._data)
+
+    def _collide(self, posture: Posture) -> None:
+        if posture is not self._placed:
+            self._place(posture.q)
+            mujoco.mj_comPos(self._model, self._data)
+            self._placed = posture
+        mujoco.mj_collision(self._model, self._data)

@@ -27,14 +27,14 @@ OPEN_FRACTION, OPENING_S = 0.1, 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
-    """What is about to happen, for who has to agree.
+class TravelPlan:
+    """What is about to happen, shown to whoever has to agree.
 
     Attributes:
         start, end: (n,) postures [rad].
         way: The postures to pass, the last of them ``end``.
         opens_gripper: Whether the fingers are going to open, before the arm moves.
-        drops: Whether the gripper says that it holds something, which would fall.
+        drops: Whether the gripper reports that it holds something, which would fall.
     """
 
     start: Array
@@ -45,18 +45,18 @@ class Journey:
 
 
 class Travel:
-    """Travelling of one robot.
+    """Bring one robot from where it stands to a posture.
 
     Attributes:
         agree: Asked before anything moves; it raises to refuse. Without it, an arm that holds nothing is free to go.
-        watch: Told of every period: what was measured, and what the guard let through. It raises to end the journey;
-            the arm is stopped then.
+        watch: Called in every period with what was measured and what the guard let through. It raises to end the
+            travel; the arm is stopped then.
     """
 
     def __init__(self, robot: Robot, guard: Guard, kinematics: Kinematics, ik: ToolboxKinematics) -> None:
         self._robot, self._guard, self._kinematics, self._ik = robot, guard, kinematics, ik
         self._period = robot.spec.period_s
-        self.agree: Callable[[Journey], None] | None = None
+        self.agree: Callable[[TravelPlan], None] | None = None
         self.watch: Callable[[RobotState, Ruling], None] | None = None
 
     def to(self, q: Array) -> Array:
@@ -71,20 +71,20 @@ class Travel:
             RobotError: The way is blocked, naming the limit; nobody agreed; or the robot failed. The arm rests.
         """
         state = self._robot.read()
-        closed = float(state.driver_q.mean()) / self._robot.spec.gripper.driver_closed
+        closed = self._robot.spec.gripper.closed_fraction(state.driver_q)
         way = self._plan(state.q, q)
-        journey = Journey(state.q, q, way, closed > OPEN_FRACTION, self._robot.holds)
+        plan = TravelPlan(state.q, q, way, closed > OPEN_FRACTION, self._robot.holds)
         if self.agree is not None:
-            self.agree(journey)
-        elif journey.drops:
+            self.agree(plan)
+        elif plan.drops:
             raise RobotError(
                 "the gripper holds something that it would drop when it opens for the next start; take it out, and "
                 "agree (or open the gripper) before travelling"
             )
         guard = self._guard.twin()
-        guard.reset(state.q, min(closed, 1.0))
+        guard.reset(state.q, min(max(closed, 0.0), 1.0))
         try:
-            if journey.opens_gripper:
+            if plan.opens_gripper:
                 self._open(guard, state.q)
             for posture in way:
                 self._drive(guard, posture)
@@ -155,7 +155,7 @@ class Travel:
     def _open(self, guard: Guard, q: Array) -> None:
         for _ in range(round(OPENING_S / self._period)):
             state = self._robot.read()
-            if float(state.driver_q.mean()) < OPEN_FRACTION * self._robot.spec.gripper.driver_closed:
+            if self._robot.spec.gripper.closed_fraction(state.driver_q) < OPEN_FRACTION:
                 return
             self._step(guard, JointCommand(q, 0.0), state)
         raise RobotError(f"the gripper did not open within {OPENING_S:g} s; see what holds its fingers")

@@ -145,7 +145,8 @@ def assert_limits_kept(run, arm):
     before, jacobian_before = kinematics.tcp_and_jacobian(q[0])
     for step in range(1, len(q)):
         tool, jacobian = kinematics.tcp_and_jacobian(q[step])
-        assert not kinematics.too_close(), (step, kinematics.closest_pair())
+        posture = kinematics.posture(q[step])
+        assert not kinematics.too_close(posture), (step, kinematics.closest_pair(posture))
         assert np.linalg.norm(jacobian_before @ v[step]) <= fastest, step
         assert np.linalg.norm(jacobian @ v[step]) <= fastest, step
         assert np.linalg.norm(tool.position - before.position) / PERIOD_S <= fastest, step

@@ -108,14 +108,38 @@ def test_results_are_copies(spec, kinematics, toolbox):
 
 
 def test_home_is_clear_and_a_posture_in_the_table_is_not(spec, kinematics):
-    kinematics.tcp(spec.arm.home)
-    assert not kinematics.too_close()
+    assert not kinematics.too_close(kinematics.posture(spec.arm.home))
     low = spec.arm.home.copy()
     low[1] += 0.9
-    kinematics.tcp(low)
-    assert kinematics.too_close()
-    first, second, distance = kinematics.closest_pair()
+    pressed = kinematics.posture(low)
+    assert kinematics.too_close(pressed)
+    first, second, distance = kinematics.closest_pair(pressed)
     assert "world" in (first, second) and distance < 0.0
+
+
+def test_answers_depend_on_the_posture_and_not_on_what_was_asked_before(spec, kinematics):
+    low = spec.arm.home.copy()
+    low[1] += 0.9
+    clear, pressed = kinematics.posture(spec.arm.home), kinematics.posture(low)
+    pair = kinematics.closest_pair(pressed)
+    askings = (
+        lambda: kinematics.tcp(spec.arm.home),
+        lambda: kinematics.tcp_and_full_jacobian(low),
+        lambda: kinematics.too_close(pressed),
+        lambda: kinematics.closest_pair(clear),
+        lambda: kinematics.posture(low + 0.1),
+    )
+    for asking in askings:
+        asking()
+        assert not kinematics.too_close(clear)
+        asking()
+        assert kinematics.too_close(pressed)
+        asking()
+        assert kinematics.closest_pair(pressed) == pair
+        asking()
+        assert kinematics.closest_pair(clear) is None
+    np.testing.assert_array_equal(clear.tcp.position, kinematics.tcp(spec.arm.home).position)
+    np.testing.assert_array_equal(clear.jacobian, kinematics.tcp_and_jacobian(spec.arm.home)[1])
 
 
 def test_guard_model_sees_every_collision_of_the_scene(spec, scene):
@@ -134,6 +158,5 @@ def test_guard_model_sees_every_collision_of_the_scene(spec, scene):
         inside_gripper = gripper[bodies].all(axis=1)
         if (data.contact.dist[~inside_gripper] < 0.0).any():
             collisions += 1
-            exact.tcp(q)
-            assert exact.too_close(), [model.body(body).name for body in bodies.ravel()]
+            assert exact.too_close(exact.posture(q)), [model.body(body).name for body in bodies.ravel()]
     assert collisions > 100

@@ -96,9 +96,9 @@ def test_a_blocked_straight_way_goes_by_way_of_home(geometry, walker, travel):
     spec, kinematics, ik = geometry
 
     class Walled(Guard):
-        def _objection_at(self, q, velocity):
-            x, _, z = kinematics.tcp(q).position
-            return "clearance" if abs(x) < 0.03 and z < 0.16 else super()._objection_at(q, velocity)
+        def _objection_at(self, posture, velocity):
+            x, _, z = posture.tcp.position
+            return "clearance" if abs(x) < 0.03 and z < 0.16 else super()._objection_at(posture, velocity)
 
     travel = Travel(walker, Walled(spec, CONFIG, kinematics), kinematics, ik)
     left, right = (ik.inverse(np.array([x, 0.4, 0.08]), spec.arm.home) for x in (-0.3, 0.3))

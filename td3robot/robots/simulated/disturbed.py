@@ -2,16 +2,18 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
 from td3robot.config import DisturbanceConfig
+from td3robot.geometry import about_vertical
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.variation import Variation
-from td3robot.state import Array, JointCommand, Pose, RobotState, about_vertical
+from td3robot.state import Array, JointCommand, Pose, RobotState
 
 # The driver's way from open to closed that a configuration's noise and bias are given for: a 2F-85's [rad].
 DRIVER_RANGE_RAD = 0.8
@@ -23,6 +25,8 @@ class DisturbedRobot(Robot):
     ``read`` gives what a controller is told, ``truth`` what is. A command acts ``action_delay`` periods after it was
     sent; a state is read ``observation_delay`` periods after it was measured, with the stamp of its measurement.
     """
+
+    is_disturbed: ClassVar[bool] = True
 
     def __init__(self, robot: MujocoRobot | KinematicRobot, config: DisturbanceConfig) -> None:
         super().__init__(robot.spec)

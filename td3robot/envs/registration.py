@@ -1,0 +1,36 @@
+"""The environments that are released under an id of Gymnasium, and how a caller changes them.
+
+``gymnasium.make(id, **overrides)`` takes ``render_mode`` and ``practice`` (see ``build.make_robot_env``), and every
+field of the environment's configuration; parts of a section are given as nested mappings::
+
+    gymnasium.make("td3robot/UR5eReach-v0", disturbance="real", task={"tolerance_m": 0.02}, episode_s=8.0)
+
+Nothing heavy is imported here: importing the package registers the ids.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+# One row an id: what the ``environment`` section of its configuration in configs/ changes about the defaults.
+RELEASED: Mapping[str, Mapping[str, Any]] = {
+    "td3robot/UR5eReach-v0": {},
+    "td3robot/UR5eGrasp-v0": {"task": {"name": "grasp"}, "action": {"exponent": 3.0}, "episode_s": 8.0},
+}
+
+
+def register() -> None:
+    """Register every released environment with Gymnasium."""
+    for released in RELEASED:
+        gymnasium.register(id=released, entry_point="td3robot.build:make_released", kwargs={"released": released})
+
+
+def with_overrides(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay overrides over a configuration's values: mappings are merged key by key, anything else is replaced."""
+    merged = dict(values)
+    for key, value in overrides.items():
+        before = merged.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[key] = with_overrides(before, value) if both else value  # type: ignore[arg-type]  # they are
+    return merged

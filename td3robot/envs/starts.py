@@ -1,0 +1,139 @@
+"""Where episodes begin: goals that can be reached, and starts that the guard admits."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from td3robot.config import Box
+from td3robot.errors import ConfigError, RobotError
+from td3robot.robots.guard import Guard
+from td3robot.robots.interface import Robot
+from td3robot.robots.toolbox import ToolboxKinematics
+from td3robot.state import Array, Pose
+from td3robot.tasks.interface import Goal, Task
+
+# Drawing goals until one is reachable from an admissible start; a box that needs more is at fault.
+MAX_DRAWS = 100
+# Points along each axis at which a box is checked for being in reach.
+GRID = 5
+
+
+class Start(NamedTuple):
+    """How an episode begins.
+
+    Attributes:
+        goal: What it asks for.
+        q: (n,) where the arm stands [rad].
+        gripper: The gripper's closed fraction.
+    """
+
+    goal: Goal
+    q: Array
+    gripper: float = 0.0
+
+
+class Starts:
+    """Where the episodes of a task begin.
+
+    Args:
+        task: It draws the goals.
+        guard: It has to admit every start; asking changes nothing about it.
+        ik: For the postures.
+        goals: The box that goals are drawn from, in the base frame [m].
+        practice: Whether episodes may begin where there is most to learn; see the task.
+    """
+
+    def __init__(self, task: Task, guard: Guard, ik: ToolboxKinematics, goals: Box, practice: bool = False) -> None:
+        self.ik, self.practice = ik, practice
+        self._task, self._guard, self._goals = task, guard, goals
+
+    def draw(self, rng: np.random.Generator) -> Start:
+        """Draw a goal that can be reached, and its start.
+
+        Raises:
+            ConfigError: No draw had both.
+        """
+        objection = ""
+        for _ in range(MAX_DRAWS):
+            goal = self._task.sample(rng, self.practice)
+            reachable, objection = self.posture_at(goal.position)
+            if reachable is None:
+                continue
+            q, objection = self.posture_at(goal.start)
+            if q is not None:
+                return Start(goal, q)
+        raise ConfigError(
+            f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard"
+        )
+
+    def given(self, goal: Goal, position: Array) -> Goal:
+        """Put a given position (3,) [m] into a drawn goal.
+
+        Raises:
+            ConfigError: The task's goal is an object, or the position is out of the box or of reach.
+        """
+        if goal.objects:
+            raise ConfigError("the goal of this task is where its object lies, and cannot be given; leave --goal out")
+        box = self._goals
+        if position.shape != (3,) or not ((position >= box.low) & (position <= box.high)).all():
+            raise ConfigError(
+                f"the goal {position.tolist()} m is outside {box.low}..{box.high} m, for which the policy was trained"
+            )
+        _, objection = self.posture_at(position)
+        if objection:
+            raise ConfigError(f"the goal {position.tolist()} m cannot be reached: {objection}")
+        return replace(goal, position=position)
+
+    def standing(self, goal: Goal, robot: Robot) -> Start:
+        """Begin where the arm stands, its gripper as it is.
+
+        Raises:
+            RobotError: The guard does not admit that posture.
+        """
+        state = robot.read()
+        self._guard.reset(state.q)
+        if (limit := self._guard.admits(state.q)) is not None:
+            x, y, z = self._tool_at(state.q).position
+            raise RobotError(
+                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
+                f"{z:.3f} m): move it by hand, in freedrive, towards home"
+            )
+        closed = min(max(robot.spec.gripper.closed_fraction(state.driver_q), 0.0), 1.0)
+        return Start(replace(goal, gripper=closed), state.q, closed)
+
+    def require_reachable(self, region: str, low: Array, high: Array) -> None:
+        """Refuse a box of goals that the arm cannot reach everywhere, on a grid of ``GRID`` points each way.
+
+        Raises:
+            ConfigError: Naming the first point out of reach, or the limit that a posture there breaks.
+        """
+        axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
+        for point in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
+            q, objection = self.posture_at(point)
+            if q is None:
+                x, y, z = point
+                raise ConfigError(
+                    f"{region} holds ({x:.3f}, {y:.3f}, {z:.3f}) m, which the arm cannot reach ({objection}); "
+                    "move or shrink the box"
+                )
+
+    def posture_at(self, position: Array) -> tuple[Array | None, str]:
+        """Find a posture (n,) [rad] with the tool at a position (3,) [m] that the guard admits; or say why not.
+
+        The tool points as at home if it can, and in any direction if it cannot (far and high), unless the task needs
+        it to.
+        """
+        home = self._guard.home
+        objection = "no inverse kinematics solution from home"
+        for rotation in (self._tool_at(home).rotation, *([] if self._task.turns_tool else [None])):
+            q = self.ik.inverse(position, home, rotation)
+            if q is not None:
+                limit = self._guard.admits(q)
+                if limit is None:
+                    return q, ""
+                objection = f"the guard's limit: {limit}"
+        return None, objection
+
+    def _tool_at(self, q: Array) -> Pose:
+        return self._guard.kinematics.tcp(q)
