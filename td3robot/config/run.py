@@ -54,6 +54,13 @@ class RobotEnvironmentConfig(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         arm, gripper = ARMS[self.robot.arm], GRIPPERS[self.robot.gripper]
+        if gripper.mass_kg > arm.payload_kg:
+            raise refused(
+                f"the gripper {gripper.name!r} weighs {gripper.mass_kg:g} kg, and the arm {arm.name!r} may carry at "
+                f"most {arm.payload_kg:g} kg; choose a lighter gripper or a stronger arm",
+                "robot",
+                "gripper",
+            )
         self.task.require_fit(arm, gripper, self.disturbance)
         space = self.task.space(self.robot.table_height_m, gripper)
         if not self.guard.workspace.contains(space):

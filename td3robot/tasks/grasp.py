@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import atan2, cos, pi, sin, tanh
+from math import atan2, ceil, cos, pi, sin, tanh
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,11 +24,8 @@ from td3robot.tasks.shaping import nearness, progress, roughness
 OBJECT = "object"
 
 # The way to the object leads over a funnel, so that open fingers come down around it: beside it, the tool is
-# wanted this much higher, reached this far out [m].
+# wanted this much higher, or more where that would not take the fingers over the object; reached this far out [m].
 FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
-# Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on one side
-# only, going back and forth would pay. The commanded point may move sideways while the measured one goes up or down.
-FUNNEL_SLOPE = 1.0 + FUNNEL_HEIGHT / FUNNEL_RADIUS + 1.0
 # Scale on which the observation resolves the last of a turn [rad].
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
@@ -75,6 +72,7 @@ class GraspRewards(Section):
 def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
     """Say which size or mass of an object is beyond which bound of a jaw, or None where it fits."""
     width, height = item.grip_width_m, item.size_m[2]
+    lowest = jaw.lowest_m(width)
     if width > jaw.widest_m:
         return (
             f"the object is {1e3 * width:g} mm wide where it is gripped, and the jaw takes at most "
@@ -85,10 +83,11 @@ def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
             f"the object is {1e3 * width:g} mm wide where it is gripped, and below "
             f"{1e3 * jaw.min_width_m:g} mm the gripper's drivers cannot tell it from nothing"
         )
-    if height < jaw.min_height_m:
+    if height < lowest:
+        wide = "" if lowest == jaw.min_height_m else f" that is {1e3 * width:g} mm wide"
         return (
-            f"the object is {1e3 * height:g} mm high, and the fingers grasp nothing lower than "
-            f"{1e3 * jaw.min_height_m:g} mm"
+            f"the object is {1e3 * height:g} mm high, and the fingers grasp nothing{wide} lower than "
+            f"{ceil(round(1e4 * lowest, 6)) / 10:g} mm"
         )
     if height > jaw.max_height_m:
         return (
@@ -98,6 +97,11 @@ def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
     if item.mass_kg > jaw.payload_kg:
         return f"the object's {item.mass_kg:g} kg are above the gripper's payload of {jaw.payload_kg:g} kg"
     return None
+
+
+def over(item: ObjectConfig, jaw: Jaw) -> float:
+    """Return how far over the grasp point the tool is wanted beside an object, so that the fingers pass over it [m]."""
+    return max(FUNNEL_HEIGHT, item.size_m[2] / 2 + jaw.fingertips_m)
 
 
 class GraspConfig(TaskConfig):
@@ -159,7 +163,7 @@ class GraspConfig(TaskConfig):
         return (self.object.model(OBJECT),)
 
     def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
-        """Refuse a patch off the table, and an object that the gripper cannot pick up."""
+        """Refuse a patch off the table, and an object that the gripper cannot pick up, or the arm cannot carry."""
         table, jaw, item = arm.regions["table"], gripper.jaw, self.object
         for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, table.low, table.high, strict=True):
             if low < edges[0] or high > edges[1]:
@@ -185,6 +189,12 @@ class GraspConfig(TaskConfig):
             raise ValueError(
                 f"disturbance.object_mass_kg {disturbance.object_mass_kg} is above the gripper's payload of "
                 f"{jaw.payload_kg:g} kg"
+            )
+        heaviest = max(item.mass_kg, (disturbance.object_mass_kg or (0.0, 0.0))[1])
+        if heaviest + gripper.mass_kg > arm.payload_kg:
+            raise ValueError(
+                f"an object of {heaviest:g} kg in a gripper of {gripper.mass_kg:g} kg is above the arm's payload of "
+                f"{arm.payload_kg:g} kg; choose a lighter object"
             )
 
 
@@ -219,6 +229,11 @@ class Grasp(Task):
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(config.practice_hold_s)
         self._full_turn = config.full_turn_rad_s / spec.control_rate_hz
+        self._over = over(config.object, spec.gripper.jaw)
+        # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on
+        # one side only, going back and forth would pay. The commanded point may move sideways while the measured one
+        # goes up or down.
+        self._funnel_slope = 1.0 + self._over / FUNNEL_RADIUS + 1.0
         self._period = spec.period_s
         self._gripper = spec.gripper
         self._table = spec.table_height_m
@@ -318,7 +333,7 @@ class Grasp(Task):
         aligned = nearness(self._turn(world.tcp, item), TURNED)
         terms = {
             "approach": weights.approach
-            * progress(self._funnel(before), self._funnel(world), FUNNEL_SLOPE * self._step),
+            * progress(self._funnel(before), self._funnel(world), self._funnel_slope * self._step),
             "alignment": weights.alignment
             * progress(
                 abs(self._turn(before.commanded_tcp, before.objects[OBJECT])),
@@ -343,7 +358,7 @@ class Grasp(Task):
         """
         point = world.objects[OBJECT].position + self._raise
         beside = float(np.hypot(*(world.commanded_tcp.position - point)[:2]))
-        wanted = FUNNEL_HEIGHT * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
+        wanted = self._over * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
         return beside + abs(float(world.tcp.position[2] - point[2]) - wanted)
 
     def _to_lift(self, world: World, goal: Goal) -> float:

@@ -8,12 +8,10 @@ from numpy.typing import NDArray
 from td3robot.config.robot import ActionConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.tasks.grasp import ABOVE, GraspConfig
+from td3robot.tasks.grasp import ABOVE, GraspConfig, over
 
 # Come down only this near the vertical over the object [m], turned by less than this [rad]; close within this [m].
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
-# Height over the grasp point while the tool is not yet over the object [m].
-HOVER = 0.08
 # Share of what is left that one action asks for: the arm answers over several periods.
 GAIN = 0.5
 # Drivers further closed than the object allows, by this closed fraction, hold nothing.
@@ -47,6 +45,8 @@ class ScriptedGrasp:
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._gripper = spec.gripper
         self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
+        # Over the grasp point while the tool is not yet over the object [m].
+        self._hover = over(config.object, spec.gripper.jaw)
         self._lift = config.lift_height_m + ABOVE
         self._gripped = spec.gripper.closed_on(config.object.grip_width_m)
 
@@ -71,8 +71,8 @@ class ScriptedGrasp:
         return bool(np.linalg.norm(way) < AT and np.linalg.norm(lead) < AT and abs(turn) < ALIGNED)
 
     def _approach(self, way: NDArray[np.float64], turn: float) -> NDArray[np.float64]:
-        over = np.hypot(way[0], way[1]) < OVER and abs(turn) < ALIGNED
-        return way if over else way + np.array([0.0, 0.0, HOVER])
+        there = np.hypot(way[0], way[1]) < OVER and abs(turn) < ALIGNED
+        return way if there else way + np.array([0.0, 0.0, self._hover])
 
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
         step = GAIN * way / self._tool_step

@@ -1,5 +1,6 @@
 """The configuration is strict and whole, and its errors say what, the value, and what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from td3robot.config import DISTURBANCES, ActionConfig, RobotEnvironmentConfig, load_config, parse_config, to_yaml
 from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError
+from td3robot.robots.arms import ARMS
 from td3robot.tasks.grasp import GraspConfig
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -117,6 +119,10 @@ def test_a_number_in_scientific_notation_is_a_number():
         ),
         ("environment.robot.arm=ur5", ("'ur5'", "did you mean 'ur5e'?", "(choices: ")),
         ("environment.robot.gripper=hand", ("'hand'", "(choices: ", "robotiq_2f85")),
+        (
+            "environment.robot.gripper=robotiq_2f14",
+            ("unknown gripper 'robotiq_2f14'; did you mean 'robotiq_2f140'?", "robotiq_hand_e"),
+        ),
         ("environment.task.name=raech", ("'raech'", "did you mean 'reach'?", "(choices: ")),
         ("environment.action.kind=tcp_dleta", ("'tcp_dleta'", "did you mean 'tcp_delta'?", "joint_delta")),
         ("environment.kind=gym", ("environment.kind", "'gym'", "(choices: gymnasium, robot)")),
@@ -222,6 +228,62 @@ GRASPING = "name: x\nenvironment: {kind: robot, task: {name: grasp}}\n"
 )
 def test_an_object_or_a_patch_that_cannot_be_is_refused_in_one_sentence(overrides, words):
     assert words in refusal(*(f"environment.task.{override}" for override in overrides), text=GRASPING)
+
+
+@pytest.mark.parametrize(
+    ("gripper", "size", "words"),
+    [
+        (
+            "robotiq_hand_e",
+            "[0.046, 0.05, 0.04]",
+            "the object is 46 mm wide where it is gripped, and the jaw takes at mo",
+        ),
+        (
+            "robotiq_hand_e",
+            "[0.007, 0.05, 0.04]",
+            "is 7 mm wide where it is gripped, and below 8 mm the gripper's driver",
+        ),
+        (
+            "robotiq_hand_e",
+            "[0.03, 0.03, 0.07]",
+            "70 mm high, and the fingers reach down to the middle of at most 64 mm",
+        ),
+        (
+            "robotiq_2f140",
+            "[0.136, 0.2, 0.1]",
+            "the object is 136 mm wide where it is gripped, and the jaw takes at most",
+        ),
+        ("robotiq_2f140", "[0.03, 0.03, 0.018]", "is 18 mm high, and the fingers grasp nothing lower than 19 mm"),
+        (
+            "robotiq_2f140",
+            "[0.12, 0.12, 0.03]",
+            "is 30 mm high, and the fingers grasp nothing that is 120 mm wide lower than 34.7 mm",
+        ),
+    ],
+)
+def test_an_object_that_does_not_fit_the_gripper_is_refused_in_one_sentence(gripper, size, words):
+    overrides = f"environment.robot.gripper={gripper}", f"environment.task.object.size_m={size}"
+    assert words in refusal(*overrides, text=GRASPING)
+
+
+@pytest.mark.parametrize(
+    ("payload_kg", "words"),
+    [
+        (
+            0.9,
+            "environment.robot.gripper: the gripper 'robotiq_2f85' weighs 0.925 kg, and the arm 'ur5e' may carry at "
+            "most 0.9 kg; choose a lighter gripper or a stronger arm",
+        ),
+        (
+            1.0,
+            "an object of 0.1 kg in a gripper of 0.925 kg is above the arm's payload of 1 kg; choose a lighter object",
+        ),
+    ],
+)
+def test_what_an_arm_cannot_carry_is_refused_in_one_sentence(monkeypatch, payload_kg, words):
+    weak = replace(ARMS["ur5e"], payload_kg=payload_kg)
+    monkeypatch.setattr("td3robot.config.run.ARMS", {"ur5e": weak})
+    assert words in refusal(text=GRASPING)
 
 
 def test_an_object_as_wide_as_the_jaw_takes_and_a_long_one_across_it_are_not_refused():

@@ -2,6 +2,8 @@ import mujoco
 import numpy as np
 import pytest
 
+from td3robot.build import robot_spec
+from td3robot.config import GuardConfig, RobotConfig
 from td3robot.robots.arms import ARMS
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.simulated.mujoco import MujocoRobot
@@ -19,17 +21,41 @@ from td3robot.state import JointCommand
 PADS = ("right_pad", "left_pad")
 
 
+@pytest.fixture(scope="module", params=GRIPPERS)
+def spec(request):
+    return robot_spec(RobotConfig(gripper=request.param))
+
+
 @pytest.fixture(scope="module")
 def model(spec):
     return simulation_spec(spec, physics_rate_hz=400.0).compile()
 
 
-def placed(model, q, drivers):
-    data = mujoco.MjData(model)
-    data.qpos[: len(q)] = q
-    set_gripper(model, data, GRIPPERS["robotiq_2f85"], np.array(drivers))
-    mujoco.mj_kinematics(model, data)
-    return data
+@pytest.fixture
+def placed(spec, model):
+    """Place the arm at home and the drivers at a closed fraction, or where they are told."""
+
+    def placed(closed=0.0, drivers=None):
+        data = mujoco.MjData(model)
+        data.qpos[: len(spec.arm.home)] = spec.arm.home
+        set_gripper(model, data, spec.gripper, spec.gripper.drivers_at(closed) if drivers is None else drivers)
+        mujoco.mj_kinematics(model, data)
+        return data
+
+    return placed
+
+
+def pad_boxes(data):
+    """Give the pads' boxes, right and left (2, 2): tip and root."""
+    return [[data.geom(f"{GRIPPER_PREFIX}{pad}{n}") for n in (1, 2)] for pad in PADS]
+
+
+def gap(model, data):
+    """Measure how far the pads' faces are apart, along the way they close [m]."""
+    site = data.site(TCP_SITE)
+    right, left = ([site.xmat.reshape(3, 3).T @ (box.xpos - site.xpos) for box in boxes] for boxes in pad_boxes(data))
+    depth = 2.0 * min(model.geom(f"{GRIPPER_PREFIX}right_pad1").size)
+    return abs(np.mean(right, axis=0) - np.mean(left, axis=0))[0] - depth
 
 
 def test_arm_joints_come_first_and_by_name(spec, model):
@@ -61,26 +87,55 @@ def test_models_are_listed_under_their_own_name(name):
 def test_driver_range_is_that_of_the_model(spec, model):
     for name in spec.gripper.driver_names:
         joint = model.joint(GRIPPER_PREFIX + name)
-        np.testing.assert_allclose(joint.range, [0.0, spec.gripper.driver_closed])
+        np.testing.assert_allclose(joint.range, sorted([spec.gripper.driver_open, spec.gripper.driver_closed]))
 
 
-def test_tool_offset_is_along_the_flange(spec, model):
-    data = placed(model, spec.arm.home, [0.0, 0.0])
+def test_every_joint_of_the_linkage_stays_within_its_range(spec, model):
+    ends = [float(spec.gripper.drivers_at(closed)[0]) for closed in (0.0, 1.0)]
+    for name, share in (link for side in spec.gripper.links for link in side):
+        low, high = model.joint(GRIPPER_PREFIX + name).range
+        assert low - 1e-9 <= min(share * end for end in ends)
+        assert max(share * end for end in ends) <= high + 1e-9
+
+
+def test_mass_is_that_of_the_model(spec, model):
+    palm = model.body(GRIPPER_PREFIX + spec.gripper.base).id
+    # The Menagerie's 2F-85 weighs 1.053 kg, 0.13 kg more than its manual says.
+    play = 0.15 if spec.gripper.name == "robotiq_2f85" else 1e-6
+    assert model.body_subtreemass[palm] == pytest.approx(spec.gripper.mass_kg, abs=play)
+
+
+def test_the_open_jaw_is_as_wide_as_its_stroke_and_the_closed_one_shut(spec, model, placed):
+    assert gap(model, placed(0.0)) == pytest.approx(spec.gripper.jaw.stroke_m, abs=0.003)
+    assert gap(model, placed(1.0)) == pytest.approx(0.0, abs=0.003)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
+def test_the_pads_meet_an_object_where_its_width_says(spec, model, placed, share):
+    width = share * spec.gripper.jaw.widest_m
+    # The 2F-85 is taken to close in proportion to its drivers, which is 2.5 mm off in the middle.
+    play = 0.004 if spec.gripper.name == "robotiq_2f85" else 1e-6
+    assert gap(model, placed(spec.gripper.closed_on(width))) == pytest.approx(width, abs=play)
+
+
+def test_tool_offset_is_along_the_flange(spec, placed):
+    data = placed()
     flange, tool = data.site(FLANGE_SITE), data.site(TCP_SITE)
     axis = flange.xmat.reshape(3, 3)[:, 2]
     np.testing.assert_allclose(tool.xpos - flange.xpos, spec.tcp_offset_m * axis, atol=1e-9)
 
 
-# The pads move along the flange's axis on their way, 14 mm from open to closed: what is held is at most 3 cm wide.
-@pytest.mark.parametrize("driver", [0.6, 0.7, 0.8])
-def test_tool_centre_point_is_between_the_pads_where_they_hold_something(spec, model, driver):
-    data = placed(model, spec.arm.home, [driver, driver])
-    boxes = [data.geom(f"{GRIPPER_PREFIX}{side}_pad{n}").xpos for side in ("right", "left") for n in (1, 2)]
-    np.testing.assert_allclose(np.mean(boxes, axis=0), data.site(TCP_SITE).xpos, rtol=0, atol=1.5e-3)
+# The pads of linkages move along the flange's axis, by 14 mm (2F-85) or 24 mm (2F-140) from open to closed: what is
+# held is a third of the stroke wide at most.
+@pytest.mark.parametrize("closed", [0.75, 0.875, 1.0])
+def test_tool_centre_point_is_between_the_pads_where_they_hold_something(placed, closed):
+    data = placed(closed)
+    middle = np.mean([box.xpos for boxes in pad_boxes(data) for box in boxes], axis=0)
+    np.testing.assert_allclose(middle, data.site(TCP_SITE).xpos, rtol=0, atol=1.5e-3)
 
 
-def test_home_points_the_tool_down_in_front_of_the_arm(spec, model):
-    tool = placed(model, spec.arm.home, [0.0, 0.0]).site(TCP_SITE)
+def test_home_points_the_tool_down_in_front_of_the_arm(placed):
+    tool = placed().site(TCP_SITE)
     np.testing.assert_allclose(tool.xmat.reshape(3, 3)[:, 2], [0, 0, -1], atol=1e-9)
     assert tool.xpos[1] > 0.3
 
@@ -91,15 +146,18 @@ def test_table_top_is_at_its_height(spec, model):
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 0.75, 0.95])
-def test_set_gripper_agrees_with_the_settled_linkage(spec, model, fraction):
+def test_set_gripper_agrees_with_the_settled_linkage(spec, placed, fraction):
     robot = MujocoRobot(spec, physics_rate_hz=400.0)
     robot.connect()
     for _ in range(40):
         robot.send(JointCommand(spec.arm.home, fraction))
         robot.advance()
     state = robot.read()
-    still = placed(model, state.q, state.driver_q)
-    assert state.driver_q == pytest.approx(fraction * spec.gripper.driver_closed, abs=0.01)
+    still = placed(drivers=state.driver_q)
+    play = 0.0125 * abs(spec.gripper.driver_range)
+    np.testing.assert_allclose(state.driver_q, spec.gripper.drivers_at(fraction), rtol=0, atol=play)
+    # As at home, from where a settled arm is not further than it sags.
+    robot.data.qpos[: len(spec.arm.home)] = spec.arm.home
     mujoco.mj_kinematics(robot.model, robot.data)
     for pad in PADS:
         simulated, set_up = robot.data.body(GRIPPER_PREFIX + pad), still.body(GRIPPER_PREFIX + pad)
@@ -108,15 +166,34 @@ def test_set_gripper_agrees_with_the_settled_linkage(spec, model, fraction):
     robot.close()
 
 
-def test_gripper_envelope_holds_the_pads_at_every_opening(spec, model):
+def test_gripper_envelope_holds_the_pads_at_every_opening(spec, placed):
     envelope = gripper_envelope(spec)
-    for driver in np.linspace(0.0, spec.gripper.driver_closed, 17):
-        data = placed(model, spec.arm.home, [driver, driver])
+    for closed in np.linspace(0.0, 1.0, 17):
+        data = placed(closed)
         flange = data.site(FLANGE_SITE)
-        for side in ("right", "left"):
-            for geom in (f"{side}_pad1", f"{side}_pad2"):
-                center = flange.xmat.reshape(3, 3).T @ (data.geom(GRIPPER_PREFIX + geom).xpos - flange.xpos)
-                assert (np.abs(center - envelope.center) <= envelope.half_size).all()
+        for box in (box for boxes in pad_boxes(data) for box in boxes):
+            center = flange.xmat.reshape(3, 3).T @ (box.xpos - flange.xpos)
+            assert (np.abs(center - envelope.center) <= envelope.half_size).all()
+
+
+# Where the tool is at the lowest grasp, its fingers are clear of the table, and get hold of the lowest objects.
+def test_jaw_s_heights_are_those_of_the_fingers(spec, model, placed):
+    jaw, deepest = spec.gripper.jaw, []
+    for closed in np.linspace(0.0, 1.0, 9):
+        data = placed(closed)
+        tool = data.site(TCP_SITE).xpos[2]
+        ends = [tool - (box.xpos[2] - corner(model, box)) for box, _ in pad_boxes(data)]
+        deepest.append(max(ends))
+    assert max(deepest) <= jaw.fingertips_m
+    assert jaw.grasp_height_m - max(deepest) >= GuardConfig().clearance_m
+    if jaw.reach_at is not None:
+        assert deepest[0] == pytest.approx(jaw.reach_at(jaw.stroke_m), abs=1e-6)
+        assert deepest[-1] == pytest.approx(jaw.reach_at(0.0), abs=1e-6)
+
+
+def corner(model, box):
+    """Give how far a box reaches up and down from its middle [m]."""
+    return np.abs(box.xmat.reshape(3, 3)[2]) @ model.geom(box.id).size
 
 
 def test_contact_options_of_the_gripper_survive_attaching(model):

@@ -3,8 +3,9 @@
 import pytest
 
 from td3robot.build import make_robot_env
-from td3robot.config import RobotEnvironmentConfig
+from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.config.objects import ObjectConfig
+from td3robot.robots.grippers import GRIPPERS
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 
@@ -16,16 +17,24 @@ OBJECTS = {
 }
 
 
+def suiting(gripper):
+    """Give about a cube, nearly half as wide as the gripper's jaw."""
+    jaw = GRIPPERS[gripper].jaw
+    width = max(jaw.min_width_m, 0.45 * jaw.widest_m)
+    return ObjectConfig(size_m=(width, width, min(max(width, jaw.lowest_m(width)), jaw.max_height_m)))
+
+
 @pytest.fixture(scope="session")
 def grasping():
-    """Give the environment of an object under a disturbance, and its script."""
+    """Give the environment of an object under a disturbance, or of a gripper and what suits it, and its script."""
     made = {}
 
     def make(item="cube", disturbance="off"):
         if (item, disturbance) not in made:
-            config = RobotEnvironmentConfig(
-                task=GraspConfig(object=OBJECTS[item]), episode_s=6.0, disturbance=disturbance
-            )
+            robot, task = RobotConfig(), GraspConfig(object=OBJECTS.get(item, ObjectConfig()))
+            if item in GRIPPERS:
+                robot, task = RobotConfig(gripper=item), GraspConfig(object=suiting(item))
+            config = RobotEnvironmentConfig(robot=robot, task=task, episode_s=6.0, disturbance=disturbance)
             environment = make_robot_env(config)
             script = scripted_grasp(
                 environment.task.layout, config.task, config.action, environment.robot.spec,

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from td3robot.robots.grippers import GRIPPERS
+
 MAX_TCP_SPEED = 0.25
 
 
@@ -38,9 +40,14 @@ def test_the_script_lifts(grasping, item, disturbance, episodes):
     lift_all(grasping, item, disturbance, range(episodes), share=0.98)
 
 
+@pytest.mark.parametrize("gripper", GRIPPERS)
+def test_the_script_lifts_with_every_gripper(grasping, gripper):
+    lift_all(grasping, gripper, "off", range(10), share=0.9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("disturbance", ["off", "mild", "real"])
-@pytest.mark.parametrize("item", ["cube", "cylinder", "narrow box", "wide box"])
+@pytest.mark.parametrize("item", ["cube", "cylinder", "narrow box", "wide box", *GRIPPERS])
 def test_the_script_lifts_from_200_random_poses(grasping, item, disturbance):
     lift_all(grasping, item, disturbance, range(1000, 1200), share=0.98 if disturbance == "off" else 0.95)
 

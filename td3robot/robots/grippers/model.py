@@ -11,6 +11,9 @@ from td3robot.state import Array
 if TYPE_CHECKING:
     import mujoco
 
+# How much of an object's height the pads have to overlap [m].
+OVERLAP_M = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Jaw:
@@ -26,6 +29,8 @@ class Jaw:
         min_height_m, max_height_m: Of objects: lower ones the fingers pass over, higher ones meet the palm, since
             objects are gripped at half their height.
         fingertips_m: The fingers reach this far beyond the tool centre point, with some play.
+        reach_at: How far they reach beyond it [m] when they are a width [m] apart, where open fingers are too short for
+            low objects that are wide; None where ``min_height_m`` serves every width.
     """
 
     stroke_m: float
@@ -36,11 +41,18 @@ class Jaw:
     min_height_m: float
     max_height_m: float
     fingertips_m: float
+    reach_at: Callable[[float], float] | None = None
 
     @property
     def widest_m(self) -> float:
         """The widest object that the jaw goes around."""
         return self.stroke_m - self.margin_m
+
+    def lowest_m(self, width_m: float) -> float:
+        """Compute how high an object of a width [m] on the table has to be for the pads to get hold of it [m]."""
+        if self.reach_at is None:
+            return self.min_height_m
+        return max(self.min_height_m, self.grasp_height_m - self.reach_at(width_m) + OVERLAP_M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,8 @@ class GripperModel:
         control_open, control_closed: The actuator's control at both ends; linear in between.
         links: For each side, right then left, the joints of its linkage and their share of the driver's motion.
         pads: What the names of the pads' geometries contain.
+        driver_at: Driver position at which the pads are a width [m] apart; None where the jaw closes in proportion to
+            its drivers, or is taken to.
     """
 
     name: str
@@ -99,6 +113,7 @@ class GripperModel:
     control_closed: float
     links: tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]
     pads: str = "_pad"
+    driver_at: Callable[[float], float] | None = None
 
     @property
     def driver_range(self) -> float:
@@ -119,4 +134,6 @@ class GripperModel:
 
     def closed_on(self, width_m: float) -> float:
         """Compute the closed fraction at which the pads meet an object of a width [m]."""
-        return 1.0 - width_m / self.jaw.stroke_m
+        if self.driver_at is None:
+            return 1.0 - width_m / self.jaw.stroke_m
+        return (self.driver_at(width_m) - self.driver_open) / self.driver_range

@@ -32,7 +32,9 @@ def _linkage(side: str) -> tuple[tuple[str, float], ...]:
 # to its `pinch` site, between the pads when closed (open, they are 14 mm further back), along the flange's z axis.
 # Mass: Robotiq's instruction manual, with its coupling. Heights: the fingers' ends are 18 mm beyond the tool centre
 # point, the palm a good 60 mm above it; the guard keeps the ends 5 mm off the table.
-# Counts: a ROS driver of the 2F-85 uses 3 to 230 of 0 to 255.
+# Counts: a ROS driver of the 2F-85 uses 3 to 230 of 0 to 255, and Robotiq's own SDK measured the same.
+# The jaw is taken to close in proportion to its drivers, which is off by up to 0.03 of the way: released policies were
+# trained with that.
 ROBOTIQ_2F85: GripperModel = GRIPPERS.register(
     "robotiq_2f85",
     GripperModel(
