@@ -83,3 +83,11 @@ def test_a_value_that_is_not_finite_is_never_saved(trained, group):
     with pytest.raises(TrainingDivergedError, match=f"{group} is no longer finite at step 61"):
         trained.save()
     assert newest(trained.run_directory).path == before
+
+
+def test_an_episode_that_could_not_be_replayed_is_reported(trained, pendulum_trainer, monkeypatch):
+    trainer = pendulum_trainer(OPTIONS)
+    monkeypatch.setattr(trainer.collector, "load_state", lambda arrays, indices: [0])
+    trainer.resume(newest(trained.run_directory))
+    (message,) = trainer.listener.messages
+    assert message.startswith("environment 0 did not repeat its unfinished episode")
