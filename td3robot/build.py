@@ -21,9 +21,7 @@ from td3robot.envs.robot_env import RENDER_MODES, RobotEnv
 from td3robot.envs.starts import Starts
 from td3robot.errors import ConfigError, ContractError, choose
 from td3robot.policy.contract import Contract
-from td3robot.robots.arms import ARMS
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
@@ -31,6 +29,7 @@ from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
 from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.spec import robot_spec as robot_spec
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import ObjectModel
 from td3robot.tasks import TASKS
@@ -45,18 +44,6 @@ ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | N
     "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
     "ur": lambda config, objects, cell: _require_cell(cell).driver(robot_spec(config)),
 }
-
-
-def robot_spec(config: RobotConfig) -> RobotSpec:
-    """Look up arm and gripper, and add what the cell has of its own."""
-    gripper = GRIPPERS[config.gripper]
-    return RobotSpec(
-        arm=ARMS[config.arm],
-        gripper=gripper,
-        control_rate_hz=config.control_rate_hz,
-        tcp_offset_m=gripper.tcp_offset_m + config.coupling_thickness_m,
-        table_height_m=config.table_height_m,
-    )
 
 
 def make_robot_env(

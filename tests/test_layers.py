@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "envs": GROUND | {"policy.contract", "robots", "tasks"},
     "build": GROUND | {"policy", "robots", "tasks", "envs"},
     "learning": GROUND | {"policy", "robots", "tasks", "envs", "build"},
-    "standin": GROUND | {"robots", "tasks", "build"},
+    "standin": GROUND | {"robots"},
     "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
     "cli": None,
     "__main__": {"cli"},

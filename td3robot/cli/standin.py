@@ -2,11 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from td3robot.cli.terminal import stderr
+from td3robot.errors import ConfigError
+
+if TYPE_CHECKING:
+    from td3robot.config import RobotConfig
+    from td3robot.state import ObjectModel
 
 
 def register(app: typer.Typer) -> None:
@@ -15,31 +20,49 @@ def register(app: typer.Typer) -> None:
 
 
 def standin(
-    robot: Annotated[str, typer.Argument(help="What to stand in for: ur5e.")],
+    arm: Annotated[str, typer.Argument(help="What to stand in for, for example ur5e or ur10e.")],
     host: Annotated[str, typer.Option(help="Address to listen on; one for each stand-in.")] = "127.0.0.2",
-    config: Annotated[Path | None, typer.Option(help="A run, whose table and objects are put up.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A run, whose gripper, table and objects are put up.")] = None,
+    gripper: Annotated[str | None, typer.Option(help="The gripper, where no run names one.")] = None,
     faults: Annotated[Path | None, typer.Option(help="YAML file of faults, each at its time.")] = None,
     tracker: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where to send object poses as datagrams.")
     ] = None,
     polyscope: Annotated[str, typer.Option(help="Version of PolyScope: 5.11 or 5.23.")] = "5.11",
+    nominal: Annotated[bool, typer.Option("--nominal", help="An arm exactly like its data sheet.")] = False,
     local: Annotated[bool, typer.Option("--local", help="Start in local control.")] = False,
     powered_off: Annotated[bool, typer.Option("--powered-off", help="Start with the arm powered off.")] = False,
-    bench_port: Annotated[int, typer.Option(help="Port of the bench: faults, objects, truth.")] = 29990,
+    lab_port: Annotated[int, typer.Option(help="Port of the lab: faults, objects, truth.")] = 29990,
     allow_network: Annotated[
         bool, typer.Option("--allow-network", help="Allow an address that other computers can reach.")
     ] = False,
 ) -> None:
-    """Stand in for a robot's controller on loopback: real sockets, simulated arm, faults on request. Ctrl-C ends it."""
+    """Stand in for a UR controller on loopback: real sockets, simulated arm, faults on request. Ctrl-C ends it."""
     import logging
 
-    from td3robot.standin.server import serve
+    from td3robot.standin.server import run_standin
     from td3robot.standin.settings import make_standin_config
 
+    robot, objects = robot_and_objects(config) if config else (None, ())
     settings = make_standin_config(
-        robot, config, faults, host=host, tracker=tracker, polyscope=polyscope, remote=not local,
-        powered=not powered_off, bench_port=bench_port, allow_network=allow_network,
+        arm, robot, objects, gripper, faults, host=host, tracker=tracker, polyscope=polyscope, remote=not local,
+        powered=not powered_off, lab_port=lab_port, allow_network=allow_network,
+        **({"calibration": "off"} if nominal else {}),
     )  # fmt: skip
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    stderr.print(f"a stand-in for a UR5e serves on {host} (bench: port {bench_port}); Ctrl-C ends it", soft_wrap=True)
-    serve(settings)
+    stderr.print(f"a stand-in for a {arm} serves on {host} (lab: port {lab_port}); Ctrl-C ends it", soft_wrap=True)
+    run_standin(settings)
+
+
+def robot_and_objects(path: Path) -> "tuple[RobotConfig, tuple[ObjectModel, ...]]":
+    """Read which robot a run is for, and what lies on its table.
+
+    Raises:
+        ConfigError: It has no robot.
+    """
+    from td3robot.config import RobotEnvironmentConfig, load_config
+
+    environment = load_config(path).environment
+    if not isinstance(environment, RobotEnvironmentConfig):
+        raise ConfigError(f"{path} trains on {environment.kind!r}, which has no robot to stand in for")
+    return environment.robot, environment.task.objects()

@@ -42,7 +42,7 @@ def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, secon
     """
     if not robot.check_controller(check):
         return
-    if not check.answers("connection", robot.connect):
+    if not check.answers("connection", environment.connect):
         return
     check.facts |= robot.facts
     _check_stream(check, robot, list(_watch(robot, seconds)))

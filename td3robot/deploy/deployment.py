@@ -95,6 +95,7 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
             else:
                 if check.objection is not None:
                     raise RobotError(f"no-go: {check.objection}")
+                ledger.require_calibration(serial, check.facts.get("calibration"))
                 ledger.require(request.mode, serial, played.digest, request.override)
                 session = station.session(request.mode, played.policy.act, record, operator)
                 session.run(request.episodes, request.seed, request.options)
@@ -136,6 +137,7 @@ def _write_down(
     mode, fault, digest = request.mode, report["fault"], report["digest"]
     if fault is None and _climbed(mode, report, config):
         ledger.passed(mode, serial, digest, Path(report["record"]), request.speed, request.override)
+        ledger.note_calibration(serial, report["robot"].get("calibration"))
     elif fault is not None and mode in ("confirm", "run"):
         ledger.latch(serial, fault)
 

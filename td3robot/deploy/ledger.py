@@ -70,6 +70,26 @@ class Ledger:
                 "before its operator has dealt with that: td3robot recover --robot CELL"
             )
 
+    def note_calibration(self, serial: str, checksum: str | None) -> None:
+        """Write down which calibration of its arm a robot was checked with; None for the nominal kinematics."""
+        with self._changed() as robots:
+            robots.setdefault(serial, {})["calibration"] = checksum
+
+    def require_calibration(self, serial: str, checksum: str | None) -> None:
+        """Ask that the arm's calibration is the one that it was checked with.
+
+        Raises:
+            LadderError: It changed since.
+        """
+        robot = self._read().get(serial, {})
+        if "calibration" in robot and robot["calibration"] != checksum:
+            sheet = "of the data sheet"
+            raise LadderError(
+                f"robot {serial} was checked with the kinematics {robot['calibration'] or sheet}, and now has those "
+                f"{checksum or sheet}: its arm was changed or calibrated anew, or ur.calibration was; run --mode check "
+                "first, and teach again what was taught with the old ones"
+            )
+
     def passed(self, rung: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:
         """Record a passed rung."""
         with self._changed() as robots:

@@ -26,6 +26,7 @@ class ShadowRobot(Robot):
     def connect(self) -> None:
         """Open the arm for reading."""
         self.watched.connect()
+        self.spec = self.watched.spec
 
     def read(self) -> RobotState:
         """Read the arm."""

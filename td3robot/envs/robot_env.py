@@ -129,7 +129,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 raise ConfigError(choose("reset option", str(name), RESET_OPTIONS))
         super().reset(seed=seed)
         self._running = False
-        self.robot.connect()
+        self.connect()
         start = self.starts.draw(self.np_random)
         if "goal" in wanted:
             start = start._replace(goal=self.starts.given(start.goal, np.asarray(wanted["goal"], np.float64)))
@@ -237,6 +237,16 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self._renderer = None
         self._objects.close()
         self.robot.close()
+
+    def connect(self) -> None:
+        """Connect the robot, and compute with what it then knows of its arm.
+
+        Raises:
+            RobotError: It cannot be reached, or is another robot.
+        """
+        self.robot.connect()
+        for kinematics in (self.guard.kinematics, self._observer, self.starts.ik):
+            kinematics.adopt(self.robot.spec)
 
     def tool_at(self, q: Array) -> Pose:
         """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""

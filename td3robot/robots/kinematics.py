@@ -33,8 +33,17 @@ class Kinematics:
 
     def __init__(self, spec: RobotSpec, clearance_m: float = 0.0) -> None:
         self.clearance_m = clearance_m
+        self._compile(spec)
+
+    def adopt(self, spec: RobotSpec) -> None:
+        """Compute with what is known of the robot now: once connected, it may have its arm's own kinematics."""
+        if spec is not self.spec:
+            self._compile(spec)
+
+    def _compile(self, spec: RobotSpec) -> None:
+        self.spec = spec
         self._model = guard_spec(spec).compile()
-        self._model.geom_margin[:] = clearance_m
+        self._model.geom_margin[:] = self.clearance_m
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site(TCP_SITE).id
         self._jacobian = np.zeros((3, self._model.nv))

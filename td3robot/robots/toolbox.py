@@ -13,6 +13,15 @@ class ToolboxKinematics:
     """
 
     def __init__(self, spec: RobotSpec) -> None:
+        self._assemble(spec)
+
+    def adopt(self, spec: RobotSpec) -> None:
+        """Compute with what is known of the robot now: once connected, it may have its arm's own kinematics."""
+        if spec is not self.spec:
+            self._assemble(spec)
+
+    def _assemble(self, spec: RobotSpec) -> None:
+        self.spec = spec
         from roboticstoolbox import ET
         from roboticstoolbox.ets.ETS import ETS
 

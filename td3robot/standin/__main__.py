@@ -5,7 +5,7 @@ import os
 import sys
 
 from td3robot.errors import Td3RobotError
-from td3robot.standin.server import serve
+from td3robot.standin.server import run_standin
 from td3robot.standin.settings import StandinConfig
 
 
@@ -16,7 +16,7 @@ def main() -> None:
     with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as settings:
         config = StandinConfig.model_validate_json(settings.readline())
     try:
-        serve(config, sys.stdin.fileno(), parent)
+        run_standin(config, sys.stdin.fileno(), parent)
     except Td3RobotError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

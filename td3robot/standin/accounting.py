@@ -10,7 +10,8 @@ import numpy as np
 
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
-from td3robot.standin.arm import JOINTS, PERIOD_S, SimulatedArm
+from td3robot.robots.ur import JOINTS
+from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.state import Array
 
 # Received targets that are kept until somebody takes them: ten minutes at 500 Hz.

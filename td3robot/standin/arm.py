@@ -6,26 +6,42 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 
-from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE, quaternion
+from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
+from td3robot.robots.ur import JOINTS
+from td3robot.robots.ur.calibration import DhParameters
 from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
 RATE_HZ = 500
 PERIOD_S = 1.0 / RATE_HZ
-JOINTS = 6
 
 
 class SimulatedArm:
-    """UR5e, 2F-85, table and objects, one controller period at a time.
+    """Arm, gripper, table and objects, one controller period at a time.
 
     The physics are those of training (:class:`MujocoRobot`); only the servo's lag follows what servoJ asks for.
+
+    Args:
+        spec: The nominal robot.
+        objects: What lies on the table.
+        parameters: The arm's own Denavit-Hartenberg parameters; the nominal ones, if not given.
+
+    Attributes:
+        spec: The robot as it is, with its own kinematics.
+        q, dq: (6,) [rad, rad/s].
+        driver_q: Mean of the gripper's drivers, in their unit.
+        closed: The gripper's closed fraction, as it is.
     """
 
-    def __init__(self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = ()) -> None:
-        self.spec = replace(spec, control_rate_hz=float(RATE_HZ))
+    def __init__(
+        self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = (), parameters: DhParameters | None = None
+    ) -> None:
+        self.parameters = parameters or DhParameters.of(spec.arm.chain)
+        arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())
+        self.spec = replace(spec, arm=arm, control_rate_hz=float(RATE_HZ))
         self._robot = MujocoRobot(self.spec, RATE_HZ, objects)
         self._robot.connect()
         assert self._robot.model is not None
@@ -39,11 +55,12 @@ class SimulatedArm:
         names = [self._model.body(int(body)).name for body in bodies]
         self._is_gripper = np.array([name.startswith(GRIPPER_PREFIX) for name in names])
         self._is_robot = ~self._is_handled & (bodies != 0)
-        self._pads = np.array(["pad" in name and self._is_gripper[i] for i, name in enumerate(names)])
+        geoms = [self._model.geom(index).name for index in range(self._model.ngeom)]
+        self._pads = self._is_gripper & np.array([self.spec.gripper.pads in name for name in geoms])
         self._friction = self._model.geom_friction.copy()
         self._velocity = np.zeros(6)
         self._force = np.zeros(6)
-        self.lag_s = SERVO_LAG_S
+        self._nominal_lag_s = self.lag_s = self.spec.arm.servo.lag_s
         self._objects = [item.name for item in objects]
         self.reset(self.spec.arm.home)
 
@@ -51,12 +68,12 @@ class SimulatedArm:
         """Have the servo follow its target with a first-order lag.
 
         Damping over stiffness is the lag. Below the lag of training, the stiffness grows with its square, so that
-        the servo stays as far from overshooting as it is there (see ``robots/scene.py``).
+        the servo stays as far from overshooting as it is there (see :class:`Servo`).
         """
         if lag_s == self.lag_s:
             return
         self.lag_s = lag_s
-        gain = self._gain * max(1.0, (SERVO_LAG_S / lag_s) ** 2)
+        gain = self._gain * max(1.0, (self._nominal_lag_s / lag_s) ** 2)
         self._model.actuator_gainprm[:JOINTS, 0] = gain
         self._model.actuator_biasprm[:JOINTS, 1] = -gain
         self._model.actuator_biasprm[:JOINTS, 2] = -gain * lag_s
@@ -65,15 +82,22 @@ class SimulatedArm:
         """Integrate one period with the servo's target (6,) [rad] and the gripper's closed fraction."""
         self._robot.send(JointCommand(target, gripper))
         self._robot.advance()
+        self._measure()
+
+    def _measure(self) -> None:
         state = self._robot.read()
         self.q, self.dq, self.driver_q = state.q, state.dq, float(state.driver_q.mean())
+        self.closed = self.spec.gripper.closed_fraction(state.driver_q)
+
+    def reset_lag(self) -> None:
+        """Follow targets with the lag of training again."""
+        self.set_lag(self._nominal_lag_s)
 
     def reset(self, q: Array) -> None:
         """Place the arm at q, at rest, gripper open, with every object where it was first."""
         self._robot.move_to(q)
         self._lay_out()
-        state = self._robot.read()
-        self.q, self.dq, self.driver_q = state.q, state.dq, 0.0
+        self._measure()
 
     def _lay_out(self) -> None:
         """Put the objects side by side, where each was made the same place."""
@@ -95,7 +119,7 @@ class SimulatedArm:
         return self._robot.object_poses()
 
     def set_slippery(self, slippery: bool) -> None:
-        """Take the friction off the gripper's pads, or give it back."""
+        """Remove the friction of the gripper's pads, or restore it."""
         self._model.geom_friction[:] = self._friction
         if slippery:
             self._model.geom_friction[self._pads] = 1e-4
@@ -141,26 +165,3 @@ class SimulatedArm:
 
 def _pose(data: mujoco.MjData, site: int) -> Pose:
     return Pose(data.site_xpos[site].copy(), data.site_xmat[site].reshape(3, 3).copy())
-
-
-def rotation_vector(rotation: Array) -> Array:
-    """Turn a rotation matrix into UR's axis times angle (3,) [rad]."""
-    vector: Array = np.zeros(3)
-    mujoco.mju_quat2Vel(vector, quaternion(rotation), 1.0)
-    return vector
-
-
-def rotation_matrix(vector: Array) -> Array:
-    """Turn UR's axis times angle (3,) [rad] into a rotation matrix."""
-    angle = float(np.linalg.norm(vector))
-    if angle < 1e-12:
-        return np.eye(3)
-    wxyz, matrix = np.zeros(4), np.zeros(9)
-    mujoco.mju_axisAngle2Quat(wxyz, np.asarray(vector) / angle, angle)
-    mujoco.mju_quat2Mat(matrix, wxyz)
-    return matrix.reshape(3, 3)
-
-
-def compose(pose: Pose, offset: Pose) -> Pose:
-    """Express ``offset``, given in the frame of ``pose``, in the base frame."""
-    return Pose(pose.position + pose.rotation @ offset.position, pose.rotation @ offset.rotation)

@@ -1,30 +1,25 @@
 """The controller's state machine: power, safety stops, the running program, and one tick of 2 ms.
 
-Names and numbers of modes are from UR's RTDE guide. What a controller does between them is modelled; docs/standin.md
-says from what.
+Names and numbers of modes are from UR's RTDE guide. The behaviour between them is modelled; docs/standin.md has the
+sources.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.standin.accounting import Accounting
 from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.standin.gripper import Gripper
 from td3robot.standin.inputs import Inputs
-from td3robot.standin.motion import Brake, Hold, Motion, Reference, Servo
-from td3robot.standin.registers import Registers, Watchdog
+from td3robot.standin.motion import Brake, Hold, Motion, Reference
+from td3robot.standin.program import Program
 from td3robot.standin.safety import Safety
 from td3robot.standin.settings import StandinConfig
 from td3robot.state import Array, Pose
-
-if TYPE_CHECKING:
-    from td3robot.standin.script import ControlScript
 
 # UR: "Cannot unlock protective stop until 5s after occurrence".
 UNLOCK_AFTER_S = 5.0
@@ -67,26 +62,21 @@ class Controller:
 
     def __init__(self, arm: SimulatedArm, config: StandinConfig) -> None:
         self.arm, self.config = arm, config
-        self.registers = Registers()
         self.safety = Safety(config.safety, arm)
         self.accounting = Accounting(arm.spec, config.accounting_window_s)
-        self.gripper, self.gripper_silent = Gripper(), False
-        self.inputs = Inputs(self)
+        self.gripper, self.gripper_silent = Gripper(arm.spec.gripper), False
         self.ticks = 0
+        self.inputs = Inputs(lambda: self.time_s)
         self.robot_mode = RobotMode.POWER_OFF
         self.safety_mode = SafetyMode.NORMAL
         self.remote = config.remote
-        self.own_model = self.model = "UR5"  # what an e-Series answers, too
-        self.slider = 1.0
+        self.model = config.model
         self.popup: str | None = None
-        self.digital_out = 0
-        self.analog_out = [0.0, 0.0]
-        self.payload, self.payload_cog = config.payload_kg, [0.0, 0.0, 0.05]
+        self.payload, self.payload_cog = _payload(config, arm), [0.0, 0.0, 0.05]
         offset = arm.spec.tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
         self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
-        self.script: ControlScript | None = None
+        self.program: Program | None = None
         self.refusing: str | None = None
-        self.watchdog: Watchdog | None = None
         self.reference = Reference(arm.q)
         self.motion: Motion = Hold()
         self.history: deque[Array] = deque([arm.q] * 512, maxlen=512)
@@ -105,7 +95,7 @@ class Controller:
     @property
     def runtime_state(self) -> RuntimeState:
         """Whether a program runs."""
-        return RuntimeState.PLAYING if self.script is not None else RuntimeState.STOPPED
+        return RuntimeState.PLAYING if self.program is not None else RuntimeState.STOPPED
 
     @property
     def may_move(self) -> bool:
@@ -124,12 +114,11 @@ class Controller:
         for item in due:
             self._later.remove(item)
             item[1]()
-        if self.watchdog is not None and self.script is not None and self.watchdog.is_hungry(self.time_s):
-            self.end_program(
-                f"RTDE watchdog: {self.watchdog.variable} was not written for {self.watchdog.period_s:.3f} s"
-            )
-        if self.script is not None:
-            self.script.tick()
+        watchdog = self.inputs.watchdog
+        if watchdog is not None and self.program is not None and watchdog.is_hungry(self.time_s):
+            self.end_program(f"RTDE watchdog: {watchdog.variable} was not written for {watchdog.period_s:.3f} s")
+        if self.program is not None:
+            self.program.tick()
         self._move()
         if self.may_move:
             reason = self.safety.objection(self.reference.q)
@@ -137,27 +126,22 @@ class Controller:
                 self.protective_stop(reason)
 
     def lose(self, lost_s: float) -> None:
-        """Hear that the controller's time fell behind the wall's: arrivals before and after do not compare."""
+        """Account for time lost by the controller's clock: arrivals before and after cannot be compared."""
         if self.inputs.arrived_s is not None:
             self.inputs.arrived_s -= lost_s
         self.accounting.forget_targets()
 
-    def written(self, variable: str) -> None:
-        """Hear that a client wrote an input."""
-        if self.watchdog is not None and self.watchdog.variable == variable:
-            self.watchdog.fed_s = self.time_s
-
     # The program
 
-    def start_program(self, script: "ControlScript") -> None:
-        """Start a control script soon, in place of the one that runs, if the controller may move."""
+    def start_program(self, program: Program) -> None:
+        """Start a program soon, in place of the one that runs, if the controller may move."""
         reason = self.refuses_programs()
         if reason is not None:
             self.note(f"program not started: {reason}")
             return
-        if self.script is not None:
-            self.end_program("replaced by another script")
-        self._later.append((self.time_s + SCRIPT_STARTS_S, lambda: self._start(script)))
+        if self.program is not None:
+            self.end_program("replaced by another program")
+        self._later.append((self.time_s + SCRIPT_STARTS_S, lambda: self._start(program)))
 
     def refuses_programs(self) -> str | None:
         """Say why no program can be started, or None."""
@@ -171,21 +155,20 @@ class Controller:
 
     def end_program(self, reason: str) -> None:
         """Stop the program, and the arm with a controlled stop."""
-        if self.script is not None:
+        if self.program is not None:
             self.note(f"program stopped: {reason}")
-        self.script, self.watchdog = None, None
-        if not isinstance(self.motion, Brake):
-            self.motion = Brake(PROGRAM_STOP)
+        self.program, self.inputs.watchdog = None, None
+        self.motion = self.motion.braked(PROGRAM_STOP)
 
     def refuse(self, reason: str) -> None:
         """Refuse a script, where a pendant would show a popup."""
         self.popup = reason
         self.note(f"popup: {reason}")
 
-    def _start(self, script: "ControlScript") -> None:
-        if self.refuses_programs() is None and self.script is None:
-            self.script = script
-            script.begin()
+    def _start(self, program: Program) -> None:
+        if self.refuses_programs() is None and self.program is None:
+            self.program = program
+            program.begin()
             self.note("program started")
 
     # Stops
@@ -234,7 +217,7 @@ class Controller:
 
     def _halt(self) -> None:
         """End the program, and brake from what the arm really does."""
-        self.script, self.watchdog = None, None
+        self.program, self.inputs.watchdog = None, None
         self.reference = Reference(self.arm.q)
         self.reference.v = self.arm.dq.copy()
         self.motion = Brake(PROTECTIVE_STOP)
@@ -281,17 +264,17 @@ class Controller:
         self.note("remote control" if remote else "local control")
 
     def reset(self, q: Array) -> None:
-        """Begin anew with the arm at q: stops cleared, powered, no program, gripper open and activated as before."""
+        """Place the arm at q, stops cleared, powered, without a program; the gripper opens and keeps its activation."""
         self._later.clear()
-        self.script, self.watchdog = None, None
-        self.safety_mode, self.remote, self.slider = SafetyMode.NORMAL, True, 1.0
+        self.program, self.inputs.watchdog = None, None
+        self.safety_mode, self.remote, self.inputs.slider = SafetyMode.NORMAL, True, 1.0
         if self.robot_mode is not RobotMode.RUNNING:
             self._power(True)
         self.arm.reset(q)
         self.gripper.reset()
         self.reference, self.motion = Reference(q), Hold()
         self.accounting.forget()
-        self.note("reset on the bench")
+        self.note("reset in the lab")
 
     # Motion
 
@@ -299,22 +282,23 @@ class Controller:
         """Aim servoJ at joint angles (6,) [rad]; does nothing while the arm must not move."""
         if not self.may_move:
             return
-        if not isinstance(self.motion, Servo):
-            self.motion = Servo(self.reference.q + self.arm.lag_s * self.reference.v)
+        servo = self.motion.servoed(self.reference.q + self.arm.lag_s * self.reference.v)
+        if servo is not self.motion:
+            self.motion = servo
             self.accounting.forget_targets()
-        reason = self.safety.objection_to_target(target, self.motion.target)
+        reason = self.safety.objection_to_target(target, servo.target)
         if reason is not None:
             self.protective_stop(reason)
             return
         if self.inputs.arrived_s is not None:
             self.accounting.received(self.inputs.arrived_s, target)
             self.inputs.arrived_s = None
-        if not np.array_equal(self.motion.target, target):
+        if not np.array_equal(servo.target, target):
             self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
-            self.motion.aim(target, time_s)
+            servo.aim(target, time_s)
 
     def drive(self, motion: Motion) -> None:
-        """Take up another motion than servoJ; does nothing while the arm must not move."""
+        """Switch to a motion other than servoJ; does nothing while the arm must not move."""
         if self.may_move:
             self.motion = motion
 
@@ -323,12 +307,17 @@ class Controller:
         return bool(np.abs(self.arm.dq).max() < 1e-2)
 
     def _move(self) -> None:
-        target = self.motion.step(self.reference, self.arm.lag_s, self.slider)
-        self.gripper.tick(self.arm.driver_q)
+        target = self.motion.step(self.reference, self.arm.lag_s, self.inputs.slider)
+        self.gripper.tick(self.arm.closed)
         self.arm.step(target, self.gripper.fraction)
         self.history.append(self.arm.q)
-        if isinstance(self.motion, Brake) and self.motion.done and self.is_steady():
+        if self.motion.releases and self.motion.done and self.is_steady():
             # Brakes or not, the arm stays where it came to rest.
             self.reference, self.motion = Reference(self.arm.q), Hold()
-            self.arm.set_lag(SERVO_LAG_S)
+            self.arm.reset_lag()
         self.accounting.tick(self.arm)
+
+
+def _payload(config: StandinConfig, arm: SimulatedArm) -> float:
+    """Return the installation's payload [kg]."""
+    return round(arm.spec.gripper.mass_kg, 1) if config.payload_kg is None else config.payload_kg

@@ -1,4 +1,4 @@
-"""The faults that a stand-in can be asked for, as a file or the bench names them."""
+"""The faults that a stand-in can be asked for, as a file or the lab names them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, TypeAdapter, ValidationError
 from td3robot.config import NonNegative, Section
 from td3robot.errors import ConfigError, choose
 
-# What nobody takes back by himself lasts an hour.
+# What ends only when a person ends it lasts an hour.
 LASTING_S = 3600.0
 
 
@@ -18,7 +18,7 @@ class Fault(Section):
     """What all faults have in common.
 
     Attributes:
-        at_s: When it begins: seconds after start, or after the named episode was announced on the bench.
+        at_s: When it begins: seconds after start, or after the named episode was announced in the lab.
         episode: The episode it waits for; none means time since start.
         for_s: How long it lasts. Faults that happen at one instant ignore it.
     """
@@ -62,7 +62,7 @@ class ClosedSockets(Fault):
     """Connections are closed and new ones refused while the fault lasts."""
 
     kind: Literal["closed_sockets"]
-    service: Literal["rtde", "dashboard", "script", "gripper", "all"] = "all"
+    service: Literal["rtde", "dashboard", "script", "gripper", "primary", "secondary", "all"] = "all"
 
 
 class KilledProcess(Fault):
@@ -78,7 +78,7 @@ class ProtectiveStop(Fault):
 
 
 class EmergencyStop(Fault):
-    """Someone presses the emergency stop, and lets go of it only on the bench."""
+    """Someone presses the emergency stop, and releases it only in the lab."""
 
     kind: Literal["emergency_stop"]
 
@@ -172,10 +172,10 @@ _fault: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
 
 
 def parse_fault(values: Any) -> AnyFault:
-    """Check one fault, as a file or the bench gives it.
+    """Check one fault, as a file or the lab gives it.
 
     Raises:
-        ConfigError: It is none, in one sentence.
+        ConfigError: It is not a fault, in one sentence.
     """
     if not isinstance(values, dict) or "kind" not in values:
         raise ConfigError(f"a fault is a mapping with a kind (choices: {', '.join(sorted(FAULTS))}), not {values!r}")
@@ -213,6 +213,6 @@ def load_faults(path: Path) -> tuple[AnyFault, ...]:
 
 
 def first_error(error: ValidationError) -> Any:
-    """Pick what to tell: a misspelt key that is required is both missing and unknown, and the second says more."""
+    """Pick the error to report: a misspelt key that is required is both missing and unknown, and unknown says more."""
     errors = error.errors(include_url=False)
     return next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])

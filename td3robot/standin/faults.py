@@ -1,17 +1,13 @@
-"""Faults on request: begun at a time, in an episode, or from the bench, and ended when their time is over."""
+"""Faults on request: begun at a time, in an episode, or from the lab, and ended when their time is over."""
 
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from td3robot.standin import fault_kinds as kinds
-
-if TYPE_CHECKING:
-    from td3robot.standin.arm import SimulatedArm
-    from td3robot.standin.controller import Controller
-    from td3robot.standin.disturbance import Line
-    from td3robot.standin.loop import Loop
-    from td3robot.standin.tracker import Tracker
+from td3robot.standin.controller import Controller
+from td3robot.standin.loop import Loop
+from td3robot.standin.network import Line
+from td3robot.standin.vision import VisionSystem
 
 
 class Faults:
@@ -20,14 +16,13 @@ class Faults:
     def __init__(
         self,
         planned: tuple[kinds.AnyFault, ...],
-        controller: "Controller",
-        arm: "SimulatedArm",
-        line: "Line",
-        loop: "Loop",
-        tracker: "Tracker",
+        controller: Controller,
+        line: Line,
+        loop: Loop,
+        vision: VisionSystem,
     ) -> None:
-        self._controller, self._arm, self._line = controller, arm, line
-        self._loop, self._tracker = loop, tracker
+        self._controller, self._line = controller, line
+        self._loop, self._vision = loop, vision
         self._of_episodes = [fault for fault in planned if fault.episode is not None]
         self._waiting = [(fault.at_s, fault) for fault in planned if fault.episode is None]
         self._active: list[tuple[float, kinds.AnyFault]] = []
@@ -43,7 +38,7 @@ class Faults:
                 self.request(fault)
 
     def clear(self) -> None:
-        """End what is active, and forget what was requested for later."""
+        """End what is active, and drop what was requested for later."""
         self._waiting = []
         for _, fault in self._active:
             self._end(fault)
@@ -71,17 +66,17 @@ class Faults:
             case kinds.KilledProcess():
                 os.kill(os.getpid(), signal.SIGKILL)
             case kinds.ProtectiveStop():
-                controller.protective_stop("asked for on the bench")
+                controller.protective_stop("as a fault asked for")
             case kinds.EmergencyStop():
                 controller.emergency_stop()
             case kinds.LocalMode():
                 controller.set_remote(False)
             case kinds.SpeedSlider():
-                controller.slider = fault.fraction
+                controller.inputs.slider = fault.fraction
             case kinds.RefusedServoj():
                 controller.refusing = fault.how
             case kinds.ObjectLost():
-                self._arm.set_slippery(True)
+                controller.arm.set_slippery(True)
             case kinds.WrongModel():
                 controller.model = fault.model
             case kinds.GripperNotActivated():
@@ -90,9 +85,9 @@ class Faults:
             case kinds.GripperSilent():
                 controller.gripper_silent = True
             case kinds.TrackerSilent():
-                self._tracker.silent = True
+                self._vision.silent = True
             case kinds.TrackerJump():
-                self._tracker.offset_m = fault.offset_m
+                self._vision.offset_m = fault.offset_m
             case _:
                 self._disturb(fault)
 
@@ -124,20 +119,20 @@ class Faults:
             case kinds.LocalMode():
                 controller.set_remote(True)
             case kinds.SpeedSlider():
-                controller.slider = 1.0
+                controller.inputs.slider = 1.0
             case kinds.RefusedServoj():
                 controller.refusing = None
             case kinds.ObjectLost():
-                self._arm.set_slippery(False)
+                controller.arm.set_slippery(False)
             case kinds.WrongModel():
-                controller.model = controller.own_model
+                controller.model = controller.config.model
             case kinds.GripperNotActivated():
                 controller.gripper.can_activate = True
             case kinds.GripperSilent():
                 controller.gripper_silent = False
             case kinds.TrackerSilent():
-                self._tracker.silent = False
+                self._vision.silent = False
             case kinds.TrackerJump():
-                self._tracker.offset_m = (0.0, 0.0, 0.0)
+                self._vision.offset_m = (0.0, 0.0, 0.0)
             case _:
                 pass  # it happened at one instant

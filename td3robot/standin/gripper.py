@@ -1,23 +1,21 @@
-"""The 2F-85 behind Robotiq's URCap: its registers, and how its fingers move.
+"""A Robotiq gripper behind its URCap: its registers, and how its fingers move.
 
-Register names and meanings are those of the Robotiq 2F-85 instruction manual, "Control". Timings are assumed; the force
+Register names and meanings are those of the Robotiq 2F-85 instruction manual, "Control"; the 2F-140 and the Hand-E have
+the same. Timings are assumed; the force
 is stored and not modelled.
 """
 
-from td3robot.robots.grippers.robotiq_2f85 import ROBOTIQ_2F85
+from td3robot.errors import ConfigError
+from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.standin.arm import PERIOD_S
 
-# The counts that a real 2F-85 uses of 0 to 255, open to closed.
-OPEN_COUNT, CLOSED_COUNT = 3, 230
-# In simulation the pads meet here, a little before the last count.
-PADS_MEET = 222
+# Pads that meet stop the fingers up to this many counts before the last one.
+PADS_GIVE = 8
 # Nearer to the requested position than this counts as there.
 SLACK = 3
-# 20 to 150 mm/s over 85 mm of stroke (data sheet), as closed fraction a second.
-SLOWEST = 20.0 / 85.0
 ACTIVATION_S = 1.0
-# The fingers are at rest when they were slower than this for so long [rad/s], [s].
-STILL_RAD_S, STILL_S = 0.05, 0.1
+# The fingers are at rest when their closed fraction changed by less than this for so long [1/s], [s].
+STILL_RATE, STILL_S = 0.0625, 0.1
 
 SETTABLE = ("ACT", "GTO", "ATR", "ADR", "POS", "SPE", "FOR", "ARD", "LBP", "LRP", "MSC", "MOD", "GSR")
 READABLE = (*SETTABLE, "STA", "OBJ", "FLT", "PRE", "COU")
@@ -26,12 +24,17 @@ READABLE = (*SETTABLE, "STA", "OBJ", "FLT", "PRE", "COU")
 class Gripper:
     """The gripper's registers.
 
+    Args:
+        model: Which gripper it is.
+
     Attributes:
         fraction: Where the motor wants the fingers: 0 open, 1 closed.
         powered: Whether the tool has power; without, every register reads ``?``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: GripperModel) -> None:
+        self._counts = _counts(model)
+        self._rates = [speed / model.jaw.stroke_m for speed in self._counts.speed_m_s]
         self.powered = True
         self.can_activate = True
         self.fraction = 0.0
@@ -40,7 +43,7 @@ class Gripper:
         self._requested = 0
         self._activating_s: float | None = None
         self._active = False
-        self._driver_q, self._still_s, self._object = 0.0, 0.0, 3
+        self._closed, self._still_s, self._object = 0.0, 0.0, 3
 
     def set_power(self, on: bool) -> None:
         """Give or take the tool's power: the fingers stay, the activation is lost."""
@@ -83,11 +86,11 @@ class Gripper:
             self._object, self._still_s = 0, 0.0
         return True
 
-    def tick(self, driver_q: float) -> None:
-        """Move on for one period; ``driver_q`` is the measured driver angle [rad]."""
-        still = abs(driver_q - self._driver_q) < STILL_RAD_S * PERIOD_S
+    def tick(self, closed: float) -> None:
+        """Move for one period; ``closed`` is the measured closed fraction."""
+        still = abs(closed - self._closed) < STILL_RATE * PERIOD_S
         self._still_s = self._still_s + PERIOD_S if still else 0.0
-        self._driver_q = driver_q
+        self._closed = closed
         if not self.powered:
             return
         if self._activating_s is not None:
@@ -97,8 +100,9 @@ class Gripper:
                 self._active, self._activating_s = True, None
                 self._requested = self._set["POS"]
         elif self._active and self._set["GTO"] == 1:
-            rate = SLOWEST + (ROBOTIQ_2F85.closing_rate - SLOWEST) * self._set["SPE"] / 255
-            goal = (self._requested - OPEN_COUNT) / (CLOSED_COUNT - OPEN_COUNT)
+            slowest, fastest = self._rates
+            rate = slowest + (fastest - slowest) * self._set["SPE"] / 255
+            goal = (self._requested - self._counts.open) / (self._counts.closed - self._counts.open)
             self._approach(min(max(goal, 0.0), 1.0), rate)
             self._detect(goal)
 
@@ -111,16 +115,16 @@ class Gripper:
         if self._still_s < STILL_S or abs(min(max(goal, 0.0), 1.0) - self.fraction) > 1e-9:
             return
         position = self._position()
-        shut = self._requested > position >= PADS_MEET
-        wide_open = self._requested <= OPEN_COUNT and position <= OPEN_COUNT + SLACK
+        shut = self._requested > position >= self._counts.closed - PADS_GIVE
+        wide_open = max(self._requested, position - SLACK) <= self._counts.open
         if shut or wide_open or abs(position - self._requested) <= SLACK:
             self._object = 3
         else:
             self._object = 2 if position < self._requested else 1
 
     def _position(self) -> int:
-        fraction = self._driver_q / ROBOTIQ_2F85.driver_range
-        return round(min(max(OPEN_COUNT + fraction * (CLOSED_COUNT - OPEN_COUNT), 0.0), 255.0))
+        position = self._counts.open + self._closed * (self._counts.closed - self._counts.open)
+        return round(min(max(position, 0.0), 255.0))
 
     def _measured(self) -> dict[str, int]:
         status = 3 if self._active else 1 if self._activating_s is not None else 0
@@ -135,3 +139,9 @@ class Gripper:
             "FLT": fault,
             "COU": 0,
         }
+
+
+def _counts(model: GripperModel) -> Counts:
+    if model.counts is None:
+        raise ConfigError(f"a {model.name} has no position counts: no URCap of Robotiq's drives it")
+    return model.counts

@@ -3,8 +3,8 @@
 import selectors
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
 from td3robot.errors import RobotError
 
@@ -12,14 +12,22 @@ from td3robot.errors import RobotError
 MAX_PENDING = 1 << 20
 
 
-class Handler(Protocol):
+# The port of the lab, which no fault of the network reaches.
+LAB = "lab"
+
+
+class Handler(ABC):
     """What a service makes of one connection."""
 
+    @abstractmethod
     def received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Handle what arrived."""
 
-    def closed(self) -> None:
-        """Hear that the connection is gone."""
+    def closed(self) -> None:  # noqa: B027  # most have nothing to give back
+        """Give back what the connection held, now that it is gone."""
+
+    def tick(self) -> None:  # noqa: B027  # most only answer
+        """Send what is due in this period."""
 
 
 class Connection:
@@ -64,10 +72,16 @@ class Connection:
         except OSError:
             self.close()
             return
-        self.loop.watch(self._sock, self, bool(self._pending))
+        self.loop.watch(self._sock, self.ready, bool(self._pending))
 
-    def readable(self) -> None:
-        """Take what arrived."""
+    def ready(self, events: int) -> None:
+        """Send and receive what the socket is ready for."""
+        if events & selectors.EVENT_WRITE:
+            self.flush()
+        if events & selectors.EVENT_READ:
+            self._receive()
+
+    def _receive(self) -> None:
         if self._sock is None:
             return
         try:
@@ -101,8 +115,11 @@ class Service:
         self.listener: socket.socket | None = None
 
 
+Ready = Callable[[int], None]
+
+
 class Loop:
-    """Listens, and ticks."""
+    """Listens, and serves every connection between two ticks."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -130,21 +147,21 @@ class Loop:
         listener.setblocking(False)
         service.listener = listener
         self.services.append(service)
-        self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(service))
+        self._selector.register(listener, selectors.EVENT_READ, lambda _events: self._accept(service))
 
     def watch_file(self, descriptor: int, ready: Callable[[], None]) -> None:
         """Call something whenever a file can be read."""
-        self._selector.register(descriptor, selectors.EVENT_READ, ready)
+        self._selector.register(descriptor, selectors.EVENT_READ, lambda _events: ready())
 
     def forget_file(self, descriptor: int) -> None:
-        """Watch a file no longer."""
+        """Stop watching a file."""
         self._selector.unregister(descriptor)
 
-    def watch(self, sock: socket.socket, connection: Connection, writing: bool) -> None:
+    def watch(self, sock: socket.socket, ready: Ready, writing: bool) -> None:
         """Watch a connection for room to write, too."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
         if self._selector.get_key(sock).events != events:
-            self._selector.modify(sock, events, connection)
+            self._selector.modify(sock, events, ready)
 
     def forget(self, sock: socket.socket, connection: Connection) -> None:
         """Drop a connection."""
@@ -152,18 +169,18 @@ class Loop:
         self.connections.remove(connection)
 
     def close_connections(self, service: str) -> None:
-        """Close every connection to a service, or to ``all`` but the bench."""
+        """Close every connection to a service, or to ``all`` but the lab's."""
         for connection in list(self.connections):
-            if connection.service == service or (service == "all" and connection.service != "bench"):
+            if connection.service == service or (service == "all" and connection.service != LAB):
                 connection.close()
 
     def set_accepting(self, service: str, accepting: bool) -> None:
-        """Have a service, or ``all`` but the bench, refuse new connections or take them again."""
+        """Have a service, or ``all`` but the lab's, refuse new connections or accept them again."""
         for item in self.services:
-            if item.name == service or (service == "all" and item.name != "bench"):
+            if item.name == service or (service == "all" and item.name != LAB):
                 item.accepting = accepting
 
-    def serve(self, until: float) -> None:
+    def poll(self, until: float) -> None:
         """Serve sockets until a time on the monotonic clock, at least once."""
         first = True
         while True:
@@ -172,14 +189,13 @@ class Loop:
                 return
             first = False
             for key, events in self._selector.select(max(left, 0.0)):
-                item = key.data
-                if not isinstance(item, Connection):
-                    item()
-                    continue
-                if events & selectors.EVENT_WRITE:
-                    item.flush()
-                if events & selectors.EVENT_READ:
-                    item.readable()
+                key.data(events)
+
+    def tick(self) -> None:
+        """Let every connection send what is due."""
+        for connection in list(self.connections):
+            if connection.handler is not None:
+                connection.handler.tick()
 
     def close(self) -> None:
         """Close everything."""
@@ -203,5 +219,5 @@ class Loop:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(self, sock, service.name)
         self.connections.append(connection)
-        self._selector.register(sock, selectors.EVENT_READ, connection)
+        self._selector.register(sock, selectors.EVENT_READ, connection.ready)
         connection.handler = service.make(connection)

@@ -19,7 +19,7 @@ class Reference:
         self.q, self.v = q.copy(), np.zeros_like(q)
 
     def move(self, v: Array, lag_s: float) -> Array:
-        """Go on for one period with a velocity, and give the servo's target."""
+        """Move for one period at a velocity; give the servo's target."""
         self.v = v
         target: Array = self.q + lag_s * v
         self.q = self.q + v * PERIOD_S
@@ -27,13 +27,27 @@ class Reference:
 
 
 class Motion(ABC):
-    """One kind of motion."""
+    """One kind of motion.
+
+    Attributes:
+        done: Whether it is over.
+        releases: Whether the arm, once it is at rest after this motion, is held wherever it came to rest.
+    """
 
     done = False
+    releases = False
 
     @abstractmethod
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
         """Move the reference one period on, at ``scale`` of its speed; give the servo's target (6,) [rad]."""
+
+    def braked(self, deceleration: float) -> "Motion":
+        """Give the motion that ends this one, with the fastest joint's deceleration [rad/s^2]."""
+        return Brake(deceleration)
+
+    def servoed(self, q: Array) -> "Servo":
+        """Give the servo that takes over from this motion, its first target at q (6,) [rad]."""
+        return Servo(q)
 
 
 class Hold(Motion):
@@ -47,10 +61,14 @@ class Hold(Motion):
 
 
 class Servo(Motion):
-    """servoJ: go to each target in a straight line within its time, followed with the servo's lag."""
+    """servoJ: move to each target in a straight line within its time, followed with the servo's lag."""
 
     def __init__(self, q: Array) -> None:
         self.goal, self.target, self._left_s = q.copy(), q.copy(), 0.0
+
+    def servoed(self, q: Array) -> "Servo":
+        """Give this servo: it is already following targets."""
+        return self
 
     def aim(self, target: Array, time_s: float) -> None:
         """Take a new target (6,) [rad], to be reached in ``time_s``."""
@@ -65,7 +83,7 @@ class Servo(Motion):
 
 
 class Speed(Motion):
-    """speedJ: go on with a joint velocity until told otherwise."""
+    """speedJ: keep a joint velocity until something else is commanded."""
 
     def __init__(self, velocity: Array, acceleration: float) -> None:
         self.velocity, self.acceleration = velocity, acceleration
@@ -104,11 +122,17 @@ class Move(Motion):
 class Brake(Motion):
     """Come to rest along the present direction; ``deceleration`` is the fastest joint's [rad/s^2]."""
 
+    releases = True
+
     def __init__(self, deceleration: float) -> None:
         self._deceleration = max(abs(deceleration), 1e-3)
 
+    def braked(self, deceleration: float) -> Motion:
+        """Give this motion: it is already braking."""
+        return self
+
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
-        """Take speed off."""
+        """Slow down."""
         speed = float(np.abs(reference.v).max())
         loss = self._deceleration * PERIOD_S
         if speed <= loss:

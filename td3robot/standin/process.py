@@ -1,4 +1,4 @@
-"""Start a stand-in as a child of this process, prove that it is ours, and talk to its bench."""
+"""Start a stand-in as a child of this process, prove that it is ours, and talk to its lab."""
 
 import json
 import secrets
@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from td3robot.errors import RobotError
-from td3robot.standin.dashboard import serial_number
 from td3robot.standin.settings import DASHBOARD_PORT, RTDE_PORT, StandinConfig, check_standin_config
 from td3robot.subprocesses import start_python
 
@@ -31,7 +30,7 @@ class Standin:
 
     def __init__(self, config: StandinConfig, process: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
         self.config, self.process, self._log = config, process, log
-        self._bench: socket.socket | None = None
+        self._lab: socket.socket | None = None
         self._buffer = b""
 
     @property
@@ -40,21 +39,21 @@ class Standin:
         return self.config.host
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Ask the bench; :mod:`td3robot.standin.bench` lists the requests.
+        """Send a request to the lab; :mod:`td3robot.standin.ports.lab` lists them.
 
         Raises:
             RobotError: It refused, or does not answer.
         """
         try:
-            if self._bench is None:
-                self._bench = socket.create_connection((self.host, self.config.bench_port), ANSWER_TIMEOUT_S)
-            self._bench.sendall(json.dumps(request).encode() + b"\n")
+            if self._lab is None:
+                self._lab = socket.create_connection((self.host, self.config.lab_port), ANSWER_TIMEOUT_S)
+            self._lab.sendall(json.dumps(request).encode() + b"\n")
             answer: dict[str, Any] = json.loads(self._read_line())
         except OSError as error:
-            self._bench = None
-            raise RobotError(f"the stand-in on {self.host} does not answer on its bench: {error}") from None
+            self._lab = None
+            raise RobotError(f"the stand-in on {self.host} does not answer in its lab: {error}") from None
         if not answer.pop("ok"):
-            raise RobotError(f"the stand-in's bench refused {request}: {answer['error']}")
+            raise RobotError(f"the stand-in's lab refused {request}: {answer['error']}")
         return answer
 
     def state(self) -> dict[str, Any]:
@@ -74,7 +73,7 @@ class Standin:
         self.ask(episode=number)
 
     def emergency_stop(self, pressed: bool = True) -> None:
-        """Press the emergency stop, or let go of it."""
+        """Press the emergency stop, or release it."""
         self.ask(emergency_stop=pressed)
 
     def reset(self, q: Sequence[float] | None = None) -> None:
@@ -102,9 +101,9 @@ class Standin:
 
     def close(self) -> None:
         """Stop it and wait for its end. May be repeated."""
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        if self._lab is not None:
+            self._lab.close()
+            self._lab = None
         if self.process.poll() is None:
             assert self.process.stdin is not None
             self.process.stdin.close()
@@ -133,9 +132,9 @@ class Standin:
         self.close()
 
     def _read_line(self) -> bytes:
-        assert self._bench is not None
+        assert self._lab is not None
         while b"\n" not in self._buffer:
-            data = self._bench.recv(1 << 16)
+            data = self._lab.recv(1 << 16)
             if not data:
                 raise ConnectionError("it closed the connection")
             self._buffer += data
@@ -209,7 +208,7 @@ def _await_ready(standin: Standin) -> None:
 
 def _prove(standin: Standin) -> None:
     """Refuse whatever is not the child that was just started."""
-    expected = serial_number(standin.config.token)
+    expected = standin.config.serial_number
     with socket.create_connection((standin.host, DASHBOARD_PORT), ANSWER_TIMEOUT_S) as dashboard:
         stream = dashboard.makefile("rw", encoding="utf-8", newline="\n")
         stream.readline()

@@ -1,13 +1,16 @@
-"""When a controller stops the arm by itself. The rules are a model of UR's, not UR's; docs/standin.md lists them."""
+"""When a controller stops the arm by itself. The rules model UR's; docs/standin.md lists them."""
 
 import numpy as np
 
+from td3robot.robots.ur import JOINTS
 from td3robot.standin.arm import SimulatedArm
 from td3robot.standin.settings import SafetyConfig
 from td3robot.state import Array
 
 # How much deeper than when it was unlocked the tool may go beyond a plane, while it is moved out [m].
 EXCUSED_M = 0.002
+# What a UR's safety configuration allows beyond the joint speed of its data sheet: 191 deg/s for 180 deg/s.
+SAFETY_SHARE = 191.0 / 180.0
 
 
 class Safety:
@@ -15,6 +18,8 @@ class Safety:
 
     def __init__(self, config: SafetyConfig, arm: SimulatedArm) -> None:
         self._config, self._arm = config, arm
+        limit = config.max_joint_speed_rad_s
+        self._max_speed = SAFETY_SHARE * arm.spec.arm.velocity if limit is None else np.full(JOINTS, limit)
         self._excused_m = 0.0
 
     def excuse(self) -> None:
@@ -28,10 +33,13 @@ class Safety:
             reference: (6,) where the controller wants the arm to be [rad].
         """
         arm, limits = self._arm, self._config
-        speed = float(np.abs(arm.dq).max())
-        if speed > limits.max_joint_speed_rad_s:
-            joint = arm.spec.arm.joint_names[int(np.abs(arm.dq).argmax())]
-            return f"{joint} at {speed:.2f} rad/s is above the limit of {limits.max_joint_speed_rad_s:g} rad/s"
+        excess = np.abs(arm.dq) - self._max_speed
+        if excess.max() > 0.0:
+            index = int(excess.argmax())
+            return (
+                f"{arm.spec.arm.joint_names[index]} at {abs(arm.dq[index]):.2f} rad/s is above the limit of "
+                f"{self._max_speed[index]:.3g} rad/s"
+            )
         tool = float(np.linalg.norm(arm.tcp_velocity()[:3]))
         if tool > limits.max_tcp_speed_m_s:
             return f"the tool at {tool:.2f} m/s is above the limit of {limits.max_tcp_speed_m_s:g} m/s"

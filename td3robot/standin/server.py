@@ -2,30 +2,26 @@
 
 import gc
 import os
-import resource
 import signal
 import sys
 import time
-from collections import deque
-from typing import Any
 
-import numpy as np
-
-from td3robot.build import robot_spec
 from td3robot.standin import settings
 from td3robot.standin.arm import PERIOD_S, RATE_HZ, SimulatedArm
-from td3robot.standin.bench import BenchPort
+from td3robot.standin.calibration import own_parameters
+from td3robot.standin.clock import Clock
 from td3robot.standin.controller import Controller
-from td3robot.standin.dashboard import DashboardPort
-from td3robot.standin.disturbance import Line
 from td3robot.standin.faults import Faults
-from td3robot.standin.loop import Connection, Loop, Service
-from td3robot.standin.measurements import sources
-from td3robot.standin.robotiq import GripperPort
-from td3robot.standin.rtde import InputsInUse, RtdePort
-from td3robot.standin.script import ScriptPort
-from td3robot.standin.tracker import Tracker
-from td3robot.state import ObjectModel
+from td3robot.standin.loop import LAB, Connection, Loop, Service
+from td3robot.standin.network import Line
+from td3robot.standin.ports.dashboard import DashboardPort
+from td3robot.standin.ports.lab import Lab, LabPort
+from td3robot.standin.ports.primary import PrimaryPort
+from td3robot.standin.ports.rtde import InputsInUse, RtdePort
+from td3robot.standin.ports.rtde_outputs import sources
+from td3robot.standin.ports.script import ScriptPort
+from td3robot.standin.ports.urcap import GripperPort
+from td3robot.standin.vision import VisionSystem
 
 # Later than this, the clock does not catch up: the controller's time falls behind the wall's [s].
 MAX_LATE_S = 0.02
@@ -35,57 +31,19 @@ PRIORITY = 30
 READY = "ready"
 
 
-class Clock:
-    """How well the ticks kept their time.
-
-    Attributes:
-        lost_s: Time that was given up instead of caught up with.
-    """
-
-    def __init__(self) -> None:
-        self._late: deque[float] = deque(maxlen=5000)
-        self.worst_s = self.lost_s = 0.0
-        self.ticks = 0
-        self.is_real_time = False
-        self._started, self._used_s = time.monotonic(), _cpu_s()
-
-    def took(self, late_s: float) -> None:
-        """Count a tick."""
-        self.ticks += 1
-        self._late.append(late_s)
-        self.worst_s = max(self.worst_s, late_s)
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the figures; percentiles are those of the last ten seconds."""
-        p50, p99 = np.percentile(self._late, [50, 99]) if self._late else (0.0, 0.0)
-        wall = time.monotonic() - self._started
-        return {
-            "ticks": self.ticks,
-            "late_p50_s": float(p50),
-            "late_p99_s": float(p99),
-            "late_worst_s": self.worst_s,
-            "lost_s": self.lost_s,
-            "real_time_priority": self.is_real_time,
-            "cpu_fraction": (_cpu_s() - self._used_s) / wall,
-        }
-
-
 class Server:
     """One stand-in. ``run`` returns when it is told to stop, or its parent is gone."""
 
     def __init__(self, config: settings.StandinConfig) -> None:
-        models = tuple(
-            ObjectModel(name, item.shape, item.size_m, item.mass_kg, item.friction)
-            for name, item in config.objects.items()
-        )
         self.config = config
         self.loop = Loop(config.host)
-        self._listen()  # first, so that a port that is taken is told at once
-        self.arm = SimulatedArm(robot_spec(config.robot), models)
-        self.controller: Controller = Controller(self.arm, config)
+        self._listen()  # first, so that a port that is taken is reported at once
+        spec = config.spec()
+        self.arm = SimulatedArm(spec, config.object_models(), own_parameters(spec.arm, config.calibration))
+        self.controller = Controller(self.arm, config)
         self.line = Line(lambda: self.controller.time_s, config.seed)
-        self.tracker = Tracker(self.arm, config.tracker)
-        self.faults: Faults = Faults(config.faults, self.controller, self.arm, self.line, self.loop, self.tracker)
+        self.vision = VisionSystem(self.arm, config.tracker)
+        self.faults = Faults(config.faults, self.controller, self.line, self.loop, self.vision)
         self.clock = Clock()
         self._began = time.monotonic()
         self.controller.inputs.clock = lambda: time.monotonic() - self._began
@@ -97,9 +55,11 @@ class Server:
         for service in (
             Service("rtde", settings.RTDE_PORT, self._rtde),
             Service("dashboard", settings.DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
+            Service("primary", settings.PRIMARY_PORT, self._primary),
+            Service("secondary", settings.SECONDARY_PORT, self._primary),
             Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
             Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
-            Service("bench", self.config.bench_port, lambda it: BenchPort(it, self)),
+            Service(LAB, self.config.lab_port, self._lab),
         ):
             self.loop.listen(service)
 
@@ -112,13 +72,13 @@ class Server:
         self._began = time.monotonic() - self.controller.time_s
         while not self.stopped:
             due = self._began + self.controller.time_s + PERIOD_S
-            self.loop.serve(due)
+            self.loop.poll(due)
             late = time.monotonic() - due
             if late > MAX_LATE_S:
                 self.clock.lost_s += late
                 self._began += late
                 self.controller.lose(late)
-            self.clock.took(max(late, 0.0))
+            self.clock.count(max(late, 0.0))
             self.tick()
         self.loop.close()
 
@@ -129,17 +89,15 @@ class Server:
         self.faults.tick()
         self.line.tick()
         self.controller.tick()
-        self.tracker.tick()
-        for connection in list(self.loop.connections):
-            if isinstance(connection.handler, RtdePort | ScriptPort):
-                connection.handler.tick()
+        self.vision.tick()
+        self.loop.tick()
 
     def stop(self) -> None:
         """Return from :meth:`run` after this tick."""
         self.stopped = True
 
     def live_with(self, lifeline: int, parent: int) -> None:
-        """Stop when a pipe from the parent closes, or the parent is another than ``parent``."""
+        """Stop when a pipe from the parent closes, or when ``parent`` is no longer the parent process."""
 
         def read() -> None:
             if not os.read(lifeline, 1024):
@@ -155,11 +113,17 @@ class Server:
             self.arm.step(self.arm.q, 0.0)
         self.arm.reset(self.arm.spec.arm.home)
 
+    def _primary(self, connection: Connection) -> PrimaryPort:
+        return PrimaryPort(connection, self.controller)
+
+    def _lab(self, connection: Connection) -> LabPort:
+        return LabPort(connection, Lab(self.controller, self.faults, self.clock))
+
     def _rtde(self, connection: Connection) -> RtdePort:
         return RtdePort(connection, self.controller, self._sources, self._in_use, self.line)
 
 
-def serve(config: settings.StandinConfig, lifeline: int | None = None, parent: int = 0) -> None:
+def run_standin(config: settings.StandinConfig, lifeline: int | None = None, parent: int = 0) -> None:
     """Run a stand-in in this process until it is interrupted.
 
     Args:
@@ -178,11 +142,6 @@ def serve(config: settings.StandinConfig, lifeline: int | None = None, parent: i
         sys.stdout.write(f"{READY}\n")
         sys.stdout.flush()
     server.run()
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def _ask_for_real_time() -> bool:

@@ -1,38 +1,38 @@
 """What a stand-in is started with."""
 
+import hashlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
-from td3robot.config import (
-    Box,
-    NonNegative,
-    RobotConfig,
-    RobotEnvironmentConfig,
-    Section,
-    load_config,
-)
+from td3robot.config import Box, NonNegative, RobotConfig, Section
 from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError, choose
+from td3robot.registry import ARMS, GRIPPERS
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.spec import robot_spec
+from td3robot.robots.ur.models import is_ur, model_names
 from td3robot.standin.fault_kinds import AnyFault, first_error, load_faults
-from td3robot.tasks.grasp import OBJECT, GraspConfig
+from td3robot.state import ObjectModel
 
-ROBOTS = ("ur5e",)
-
-# Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has the first three built in.
+# Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
 RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT, GRIPPER_PORT = 30004, 29999, 30003, 63352
-# The bench is our own: what a person in the lab would do or see.
-BENCH_PORT = 29990
+PRIMARY_PORT, SECONDARY_PORT = 30001, 30002
+# The lab's is our own: what a person beside the arm would do or see.
+LAB_PORT = 29990
+# PolyScope's versions (major, minor, bugfix, build) by their first two numbers; bugfix and build are some of theirs.
+VERSIONS = {"5.11": (5, 11, 6, 1092), "5.23": (5, 23, 0, 1101)}
 
 
 class SafetyConfig(Section):
     """When the stand-in stops the arm. All but the first two are this project's assumptions.
 
     Attributes:
-        max_joint_speed_rad_s: 191 deg/s, the joint speed limit of a UR's default safety configuration.
+        max_joint_speed_rad_s: Of any joint; left out, 191/180 of each joint's own limit, as in a UR5e's default safety
+            configuration (191 deg/s) and data sheet (180 deg/s).
         max_tcp_speed_m_s: 1.5 m/s, the tool speed limit of the same.
         max_target_jump_rad: Largest step between two targets of servoJ, any joint.
         max_deviation_rad: How far the arm may be from where the controller wants it, any joint.
@@ -40,12 +40,28 @@ class SafetyConfig(Section):
         box: Where the tool centre point may be, besides above the table; no limit where it is left out.
     """
 
-    max_joint_speed_rad_s: PositiveFloat = 3.34
+    max_joint_speed_rad_s: PositiveFloat | None = None
     max_tcp_speed_m_s: PositiveFloat = 1.5
     max_target_jump_rad: PositiveFloat = 0.2
     max_deviation_rad: PositiveFloat = 0.1
     max_contact_force_n: PositiveFloat = 150.0
     box: Box | None = None
+
+
+class CalibrationConfig(Section):
+    """How far the stand-in's own arm is from the nominal one, as every real arm is from its data sheet.
+
+    The defaults move the tool by a millimetre or two; real arms differ by up to centimetres.
+
+    Attributes:
+        seed: Draws the arm; another seed is another arm.
+        length_m: Standard deviation of every length of the Denavit-Hartenberg parameters.
+        angle_rad: Standard deviation of every angle.
+    """
+
+    seed: int = 0
+    length_m: NonNegative = 3e-4
+    angle_rad: NonNegative = 5e-4
 
 
 class StandinConfig(Section):
@@ -54,14 +70,17 @@ class StandinConfig(Section):
     Attributes:
         host: Address to listen on; every stand-in needs its own, and 127.0.0.2 to 127.255.255.254 are free to use.
         polyscope: Version of PolyScope, of those whose control script is known.
-        robot: Where the table is and what sits between flange and gripper; ``backend`` and the rates do not matter.
+        robot: Arm and gripper, where the table is and what sits between flange and gripper; ``backend`` and the rates
+            do not matter.
+        calibration: How this arm differs from the nominal one; ``off`` for not at all.
         objects: What lies on the table, by name.
         tracker: ``HOST:PORT`` that object poses are sent to.
+        lab_port: Port of the lab: faults, objects, truth.
         remote: Whether the controller starts in remote control.
         powered: Whether it starts with brakes released; otherwise powered off.
         tcp_offset_m: The tool centre point of the installation, from the flange along its z axis; the cell's, if left
             out.
-        payload_kg: The payload of the installation; a 2F-85 weighs 0.9 kg (data sheet).
+        payload_kg: The payload of the installation; left out, the gripper's mass to 0.1 kg, as people enter it.
         gripper_active: Whether the gripper is activated from the start, as by a program that ran before.
         accounting_window_s: Span over which the speed of received targets is averaged.
         token: Whoever starts the stand-in recognises it by this.
@@ -71,20 +90,52 @@ class StandinConfig(Section):
     host: str = "127.0.0.2"
     polyscope: Literal["5.11", "5.23"] = "5.11"
     robot: RobotConfig = RobotConfig()
+    calibration: CalibrationConfig | Literal["off"] = CalibrationConfig()
     objects: dict[str, ObjectConfig] = Field(default_factory=dict)
     safety: SafetyConfig = SafetyConfig()
     faults: tuple[AnyFault, ...] = ()
     tracker: Annotated[str, Field(pattern=r"^[^:]+:\d+$")] | None = None
-    bench_port: Annotated[int, Field(gt=0, lt=65536)] = BENCH_PORT
+    lab_port: Annotated[int, Field(gt=0, lt=65536)] = LAB_PORT
     remote: bool = True
     powered: bool = True
     tcp_offset_m: NonNegative | None = None
-    payload_kg: NonNegative = 0.9
+    payload_kg: NonNegative | None = None
     gripper_active: bool = False
     accounting_window_s: Annotated[float, Field(ge=0.002, le=1.0)] = 0.1
     seed: int = 0
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] = "0"
     allow_network: bool = False
+
+    @property
+    def version(self) -> tuple[int, int, int, int]:
+        """PolyScope's version: major, minor, bugfix, build."""
+        return VERSIONS[self.polyscope]
+
+    @property
+    def serial_number(self) -> str:
+        """A serial number, digits only as ur_rtde asks, that whoever knows the token can recognise."""
+        return f"20{int(hashlib.sha256(self.token.encode()).hexdigest(), 16) % 10**9:09d}"
+
+    @property
+    def model(self) -> str:
+        """The arm's model, as the dashboard answers it."""
+        return model_names(ARMS[self.robot.arm])[0]
+
+    def spec(self) -> RobotSpec:
+        """Return the nominal robot."""
+        return robot_spec(self.robot)
+
+    def object_models(self) -> tuple[ObjectModel, ...]:
+        """Return what lies on the table."""
+        return tuple(item.model(name) for name, item in self.objects.items())
+
+    @model_validator(mode="after")
+    def _is_a_ur(self) -> Self:
+        try:
+            model_names(ARMS[self.robot.arm])
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return self
 
     @model_validator(mode="after")
     def _on_loopback(self) -> Self:
@@ -100,30 +151,54 @@ class StandinConfig(Section):
         return self
 
 
-def make_standin_config(robot: str, run: Path | None, faults: Path | None, **values: Any) -> StandinConfig:
-    """Put together what the command line says.
+def make_standin_config(
+    arm: str,
+    robot: RobotConfig | None = None,
+    objects: Iterable[ObjectModel] = (),
+    gripper: str | None = None,
+    faults: Path | None = None,
+    **values: Any,
+) -> StandinConfig:
+    """Combine what a command line says.
 
     Args:
-        robot: What to stand in for.
-        run: Configuration of a run, whose table and objects are put up.
+        arm: What to stand in for.
+        robot: That of a run, whose gripper and table are put up; the 2F-85 on a bare table, if not given.
+        objects: What lies on the table.
+        gripper: Another gripper than the run's or the default.
         faults: File of faults.
         **values: Other fields of :class:`StandinConfig`.
 
     Raises:
-        ConfigError: Something cannot be had.
+        ConfigError: There is no stand-in for such an arm, the run is for another arm, or a value is wrong.
     """
-    if robot not in ROBOTS:
-        raise ConfigError(choose("stand-in", robot, ROBOTS))
-    if run is not None:
-        environment = load_config(run).environment
-        if not isinstance(environment, RobotEnvironmentConfig):
-            raise ConfigError(f"{run} trains on {environment.kind!r}, which has no robot to stand in for")
-        values["robot"] = environment.robot
-        if isinstance(environment.task, GraspConfig):
-            values["objects"] = {OBJECT: environment.task.object}
+    if arm not in ARMS:
+        raise ConfigError(choose("stand-in", arm, ARMS))
+    model_names(ARMS[arm])
+    robot = robot or RobotConfig.model_validate({"arm": arm})
+    if robot.arm != arm:
+        raise ConfigError(f"the run is for a {robot.arm}, and the stand-in would be a {arm}; name the run's arm")
+    if gripper is not None:
+        GRIPPERS.find(gripper)
+        robot = RobotConfig.model_validate(robot.model_dump() | {"gripper": gripper})
     if faults is not None:
         values["faults"] = load_faults(faults)
-    return check_standin_config(values)
+    return check_standin_config({"robot": robot, "objects": objects_on_table(objects), **values})
+
+
+def known_arms() -> tuple[str, ...]:
+    """Name the arms that there is a stand-in for: those of Universal Robots."""
+    return tuple(name for name in ARMS if is_ur(name))
+
+
+def objects_on_table(models: Iterable[ObjectModel]) -> dict[str, ObjectConfig]:
+    """Describe a task's objects as the stand-in's settings do."""
+    return {
+        item.name: ObjectConfig.model_validate(
+            {"shape": item.shape, "size_m": item.size_m, "mass_kg": item.mass_kg, "friction": item.friction}
+        )
+        for item in models
+    }
 
 
 def check_standin_config(values: Mapping[str, Any]) -> StandinConfig:

@@ -8,27 +8,27 @@ from time import monotonic
 from td3robot.errors import RobotError
 from td3robot.standin.process import Standin
 
-# How often the bench is asked [s]; it answers once in its period of 2 ms.
+# How often the lab is asked [s]; it answers once in its period of 2 ms.
 LOOK_S = 0.01
 # Slower than this, any joint, is rest [rad/s].
 AT_REST_RAD_S = 0.01
 
 
 class RestWatch(threading.Thread):
-    """Samples the arm's speed over a bench connection of its own, from ``start`` to ``finish``."""
+    """Samples the arm's speed over a connection of its own to the lab, from ``start`` to ``finish``."""
 
     def __init__(self, standin: Standin) -> None:
         super().__init__(name="rest-watch", daemon=True)
-        self._address = (standin.host, standin.config.bench_port)
+        self._address = (standin.host, standin.config.lab_port)
         self._ending = threading.Event()
         self._samples: list[tuple[float, float]] = []
 
     def run(self) -> None:
-        """Look until told to finish, or until nobody answers."""
+        """Sample until finished, or until nobody answers."""
         try:
-            with socket.create_connection(self._address, 2.0) as bench, bench.makefile("r") as answers:
+            with socket.create_connection(self._address, 2.0) as lab, lab.makefile("r") as answers:
                 while not self._ending.wait(LOOK_S):
-                    bench.sendall(b'{"state": true}\n')
+                    lab.sendall(b'{"state": true}\n')
                     self._samples.append((monotonic(), max(map(abs, json.loads(answers.readline())["dq"]))))
         except (OSError, ValueError):
             return  # the stand-in was killed, as faults do
@@ -50,6 +50,6 @@ class RestWatch(threading.Thread):
         """
         after = [(time, speed) for time, speed in self._samples if time > at]
         if not after:
-            raise RobotError("the bench did not answer after the fault")
+            raise RobotError("the stand-in's lab did not answer after the fault")
         moving = [time for time, speed in after if speed > AT_REST_RAD_S]
         return max(moving, default=at) - at

@@ -53,3 +53,14 @@ def test_a_damaged_ledger_is_refused(ledger):
 def test_the_digest_tells_checkpoints_apart(checkpoint, tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     assert digest_of(checkpoint) == digest_of(checkpoint) != digest_of(tmp_path)
+
+
+def test_an_arm_that_was_calibrated_anew_is_named_before_it_moves(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.require_calibration("1", "aa")  # nothing is known of it yet
+    ledger.note_calibration("1", "aa")
+    ledger.require_calibration("1", "aa")
+    ledger.require_calibration("2", "bb")
+    for now, said in (("bb", "kinematics aa, and now has those bb"), (None, "now has those of the data sheet")):
+        with pytest.raises(LadderError, match=f"{said}.*run --mode check first"):
+            ledger.require_calibration("1", now)

@@ -9,6 +9,7 @@ import pytest
 import td3robot
 from td3robot.build import make_robot_env
 from td3robot.config import GuardConfig, RobotEnvironmentConfig, load_config
+from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import NEAR_RAD
 from td3robot.robots.ur.urcap import RobotiqGripper
@@ -37,7 +38,7 @@ def standin(hosts, tracker_port):
     pytest.importorskip("rtde_control")
     objects = {OBJECT: GraspConfig().object.model_dump()}
     with start_standin(hosts[1], objects=objects, tracker=f"127.0.0.1:{tracker_port}") as standin:
-        RobotiqGripper(standin.host, cell_of(standin).gripper).activate()
+        RobotiqGripper(standin.host, cell_of(standin).gripper, GRIPPERS["robotiq_2f85"]).activate()
         yield standin
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.standin.process import start_standin
@@ -18,7 +19,8 @@ def standin(hosts):
     """Start one stand-in for all tests of this folder; its gripper is active."""
     pytest.importorskip("rtde_control")
     with start_standin(hosts[0]) as standin:
-        RobotiqGripper(standin.host, CellConfig.model_validate({"ur": {"host": standin.host}}).gripper).activate()
+        gripper = CellConfig.model_validate({"ur": {"host": standin.host}}).gripper
+        RobotiqGripper(standin.host, gripper, GRIPPERS["robotiq_2f85"]).activate()
         yield standin
 
 

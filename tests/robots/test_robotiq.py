@@ -8,10 +8,11 @@ from contextlib import suppress
 import pytest
 
 from td3robot.errors import RobotError
+from td3robot.registry import GRIPPERS
 from td3robot.robots.cells.ur import GripperConfig
 from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 
-CONFIG = GripperConfig()
+CONFIG, MODEL = GripperConfig(), GRIPPERS["robotiq_2f85"]
 
 
 class Answers:
@@ -53,7 +54,7 @@ def ask(another_host):
 @pytest.fixture
 def gripper(standin):
     standin.reset()
-    gripper = RobotiqGripper(standin.host, CONFIG)
+    gripper = RobotiqGripper(standin.host, CONFIG, MODEL)
     gripper.activate()
     gripper.connect()
     yield gripper
@@ -123,7 +124,7 @@ def test_a_request_that_is_not_taken_is_a_fault(ask):
 
 def test_nobody_there_is_said(another_host):
     with pytest.raises(RobotError, match=r"cannot be reached \(Connection refused\); is the Robotiq URCap installed"):
-        RobotiqGripper(another_host, GripperConfig(port=1)).connect()
+        RobotiqGripper(another_host, GripperConfig(port=1), MODEL).connect()
 
 
 def test_the_closed_fraction_goes_from_open_to_closed_count(gripper, standin):
@@ -136,7 +137,7 @@ def test_the_closed_fraction_goes_from_open_to_closed_count(gripper, standin):
 
 def test_calibration_is_the_cells(standin):
     config = GripperConfig(open_count=20, closed_count=200)
-    gripper = RobotiqGripper(standin.host, config)
+    gripper = RobotiqGripper(standin.host, config, MODEL)
     gripper.activate()
     gripper.connect()
     gripper.command(0.5)
@@ -150,7 +151,7 @@ def test_only_a_changed_count_is_sent(ask, another_host):
     server = Answers(
         another_host, lambda data: [b"ack\n" if data[:3] == b"SET" else data[4:7] + b" " + values[data[4:7]] + b"\n"]
     )
-    gripper = RobotiqGripper(another_host, GripperConfig(port=server.port))
+    gripper = RobotiqGripper(another_host, GripperConfig(port=server.port), MODEL)
     gripper.connect()
     for closed in (0.4, 0.4, 0.4004, 0.4, 0.6):
         gripper.command(closed)
@@ -177,7 +178,7 @@ def test_a_gripper_that_is_not_active_is_not_used(gripper, standin):
     with pytest.raises(RobotError, match=r"not active \(STA \d, wanted 3\)"):
         gripper.connect()
     with pytest.raises(RobotError, match="not connected"):
-        RobotiqGripper(standin.host, CONFIG).state()
+        RobotiqGripper(standin.host, CONFIG, MODEL).state()
 
 
 def test_activation_is_refused_while_the_gripper_is_in_use(gripper):

@@ -455,3 +455,28 @@ def test_without_ur_rtde_its_extra_is_named(monkeypatch, tmp_path, cell):
 def test_an_arm_without_a_cell_is_refused():
     with pytest.raises(ConfigError, match="needs a cell that says where it is"):
         ROBOTS["ur"](RobotConfig(backend="ur"), (), None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ur3e", "ur10e", "ur16e", "ur20"])
+def test_every_arm_of_the_family_is_driven(name, another_host):
+    with start_standin(another_host, robot={"arm": name}, gripper_active=True) as own:
+        cell = CellConfig.model_validate(
+            {
+                "robot": {"backend": "ur", "arm": name},
+                "ur": {"host": own.host, **PATIENT},
+                "gripper": {"max_age_s": 5.0},
+            }
+        )
+        with pytest.raises(RobotError, match="not one of UR5, UR5e"):
+            make(own.host).connect()
+        robot = UrRobot(robot_spec(cell.robot), cell)
+        robot.connect()
+        tool = robot.spec.arm.chain.flange(np.array(robot.facts["q"])) @ [0.0, 0.0, robot.spec.tcp_offset_m, 1.0]
+        np.testing.assert_allclose(robot.facts["tcp_pose"][:3], tool[:3], rtol=0, atol=1e-6)
+        hand = Hand(robot)
+        start = hand.q.copy()
+        hand.drive(10)
+        robot.stop()
+        assert robot.read().q[0] - start[0] == pytest.approx(9 * SPEED * robot.spec.period_s, abs=0.04)
+        robot.close()

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from td3robot.build import robot_spec
 from td3robot.config import Box, RobotConfig
+from td3robot.geometry import rotation_matrix, rotation_vector
+from td3robot.robots.spec import robot_spec
 from td3robot.standin.accounting import Accounting
-from td3robot.standin.arm import PERIOD_S, SimulatedArm, rotation_matrix, rotation_vector
+from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.standin.controller import Controller
 from td3robot.standin.motion import Brake, Hold, Move, Reference, Servo, Speed
 from td3robot.standin.settings import SafetyConfig, StandinConfig
@@ -102,7 +103,7 @@ def test_the_slider_slows_what_servoj_reaches():
 @pytest.mark.parametrize("slider", [1.0, 0.5])
 def test_the_slider_makes_the_arm_lag_behind_a_stream(controller, slider):
     start = controller.arm.q.copy()
-    controller.slider = slider
+    controller.inputs.slider = slider
     run(controller, 2.0, lambda t: start + np.array([0.2 * t, 0, 0, 0, 0, 0]))
     assert (start[0] + 0.2 * 2.0 - controller.arm.q[0]) / 0.2 == pytest.approx(0.1 / slider, abs=0.01)
 

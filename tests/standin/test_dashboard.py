@@ -5,8 +5,6 @@ import time
 
 import pytest
 
-from td3robot.standin.dashboard import serial_number
-
 
 @pytest.fixture
 def ask(standin):
@@ -25,8 +23,8 @@ def ask(standin):
 def test_who_it_is(standin, ask):
     assert ask("PolyscopeVersion").startswith("URSoftware 5.11.")
     assert ask("get robot model") == "UR5"
-    assert ask("get serial number") == serial_number(standin.config.token)
-    assert serial_number(standin.config.token).isdigit()
+    assert ask("get serial number") == standin.config.serial_number
+    assert standin.config.serial_number.isdigit()
     assert ask("is in remote control") == "true"
     assert ask("dance") == 'could not understand: "dance"'
 

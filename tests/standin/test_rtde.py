@@ -84,7 +84,7 @@ def test_inputs_are_numbered_checked_and_written(standin, client):
     client.buffer = b""
     assert struct.unpack(">Bdi", client.data()[-13:])[1:] == (-2.5, 7)
     assert standin.state()["speed_slider"] == 0.25
-    assert any("which it has not" in text for text in standin.log())
+    assert any("which it never set up" in text for text in standin.log())
     assert any("9 bytes for input recipe 1, which has 13" in text for text in standin.log())
 
 

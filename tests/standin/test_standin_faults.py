@@ -196,5 +196,5 @@ def test_a_killed_process_is_gone_without_a_word():
                 while True:
                     client.data()
         assert standin.process.wait(3.0) == -9
-        with pytest.raises(RobotError, match="does not answer on its bench"):
+        with pytest.raises(RobotError, match="does not answer in its lab"):
             standin.state()

@@ -1,5 +1,6 @@
 """The cell of a Universal Robots arm with a Robotiq gripper on its URCap: how both are reached and driven."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -19,7 +20,10 @@ class UrConfig(Section):
 
     Attributes:
         host: Name or address of the controller.
-        models: What its dashboard may answer to ``get robot model``.
+        models: What its dashboard may answer to ``get robot model``; left out, the names of the cell's arm.
+        serial_number: Of the controller, where no other one will do.
+        calibration: Whose kinematics tool pose and guard are computed with: the ``controller``'s own, the ``nominal``
+            ones of the data sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it.
         rtde_rate_hz: How often targets are streamed and states reported.
         lookahead_s, gain: Arguments of ``servoj``; ur_rtde takes 0.03 to 0.2 s, and 100 to 2000.
         watchdog_hz: The controller stops the arm when nothing arrives for a period of this rate.
@@ -33,7 +37,9 @@ class UrConfig(Section):
     """
 
     host: Annotated[str, Field(min_length=1)]
-    models: tuple[str, ...] = ("UR5", "UR5e")
+    models: tuple[str, ...] | None = None
+    serial_number: str | None = None
+    calibration: Literal["controller", "nominal"] | Path = "controller"
     rtde_rate_hz: Literal[125, 500] = 125
     lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] = 0.1
     gain: Annotated[float, Field(ge=100, le=2000)] = 300.0
@@ -57,11 +63,11 @@ class UrConfig(Section):
 
 
 class GripperConfig(Section):
-    """How a Robotiq 2F-85 is driven through its URCap.
+    """How a Robotiq gripper is driven through its URCap.
 
     Attributes:
-        open_count, closed_count: Position counts that it reports when open, and when closed on nothing. Driver
-            angles are linear in between.
+        open_count, closed_count: Position counts that it reports when open, and when closed on nothing; left out, those
+            of the gripper's model. Drivers are linear in between.
         speed, force: Counts of the device, 0 to 255.
         poll_hz: How often its position is asked for.
         max_age_s: A position that is older is a fault.
@@ -69,8 +75,8 @@ class GripperConfig(Section):
     """
 
     port: Port = 63352
-    open_count: Count = 3
-    closed_count: Count = 230
+    open_count: Count | None = None
+    closed_count: Count | None = None
     speed: Count = 255
     force: Count = 50
     poll_hz: Annotated[float, Field(ge=10.0, le=125.0)] = 60.0
@@ -79,10 +85,10 @@ class GripperConfig(Section):
 
     @model_validator(mode="after")
     def _closes_upwards(self) -> Self:
-        if self.closed_count - self.open_count < 50:
+        if self.open_count is not None and self.closed_count is not None and self.closed_count < self.open_count + 50:
             raise ValueError(
                 f"closed_count {self.closed_count} is not well above open_count {self.open_count}; "
-                "a 2F-85 goes from about 3 open to about 230 closed"
+                "a Robotiq gripper goes from about 3 open to about 230 closed"
             )
         return self
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from td3robot.errors import RobotError
 from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.findings import ATTENTION, PAUSE_S, QUESTIONS, Check, in_words, round_trips
-from td3robot.robots.ur.dashboard import Dashboard
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.ur.dashboard import DashboardClient
+from td3robot.robots.ur.models import model_names
 from td3robot.robots.ur.urcap import UrCapSocket
 
 if TYPE_CHECKING:
@@ -17,10 +19,10 @@ PAYLOAD_KG = 0.3
 COUNTS = 3
 
 
-def check_controller(check: Check, cell: UrCell) -> bool:
+def check_controller(check: Check, cell: UrCell, spec: RobotSpec) -> bool:
     """Ask dashboard and gripper, before connecting; returns whether both answered."""
     try:
-        _check_dashboard(check, cell)
+        _check_dashboard(check, cell, cell.ur.models or model_names(spec.arm))
     except RobotError as error:
         check.add("controller", f"a UR at {cell.ur.host}", "nobody", False, str(error))
         return False
@@ -39,8 +41,8 @@ def check_settings(check: Check, robot: "UrRobot") -> None:
         "payload", f"{mass:g} kg, within {PAYLOAD_KG:g}", f"{payload:.2f} kg", abs(payload - mass) < PAYLOAD_KG,
         "set the payload at the pendant to the gripper's mass",
     )  # fmt: skip
-    gripper = robot.cell.gripper
-    count, low, high = robot.gripper.state().count, gripper.open_count, gripper.closed_count
+    _check_kinematics(check, robot)
+    count, low, high = robot.gripper.state().count, robot.gripper.open_count, robot.gripper.closed_count
     check.add(
         "gripper calibration", f"counts {low} open to {high} closed", f"now at {count}",
         low - COUNTS <= count <= high + COUNTS,
@@ -48,8 +50,8 @@ def check_settings(check: Check, robot: "UrRobot") -> None:
     )  # fmt: skip
 
 
-def _check_dashboard(check: Check, cell: UrCell) -> None:
-    dashboard = Dashboard(cell.ur.host)
+def _check_dashboard(check: Check, cell: UrCell, models: tuple[str, ...]) -> None:
+    dashboard = DashboardClient(cell.ur.host)
     try:
         model = dashboard.ask("get robot model")
         serial = dashboard.ask("get serial number")
@@ -61,7 +63,7 @@ def _check_dashboard(check: Check, cell: UrCell) -> None:
         check.measured("arm_round_trip_ms", dashboard.round_trips(QUESTIONS, PAUSE_S))
     finally:
         dashboard.close()
-    check.add("model", " or ".join(cell.ur.models), model, model in cell.ur.models, "check ur.host and ur.models")
+    check.add("model", " or ".join(models), model, model in models, "check ur.host, robot.arm and ur.models")
     check.add("PolyScope", "5", version, version.startswith("URSoftware 5."), "only PolyScope 5 was tried", ATTENTION)
     check.add("robot mode", "RUNNING", mode, mode == "RUNNING", "power the arm on and release its brakes")
     check.add(
@@ -69,6 +71,21 @@ def _check_dashboard(check: Check, cell: UrCell) -> None:
         "find the cause; after a protective stop: td3robot recover --robot CELL",
     )  # fmt: skip
     check.add("remote control", "true", remote, remote == "true", "switch to remote control at the pendant")
+
+
+def _check_kinematics(check: Check, robot: "UrRobot") -> None:
+    """Say whose kinematics the guard computes with, and how far the data sheet's would be off."""
+    facts, own = robot.facts, robot.calibration is not None
+    found = "those of the data sheet"
+    if own:
+        found = (
+            f"those of {facts['kinematics']} (checksum {facts['calibration']}); the data sheet's are up to "
+            f"{facts['nominal_tool_error_mm']:.1f} mm off at the tool"
+        )
+    check.add(
+        "kinematics", "the arm's own", found, own,
+        "set ur.calibration to controller: arms differ from the data sheet by up to centimetres", ATTENTION,
+    )  # fmt: skip
 
 
 def _check_gripper_answers(check: Check, cell: UrCell) -> None:

@@ -10,7 +10,7 @@ PORT = 29999
 TIMEOUT_S = 2.0
 
 
-class Dashboard:
+class DashboardClient:
     """One connection, as a context manager.
 
     Args:

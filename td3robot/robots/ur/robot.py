@@ -1,23 +1,27 @@
-"""A Universal Robots arm with a Robotiq 2F-85: the physical robot behind the same interface as the simulations.
+"""A Universal Robots arm with a Robotiq gripper: the physical robot behind the same interface as the simulations.
 
 Nothing here is a safety function. The robot's own safety configuration comes first, and has to be set up for the cell.
 """
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from time import monotonic
+from typing import Any
 
 import numpy as np
 
-from td3robot.errors import CommandRefusedError, RobotError
+from td3robot.errors import CommandRefusedError, RobotError, Td3RobotError
 from td3robot.geometry import rotation_matrix
 from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot, Status
+from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.ur import check as ur_check
+from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
+from td3robot.robots.ur.models import model_names
 from td3robot.robots.ur.process import UrProcess
 from td3robot.robots.ur.rtde import UNLOCK_AFTER_S
 from td3robot.robots.ur.shared_memory import WorkerState, quantiles_ms
@@ -50,7 +54,9 @@ class UrStatus(Status):
 
 
 class UrRobot(PhysicalRobot):
-    """A UR arm driven through ur_rtde in a process of its own, and a 2F-85 through its URCap.
+    """A UR arm driven through ur_rtde in a process of its own, and a Robotiq gripper through its URCap.
+
+    Once it is connected, ``spec`` has the arm's own calibration: kinematics made before have to adopt it.
 
     After any fault ``read``, ``send`` and ``advance`` raise its reason until the operator's :meth:`recover`; no error
     of the robot is ever cleared before. :meth:`stop` is always legal; the gripper keeps what it holds.
@@ -64,7 +70,9 @@ class UrRobot(PhysicalRobot):
     def __init__(self, spec: RobotSpec, cell: UrCell, passive: bool = False) -> None:
         super().__init__(spec, passive)
         self.cell = cell
-        self.gripper = RobotiqGripper(cell.ur.host, cell.gripper)
+        self.calibration: Calibration | None = None
+        self._nominal = spec
+        self.gripper = RobotiqGripper(cell.ur.host, cell.gripper, spec.gripper)
         self.missed_ticks, self.stretched_s = 0, 0.0
         self._process: UrProcess | None = None
         self._latch, self._faulted = threading.Lock(), threading.Event()
@@ -92,7 +100,7 @@ class UrRobot(PhysicalRobot):
         age, limit = monotonic() - fingers.stamp, self.cell.gripper.max_age_s
         if age > limit:
             raise self._failed(f"the gripper has not answered for {age:.2f} s (limit {limit:g} s)")
-        drivers = np.full(2, fingers.closed * self.spec.gripper.driver_closed)
+        drivers = self.spec.gripper.drivers_at(fingers.closed)
         return RobotState(np.array(state.q), np.array(state.dq), drivers, state.stamp)
 
     def now(self) -> float:
@@ -254,7 +262,7 @@ class UrRobot(PhysicalRobot):
 
     def check_controller(self, check: Check) -> bool:
         """Ask dashboard and gripper; returns whether both answered."""
-        return ur_check.check_controller(check, self.cell)
+        return ur_check.check_controller(check, self.cell, self.spec)
 
     def check_settings(self, check: Check) -> None:
         """Look at speed slider, payload and gripper calibration."""
@@ -270,7 +278,7 @@ class UrRobot(PhysicalRobot):
 
     def _open(self, unlock_after_s: float | None) -> None:
         settings = {
-            "ur": self.cell.ur.model_dump(mode="json"),
+            "ur": {"models": model_names(self.spec.arm)} | self.cell.ur.model_dump(mode="json", exclude_none=True),
             "period_s": self.spec.period_s,
             "control": not self.passive,
             "unlock_after_s": unlock_after_s,
@@ -281,10 +289,40 @@ class UrRobot(PhysicalRobot):
         self._fault, self._sent, self._due, self._fresh = None, None, None, False
         self._faulted.clear()
         try:
+            self._calibrate()
+            self.facts |= self._kinematics_facts()
             self.gripper.connect()
-        except RobotError:
+        except Td3RobotError:
             self.close()
             raise
+
+    def _calibrate(self) -> None:
+        """Compute with this very arm's kinematics from now on, where the cell wants that."""
+        calibration = find_calibration(self.cell.ur)
+        if calibration is None:
+            return
+        if self.calibration is not None and calibration.checksum != self.calibration.checksum:
+            raise RobotError(
+                f"the kinematics of {calibration.source} changed from {self.calibration.checksum} to "
+                f"{calibration.checksum} since this program read them: another arm, or calibrated anew; start again"
+            )
+        if self.calibration is not None:
+            return
+        require_same_arm(self._nominal.arm, calibration)
+        self.calibration = calibration
+        self.spec = replace(self._nominal, arm=calibrated_arm(self._nominal.arm, calibration.chain))
+
+    def _kinematics_facts(self) -> dict[str, Any]:
+        """Say which kinematics are used, and how far the nominal ones would be off."""
+        if self.calibration is None:
+            return {"kinematics": "nominal", "calibration": None}
+        spec = self._nominal
+        away = largest_difference(spec.arm, self.calibration.chain, spec.tcp_offset_m)
+        return {
+            "kinematics": self.calibration.source,
+            "calibration": self.calibration.checksum,
+            "nominal_tool_error_mm": round(1e3 * away, 2),
+        }
 
     def _open_process(self) -> UrProcess:
         if self._process is None:

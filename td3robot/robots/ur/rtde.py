@@ -4,16 +4,21 @@ Its constructors hold the interpreter's lock, and it crashes the process when th
 lives in the worker process of ``worker.py``, and nowhere else.
 """
 
+import re
 import socket
+import struct
 from math import isfinite
 from time import monotonic, sleep
 from typing import Any
 
-from td3robot.robots.ur.shared_memory import JOINTS, WorkerState
+from td3robot.robots.ur import JOINTS
+from td3robot.robots.ur.shared_memory import WorkerState
 
 DASHBOARD_PORT, RTDE_PORT = 29999, 30004
+# The e-Series' generation of PolyScope: 3 is CB3's, 10 is PolyScope X.
+POLYSCOPE = 5
 # UR's numbers of safety modes and robot modes (RTDE guide).
-NORMAL, REDUCED, PROTECTIVE_STOP, RECOVERY, SAFEGUARD_STOP = 1, 2, 3, 4, 5
+NORMAL, REDUCED, PROTECTIVE_STOP, SAFEGUARD_STOP = 1, 2, 3, 5
 EMERGENCY_STOPS = (6, 7)
 RUNNING = 7
 # A protective stop may be unlocked 5 s after it happened (UR user manual); a little more, for other clocks.
@@ -35,7 +40,7 @@ class StoppedError(Exception):
         self.reason, self.connected = reason, connected
 
 
-class Controller:
+class ControllerConnection:
     """The connection to one controller: measured states in, servo targets out.
 
     Args:
@@ -65,8 +70,7 @@ class Controller:
         from dashboard_client import DashboardClient
         from rtde_receive import RTDEReceiveInterface
 
-        for port in (DASHBOARD_PORT, RTDE_PORT):
-            _require_listener(self._host, port, self._settings["connect_timeout_s"])
+        self._require_controller()
         dashboard = DashboardClient(self._host)
         try:
             dashboard.connect(int(1e3 * self._settings["connect_timeout_s"]))
@@ -180,18 +184,36 @@ class Controller:
         if self._control is not None and self._control.isConnected() and self._control.isProgramRunning():
             self._control.stopScript()
 
+    def _require_controller(self) -> None:
+        """Find out in time, and with a clear word, that nobody is there: ur_rtde would wait, or crash."""
+        timeout_s = min(self._settings["connect_timeout_s"], 3.0)
+        _require_listener(self._host, RTDE_PORT, timeout_s)
+        try:
+            _require_listener(self._host, DASHBOARD_PORT, timeout_s)
+        except StoppedError as nobody:
+            if (version := _rtde_version(self._host, timeout_s)) is not None and version[0] != POLYSCOPE:
+                raise StoppedError(_other_polyscope(self._host, *version), connected=False) from None
+            raise nobody from None
+
     def _identify(self, dashboard: Any) -> dict[str, Any]:
-        model = dashboard.getRobotModel().strip()
-        if model not in self._settings["models"]:
+        polyscope = dashboard.polyscopeVersion().strip()
+        # A CB3's UR5 gives the same model as an e-Series' UR5e, and is another arm: ask for the version first.
+        version = re.search(r"(\d+)\.(\d+)", polyscope)
+        if version is not None and int(version[1]) != POLYSCOPE:
+            raise StoppedError(_other_polyscope(self._host, int(version[1]), int(version[2])))
+        model, models = dashboard.getRobotModel().strip(), self._settings["models"]
+        if model not in models:
             raise StoppedError(
-                f"the robot at {self._host} says it is a {model!r}, not one of {', '.join(self._settings['models'])}; "
-                "check ur.host and ur.models"
+                f"the robot at {self._host} says it is a {model!r}, not one of {', '.join(models)}, and what was "
+                "trained for one arm does not run on another; check ur.host, robot.arm and ur.models"
             )
-        return {
-            "model": model,
-            "serial_number": dashboard.getSerialNumber().strip(),
-            "polyscope": dashboard.polyscopeVersion().strip(),
-        }
+        serial, wanted = dashboard.getSerialNumber().strip(), self._settings.get("serial_number")
+        if wanted not in (None, serial):
+            raise StoppedError(
+                f"the robot at {self._host} has serial number {serial}, and the cell's file was made for {wanted}; "
+                "check ur.host, or measure the cell anew and set ur.serial_number"
+            )
+        return {"model": model, "serial_number": serial, "polyscope": polyscope}
 
     def _unlock(self, dashboard: Any) -> None:
         try:
@@ -234,15 +256,44 @@ class Controller:
 
 
 def _require_listener(host: str, port: int, timeout_s: float) -> None:
-    """Find out in time, and with a clear word, that nobody is there: ur_rtde would wait, or crash."""
     try:
-        socket.create_connection((host, port), timeout=min(timeout_s, 3.0)).close()
+        socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError as error:
         raise StoppedError(
             f"there is no UR controller at {host}, port {port} ({error.strerror or error}); check ur.host, the cable "
             "and the robot's network settings",
             connected=False,
         ) from None
+
+
+def _rtde_version(host: str, timeout_s: float) -> tuple[int, int] | None:
+    """Ask RTDE for PolyScope's major and minor version; None where it does not answer as RTDE does."""
+    request, answer = struct.Struct(">HB"), struct.Struct(">HB4I")
+    try:
+        with socket.create_connection((host, RTDE_PORT), timeout=timeout_s) as link:
+            link.sendall(request.pack(request.size, ord("v")))
+            data = b""
+            while len(data) < answer.size:
+                if not (received := link.recv(answer.size - len(data))):
+                    return None
+                data += received
+    except OSError:
+        return None
+    size, kind, major, minor, _, _ = answer.unpack(data)
+    return (major, minor) if (size, kind) == (answer.size, ord("v")) else None
+
+
+def _other_polyscope(host: str, major: int, minor: int) -> str:
+    """Say why a controller with another PolyScope than 5 is not driven."""
+    if major < POLYSCOPE:
+        return (
+            f"the controller at {host} runs PolyScope {major}.{minor}, which is a CB3: its arms have other kinematics "
+            "than the e-Series arms of the same names, and nothing here describes them; use an e-Series"
+        )
+    return (
+        f"the controller at {host} runs PolyScope X {major}.{minor}: ur_rtde starts no program on it before 10.10 and "
+        "then drops every command in silence, and nobody has tried this driver on a later one; use PolyScope 5"
+    )
 
 
 def _stopped_by_safety(mode: int) -> str | None:

@@ -15,7 +15,8 @@ from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
-JOINTS = 6
+from td3robot.robots.ur import JOINTS
+
 # Checksum, and number of the value.
 _HEAD = struct.Struct("<IxxxxQ")
 # To miss both copies, a reader has to be interrupted in between, and it never is this often in a row.

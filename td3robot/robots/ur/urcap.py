@@ -1,4 +1,4 @@
-"""A Robotiq 2F-85 through the text socket of its URCap on a UR controller.
+"""A Robotiq gripper (2F-85, 2F-140, Hand-E) through the text socket of its URCap on a UR controller.
 
 The protocol: lines ``GET NAME`` answered by ``NAME value``, and ``SET NAME value NAME value ...`` answered by ``ack``;
 ``?`` for a value means that the controller does not reach the gripper. Names used here: ACT (activate), STA (3 when
@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from td3robot.errors import RobotError
+from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.cells.ur import GripperConfig
+from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.ur.shared_memory import quantiles_ms
 
 ACTIVE = 3
@@ -34,7 +35,7 @@ class FingerState:
 
     Attributes:
         count: Position count.
-        closed: Closed fraction after calibration, 0 to 1; driver angles are proportional to it.
+        closed: Closed fraction after calibration, 0 to 1; drivers are linear in it.
         obj: What stopped the fingers: 0 moving, 1 something while opening, 2 something while closing, 3 arrived.
         stamp: When it was received, on this computer's monotonic clock [s].
     """
@@ -137,10 +138,18 @@ class RobotiqGripper:
     Args:
         host: The UR controller.
         config: How it is driven.
+        model: Which gripper it is.
+
+    Attributes:
+        open_count, closed_count: Position counts that it reports when open, and when closed on nothing.
+
+    Raises:
+        ConfigError: The gripper has no counts: it is not one of Robotiq's.
     """
 
-    def __init__(self, host: str, config: GripperConfig) -> None:
+    def __init__(self, host: str, config: GripperConfig, model: GripperModel) -> None:
         self.host, self.config = host, config
+        self.open_count, self.closed_count = _calibrated_counts(config, model)
         self.fault: str | None = None
         self._wanted: int | None = None
         self._state: FingerState | None = None
@@ -192,8 +201,7 @@ class RobotiqGripper:
 
     def command(self, closed: float) -> None:
         """Go to a closed fraction in [0, 1]; sent once, and again only where its count changes."""
-        span = self.config.closed_count - self.config.open_count
-        self._wanted = round(self.config.open_count + closed * span)
+        self._wanted = round(self.open_count + closed * (self.closed_count - self.open_count))
 
     def state(self) -> FingerState:
         """Give what was reported last.
@@ -245,8 +253,7 @@ class RobotiqGripper:
         count = link.get("POS")
         now = monotonic()
         self._answer_times.append(now - begin)
-        span = self.config.closed_count - self.config.open_count
-        closed = min(max((count - self.config.open_count) / span, 0.0), 1.0)
+        closed = min(max((count - self.open_count) / (self.closed_count - self.open_count), 0.0), 1.0)
         self._state = FingerState(count, closed, link.get("OBJ"), now)
 
     def _require_active(self, link: UrCapSocket) -> None:
@@ -257,3 +264,13 @@ class RobotiqGripper:
             )
         if (fault := link.get("FLT")) != 0:
             raise RobotError(f"the gripper reports fault code {fault}; see its manual, then activate it again")
+
+
+def _calibrated_counts(config: GripperConfig, model: GripperModel) -> tuple[int, int]:
+    """Return the counts when open and when closed: the cell's, or else the model's."""
+    if model.counts is None:
+        raise ConfigError(f"a {model.name} has no position counts: it is not driven through Robotiq's URCap")
+    return (
+        model.counts.open if config.open_count is None else config.open_count,
+        model.counts.closed if config.closed_count is None else config.closed_count,
+    )

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from td3robot.robots.ur.interpolation import TargetStream
-from td3robot.robots.ur.rtde import Controller, StoppedError
+from td3robot.robots.ur.rtde import ControllerConnection, StoppedError
 from td3robot.robots.ur.shared_memory import (
     Channel,
     ChannelClosedError,
@@ -49,7 +49,7 @@ class Worker:
         self._ended_at = 0.0
         self._late_periods = settings["ur"]["late_periods"]
         self._min_scaling = settings["ur"]["min_speed_scaling"]
-        self._controller = Controller(settings["ur"], self._control)
+        self._controller = ControllerConnection(settings["ur"], self._control)
         self._state = WorkerState()
         self._fault: StoppedError | None = None
         self._leaving = False

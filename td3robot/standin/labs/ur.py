@@ -8,7 +8,7 @@ from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.fault_kinds import load_faults
 from td3robot.standin.labs import LABS, Lab, Setup
 from td3robot.standin.process import start_standin
-from td3robot.standin.settings import ROBOTS
+from td3robot.standin.settings import known_arms, objects_on_table
 from td3robot.standin.watch import RestWatch
 from td3robot.state import Pose
 
@@ -16,9 +16,9 @@ TRACKER_PORT = 47300
 
 
 class UrLab(Lab):
-    """A stand-in for a UR controller with a 2F-85; see :class:`Lab`."""
+    """A stand-in for a UR controller with a Robotiq gripper; see :class:`Lab`."""
 
-    arms = ROBOTS
+    arms = known_arms()
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -85,10 +85,7 @@ def _cell(setup: Setup) -> dict[str, Any]:
 def _settings(setup: Setup) -> dict[str, Any]:
     settings: dict[str, Any] = {"robot": setup.robot}
     if setup.objects:
-        settings["objects"] = {
-            item.name: {name: getattr(item, name) for name in ("shape", "size_m", "mass_kg", "friction")}
-            for item in setup.objects
-        }
+        settings["objects"] = objects_on_table(setup.objects)
         settings["tracker"] = f"{setup.host}:{TRACKER_PORT}"
     if setup.faults is not None:
         settings["faults"] = load_faults(setup.faults)

@@ -5,15 +5,13 @@ from typing import Any
 
 from td3robot.standin.arm import RATE_HZ
 from td3robot.standin.controller import Controller
-from td3robot.standin.disturbance import Line
-from td3robot.standin.loop import Connection
-from td3robot.standin.measurements import Source
-from td3robot.standin.variables import FORMATS, INPUTS, OUTPUTS, packing
+from td3robot.standin.loop import Connection, Handler
+from td3robot.standin.network import Line
+from td3robot.standin.ports.rtde_outputs import Source
+from td3robot.standin.ports.rtde_variables import FORMATS, INPUTS, OUTPUTS, packing
 
 HEADER = struct.Struct(">HB")
 PROTOCOL = 2
-# PolyScope versions by major and minor number; bugfix and build are some of theirs.
-VERSIONS = {"5.11": (5, 11, 6, 1092), "5.23": (5, 23, 0, 1101)}
 # Data packages that wait for a client that does not read; then they are left out, as a controller does [bytes].
 MAX_BACKLOG = 1 << 16
 
@@ -37,7 +35,7 @@ class InputsInUse:
         self._owners = {name: owner for name, owner in self._owners.items() if owner is not client}
 
 
-class RtdePort:
+class RtdePort(Handler):
     """One RTDE client."""
 
     def __init__(
@@ -103,7 +101,7 @@ class RtdePort:
         elif kind == "V":
             self._reply("V", bytes([int(payload == struct.pack(">H", PROTOCOL))]))
         elif kind == "v":
-            self._reply("v", struct.pack(">4I", *VERSIONS[self._controller.config.polyscope]))
+            self._reply("v", struct.pack(">4I", *self._controller.config.version))
         elif kind == "O":
             self._set_up_outputs(payload)
         elif kind == "I":
@@ -142,7 +140,9 @@ class RtdePort:
         """Write the inputs of a data package."""
         number = payload[0] if payload else 0
         if not 1 <= number <= len(self._inputs):
-            self._controller.note(f"RTDE client {self._connection.peer} used input recipe {number}, which it has not")
+            self._controller.note(
+                f"RTDE client {self._connection.peer} used input recipe {number}, which it never set up"
+            )
             return
         names, types, layout = self._inputs[number - 1]
         if len(payload) != layout.size:

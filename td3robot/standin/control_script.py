@@ -1,83 +1,33 @@
-"""Port 30003, and the control script that ur_rtde uploads there.
+"""The control script that ur_rtde uploads, as a state machine.
 
 URScript is not interpreted. ur_rtde's script reads a command's number from an input register and answers in an output
-register; that machine is written down here again, for the very scripts whose SHA-256 is known. Any other script is
-refused, so that another version of ur_rtde fails loudly instead of being misunderstood.
+register; that machine is written down here again, for the very scripts whose SHA-256 is known.
 """
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
 
-from td3robot.standin.arm import JOINTS, PERIOD_S, compose, rotation_matrix, rotation_vector
+from td3robot.geometry import compose, rotation_matrix, rotation_vector
+from td3robot.robots.ur import JOINTS
+from td3robot.standin.arm import PERIOD_S
 from td3robot.standin.controller import Controller
-from td3robot.standin.loop import Connection
 from td3robot.standin.motion import Brake, Motion, Move, Speed
+from td3robot.standin.program import Program
 from td3robot.standin.registers import Watchdog
 from td3robot.state import Array, Pose
-
-# SHA-256 of what ur_rtde 1.6.5 uploads to each version of PolyScope.
-KNOWN_SCRIPTS = {
-    "5.11": "596761a93dfb175355b265245f9b94f8807528bf7ff85a654a61448f82ae8bf8",
-    "5.23": "5462851f747f0a22a3748c6e4f376cee798f1b14edaa0a12721d4cedc8c715b0",
-}
-# A script is whole when nothing followed for so long [s]; UR's interpreter waits for the end of the program instead.
-WHOLE_AFTER_S = 0.3
 
 READY, DONE = 1, 2
 # The script answers these at once and takes the next; all others wait until the command register is cleared.
 REALTIME = {6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71}
-STOP_SCRIPT = 255
-
-
-class ScriptPort:
-    """One client of port 30003. A real controller also streams its state here, which nobody needs beside RTDE."""
-
-    def __init__(self, connection: Connection, controller: Controller) -> None:
-        self._connection, self._controller = connection, controller
-        self._buffer = b""
-        self._arrived_s = 0.0
-
-    def received(self, data: bytes) -> None:
-        """Collect a script, and start it once it is one that is known."""
-        self._buffer += data
-        self._arrived_s = self._controller.time_s
-        if not self._buffer.rstrip().endswith(b"end"):
-            return
-        digest = hashlib.sha256(self._buffer).hexdigest()
-        version = next((name for name, known in KNOWN_SCRIPTS.items() if digest == known), None)
-        if version is None:
-            return
-        self._buffer = b""
-        if version != self._controller.config.polyscope:
-            self._controller.refuse(
-                f"the control script is for PolyScope {version}, and this is {self._controller.config.polyscope}"
-            )
-            return
-        self._controller.start_program(ControlScript(self._controller))
-
-    def tick(self) -> None:
-        """Refuse what is not known, once nothing more comes."""
-        if not self._buffer or self._controller.time_s - self._arrived_s < WHOLE_AFTER_S:
-            return
-        digest = hashlib.sha256(self._buffer).hexdigest()
-        self._controller.refuse(
-            f"unknown script of {len(self._buffer)} bytes (SHA-256 {digest[:16]}...) from {self._connection.peer}; the "
-            "stand-in runs no URScript, it knows the control scripts of ur_rtde 1.6.5 alone"
-        )
-        self._buffer = b""
-
-    def closed(self) -> None:
-        """Drop what was not whole."""
-        self._buffer = b""
+SERVO_J, STOP_SCRIPT = 11, 255
 
 
 class ScriptError(Exception):
     """URScript would stop the program with a runtime error."""
 
 
-class ControlScript:
+class ControlScript(Program):
     """The register machine of ur_rtde 1.6.5's control script.
 
     ``thread`` is what its background threads do: servoJ and speedJ go on until stopped, moves run asynchronously.
@@ -85,7 +35,7 @@ class ControlScript:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._registers = controller.registers
+        self._registers = controller.inputs.registers
         self._executing = False
         self._waiting: Callable[[], bool] | None = None
         self._thread: str | None = None
@@ -94,7 +44,7 @@ class ControlScript:
             1: self._move_j,
             8: lambda: None,  # zero_ftsensor: there is no sensor
             9: self._speed_j,
-            11: self._servo_j,
+            SERVO_J: self._servo_j,
             15: self._speed_stop,
             16: self._servo_stop,
             17: self._set_payload,
@@ -134,8 +84,8 @@ class ControlScript:
         if self._controller.refusing == "busy":
             self._registers.out_int[0] = 0
             return
-        if self._controller.refusing == "stop" and command == 11:
-            self._controller.end_program("servoj was refused, as asked for on the bench")
+        if self._controller.refusing == "stop" and command == SERVO_J:
+            self._controller.end_program("servoj was refused, as a fault asked for")
             return
         try:
             self._take(command)
@@ -195,9 +145,6 @@ class ControlScript:
             raise ScriptError(f"runtime error: {thread}, but another thread is already controlling the robot")
         self._thread = thread
 
-    def _start(self, motion: Motion) -> None:
-        self._controller.drive(motion)
-
     def _wait_for(self, motion: Motion) -> None:
         def is_over() -> bool:
             return motion.done or self._controller.motion is not motion
@@ -211,12 +158,7 @@ class ControlScript:
 
     def _speed_j(self) -> None:
         self._claim("speedj")
-        velocity, acceleration = self._vector(0), self._number(6)
-        motion = self._controller.motion
-        if isinstance(motion, Speed):
-            motion.velocity, motion.acceleration = velocity, acceleration
-        else:
-            self._start(Speed(velocity, acceleration))
+        self._controller.drive(Speed(self._vector(0), self._number(6)))
 
     def _move_j(self) -> None:
         asynchronous = self._registers.in_int[1] == 1
@@ -227,7 +169,7 @@ class ControlScript:
         self._thread = None
         start = self._controller.reference.q
         motion = Move(start, self._vector(0), self._number(6), self._number(7))
-        self._start(motion)
+        self._controller.drive(motion)
         if asynchronous:
             self._thread = "async move"
             self._progress(0)
@@ -241,7 +183,7 @@ class ControlScript:
 
     def _stop(self, deceleration: float) -> None:
         brake = Brake(deceleration)
-        self._start(brake)
+        self._controller.drive(brake)
         self._wait_for(brake)
 
     def _speed_stop(self) -> None:
@@ -282,7 +224,7 @@ class ControlScript:
         frequency = self._number(0)
         if frequency <= 0:
             raise ScriptError(f"runtime error: rtde_set_watchdog with a frequency of {frequency} Hz")
-        self._controller.watchdog = Watchdog("input_int_register_0", 1.0 / frequency, self._controller.time_s)
+        self._controller.inputs.watchdog = Watchdog("input_int_register_0", 1.0 / frequency, self._controller.time_s)
 
     def _set_payload(self) -> None:
         self._controller.payload = self._number(0)

@@ -1,22 +1,14 @@
 """Port 29999: the dashboard's commands and answers (UR, "Dashboard Server e-Series", 2022)."""
 
-import hashlib
-
 from td3robot.standin.controller import Controller, RuntimeState
-from td3robot.standin.loop import Connection
-from td3robot.standin.rtde import VERSIONS
+from td3robot.standin.loop import Connection, Handler
 
 BANNER = "Connected: Universal Robots Dashboard Server"
 # These are answered in remote control only.
 REMOTE_ONLY = ("power on", "power off", "brake release", "unlock protective stop", "play", "stop", "pause", "load")
 
 
-def serial_number(token: str) -> str:
-    """Make a serial number, digits only as ur_rtde asks, that whoever knows the token can recognise."""
-    return f"20{int(hashlib.sha256(token.encode()).hexdigest(), 16) % 10**9:09d}"
-
-
-class DashboardPort:
+class DashboardPort(Handler):
     """One dashboard client."""
 
     def __init__(self, connection: Connection, controller: Controller) -> None:
@@ -35,9 +27,6 @@ class DashboardPort:
                     self._connection.close()
                     return
 
-    def closed(self) -> None:
-        """Nothing to give back."""
-
     def _answer(self, text: str) -> None:
         self._connection.send(text.encode() + b"\n")
 
@@ -45,7 +34,7 @@ class DashboardPort:
         controller, lower = self._controller, command.lower()
         if not controller.remote and any(lower == word or lower.startswith(f"{word} ") for word in REMOTE_ONLY):
             return f'Command "{command}" is not allowed: the robot is not in remote control'
-        major, minor, bugfix, build = VERSIONS[controller.config.polyscope]
+        major, minor, bugfix, build = controller.config.version
         if lower in ("polyscopeversion", "version"):
             number = f"{major}.{minor}.{bugfix}.{build}"
             return f"URSoftware {number} (Jan 01 2024)" if lower == "polyscopeversion" else number
@@ -72,7 +61,7 @@ class DashboardPort:
             "get loaded program": "No program loaded",
             "isprogramsaved": "true <unnamed>",
             "get robot model": controller.model,
-            "get serial number": serial_number(controller.config.token),
+            "get serial number": controller.config.serial_number,
             "is in remote control": str(controller.remote).lower(),
             "get operational mode": "NONE",
             "close popup": "closing popup",

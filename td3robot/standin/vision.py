@@ -4,14 +4,14 @@ import json
 import socket
 import time
 
-from td3robot.robots.simulated.scene import quaternion
+from td3robot.geometry import quaternion
 from td3robot.standin.arm import RATE_HZ, SimulatedArm
 
-TRACKER_HZ = 60.0
+VISION_HZ = 60.0
 
 
-class Tracker:
-    """Sends where the objects are.
+class VisionSystem:
+    """Sends where the objects are, to whatever tracks them.
 
     Attributes:
         silent: Send nothing.
@@ -31,13 +31,13 @@ class Tracker:
             self._socket.setblocking(False)
 
     def tick(self) -> None:
-        """Send where it is time to."""
+        """Send every pose when its time has come."""
         if self._address is None:
             return
         self._due -= 1.0
         if self._due > 0.0:
             return
-        self._due += RATE_HZ / TRACKER_HZ
+        self._due += RATE_HZ / VISION_HZ
         if self.silent:
             return
         for datagram in self._datagrams():

@@ -1,15 +1,15 @@
 """Port 63352: the text protocol of Robotiq's URCap, ``GET VAR`` and ``SET VAR VALUE [VAR VALUE ...]``.
 
-What goes over the wire is taken from clients that work with real grippers: ``VAR VALUE`` ends with a newline, ``ack``
+The format is that which clients of real grippers expect: ``VAR VALUE`` ends with a newline, ``ack``
 does not, and a register that cannot be read answers ``?``.
 """
 
 from td3robot.standin.controller import Controller
 from td3robot.standin.gripper import READABLE
-from td3robot.standin.loop import Connection
+from td3robot.standin.loop import Connection, Handler
 
 
-class GripperPort:
+class GripperPort(Handler):
     """One client of the URCap's server."""
 
     def __init__(self, connection: Connection, controller: Controller) -> None:
@@ -22,9 +22,6 @@ class GripperPort:
         answers = "".join(self._answer(line.decode("ascii", "replace").split()) for line in lines)
         if answers and not self._controller.gripper_silent:
             self._connection.send(answers.encode())
-
-    def closed(self) -> None:
-        """Forget nothing: the gripper goes on without its client."""
 
     def _answer(self, words: list[str]) -> str:
         gripper = self._controller.gripper

@@ -1,4 +1,4 @@
-"""What a controller says of itself over RTDE: one function for each output variable that is modelled."""
+"""The output variables of RTDE: one function for each that is modelled."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from td3robot.standin.arm import JOINTS, compose, rotation_vector
+from td3robot.geometry import compose, rotation_vector
+from td3robot.robots.ur import JOINTS
 from td3robot.standin.controller import Controller, RobotMode, SafetyMode
+from td3robot.standin.ports.rtde_variables import FORMATS, OUTPUTS
 from td3robot.standin.registers import COUNT
-from td3robot.standin.variables import FORMATS, OUTPUTS
 from td3robot.state import Array, Pose
 
 Source = Callable[[], Any]
@@ -34,10 +35,10 @@ def _constant(values: list[Any], kind: str) -> Source:
 def _registers(controller: Controller) -> dict[str, Source]:
     found: dict[str, Source] = {}
     banks: dict[str, list[Any]] = {
-        "input_int_register": controller.registers.in_int,
-        "input_double_register": controller.registers.in_double,
-        "output_int_register": controller.registers.out_int,
-        "output_double_register": controller.registers.out_double,
+        "input_int_register": controller.inputs.registers.in_int,
+        "input_double_register": controller.inputs.registers.in_double,
+        "output_int_register": controller.inputs.registers.out_int,
+        "output_double_register": controller.inputs.registers.out_double,
     }
     for name, bank in banks.items():
         for index in range(COUNT):
@@ -92,13 +93,13 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         "safety_mode": lambda: int(controller.safety_mode),
         "safety_status": lambda: int(controller.safety_mode),
         "speed_scaling": lambda: 1.0,  # of the trajectory limiter, which is not modelled; the slider is the next
-        "target_speed_fraction": lambda: controller.slider,
+        "target_speed_fraction": lambda: controller.inputs.slider,
         "runtime_state": lambda: int(controller.runtime_state),
         "robot_status_bits": lambda: _robot_status(controller),
         "safety_status_bits": lambda: _safety_status(controller.safety_mode),
-        "actual_digital_output_bits": lambda: controller.digital_out,
-        "standard_analog_output0": lambda: controller.analog_out[0],
-        "standard_analog_output1": lambda: controller.analog_out[1],
+        "actual_digital_output_bits": lambda: controller.inputs.digital_out,
+        "standard_analog_output0": lambda: controller.inputs.analog_out[0],
+        "standard_analog_output1": lambda: controller.inputs.analog_out[1],
         "payload": lambda: controller.payload,
         "payload_cog": lambda: controller.payload_cog,
     }
@@ -112,7 +113,7 @@ def _vector(pose: Pose) -> list[float]:
 def _robot_status(controller: Controller) -> int:
     """Bit 0: powered; bit 1: program running; bit 2: teach button; bit 3: power button."""
     powered = controller.robot_mode in (RobotMode.IDLE, RobotMode.RUNNING)
-    return int(powered) | int(controller.script is not None) << 1
+    return int(powered) | int(controller.program is not None) << 1
 
 
 def _safety_status(mode: SafetyMode) -> int:

@@ -1,0 +1,235 @@
+"""The kinematics of one particular UR arm, as its factory measured them.
+
+Every arm differs from its data sheet. Its controller computes with the measured Denavit-Hartenberg parameters and
+sends them, with its first state, to every client of its primary interface (port 30001); UR's ROS drivers extract them
+from there into a ``calibration.yaml``. The layout of the message is that of UR's client library
+(``kinematics_info.cpp``). No real controller has confirmed any of this here.
+"""
+
+import hashlib
+import socket
+import struct
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import yaml
+
+from td3robot.errors import ConfigError, RobotError
+from td3robot.robots.arms.model import ArmModel, Chain, Step
+from td3robot.robots.cells.ur import UrConfig
+from td3robot.robots.ur import JOINTS
+from td3robot.state import Array
+
+PRIMARY_PORT = 30001
+# A controller sends the kinematics with its first state, a tenth of a second after somebody connects [s].
+PATIENCE_S = 5.0
+# Message: size, type. Part of a state message: size, type.
+_HEAD = struct.Struct(">iB")
+_STATE, _KINEMATICS = 16, 5
+# Six checksums, then theta, a, d and alpha of six joints each, then the calibration's status.
+_INFO = struct.Struct(">6I24dI")
+# Longer than any message of a controller [bytes].
+_MAX_MESSAGE = 1 << 16
+# The frames of a calibration.yaml: each joint's, in the frame before it.
+LINKS = ("shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3")
+PARTS = ("x", "y", "z", "roll", "pitch", "yaw")
+# A link further from its nominal place belongs to another arm [m].
+ANOTHER_ARM_M = 0.1
+SAMPLES = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class DhParameters:
+    """Standard Denavit-Hartenberg parameters, six each: ``Rz(q + theta) tz(d) tx(a) Rx(alpha)`` [rad, m, m, rad]."""
+
+    theta: tuple[float, ...]
+    a: tuple[float, ...]
+    d: tuple[float, ...]
+    alpha: tuple[float, ...]
+
+    @classmethod
+    def of(cls, chain: Chain) -> "DhParameters":
+        """Read the parameters of a chain that was made of them."""
+        rows = [dict(link) for link in chain.links[1:]]
+        return cls(*(tuple(row.get(axis, 0.0) for row in rows) for axis in ("Rz", "tx", "tz", "Rx")))
+
+    def chain(self) -> Chain:
+        """Return the chain from the base to the flange."""
+        rows = zip(self.theta, self.d, self.a, self.alpha, strict=True)
+        return Chain(((), *((("Rz", theta), ("tz", d), ("tx", a), ("Rx", alpha)) for theta, d, a, alpha in rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """One arm's measured kinematics.
+
+    Attributes:
+        chain: From the base to the flange.
+        checksum: Tells one calibration from every other.
+        source: Where it comes from, for people.
+    """
+
+    chain: Chain
+    checksum: str
+    source: str
+
+
+def find_calibration(config: UrConfig) -> Calibration | None:
+    """Return the calibration that a cell asks for; None where it asks for the nominal arm.
+
+    Raises:
+        RobotError: The controller does not tell it.
+        ConfigError: The file is no calibration.
+    """
+    if config.calibration == "nominal":
+        return None
+    if isinstance(config.calibration, Path):
+        return load_calibration(config.calibration)
+    return read_calibration(config.host, min(PATIENCE_S, config.connect_timeout_s))
+
+
+def read_calibration(host: str, timeout_s: float = PATIENCE_S) -> Calibration:
+    """Ask a controller for its arm's kinematics.
+
+    Raises:
+        RobotError: It cannot be reached, or does not send them in time.
+    """
+    where = f"{host}, port {PRIMARY_PORT}"
+    try:
+        with socket.create_connection((host, PRIMARY_PORT), timeout=timeout_s) as link:
+            info = _await_info(link, monotonic() + timeout_s)
+    except TimeoutError:
+        raise RobotError(
+            f"the controller at {where} sent no kinematics within {timeout_s:g} s; power the robot on, or give a "
+            "calibration.yaml as ur.calibration"
+        ) from None
+    except OSError as error:
+        raise RobotError(
+            f"the arm's calibration cannot be read at {where} ({error.strerror or error}); enable the controller's "
+            "primary client interface, or give a calibration.yaml as ur.calibration"
+        ) from None
+    return Calibration(_parameters(info, where).chain(), _checksum(info), f"the controller at {host}")
+
+
+def load_calibration(path: Path) -> Calibration:
+    """Read the ``calibration.yaml`` that UR's ROS drivers extract from a controller.
+
+    Raises:
+        ConfigError: It cannot be read, or is something else.
+    """
+    try:
+        text = path.read_bytes()
+        frames = yaml.safe_load(text)["kinematics"]
+        links = [tuple(float(frames[link][part]) for part in PARTS) for link in LINKS]
+    except OSError as error:
+        raise ConfigError(f"calibration {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise ConfigError(
+            f"{path} is no calibration.yaml: it needs a mapping kinematics with {', '.join(LINKS)}, each with "
+            f"{', '.join(PARTS)}; ur_calibration's calibration_correction writes one"
+        ) from None
+    if not all(isfinite(value) for link in links for value in link):
+        raise ConfigError(f"calibration {path} has a value that is not finite")
+    return Calibration(Chain((*(_link(values) for values in links), ())), _digest(text), str(path))
+
+
+def largest_difference(arm: ArmModel, chain: Chain, tool_m: float) -> float:
+    """Compute how far apart two chains put the tool centre point, at most, in the arm's workspace [m].
+
+    Args:
+        arm: One of them, and whose workspace.
+        chain: The other.
+        tool_m: From the flange along its z axis to the tool centre point.
+    """
+    rng = np.random.default_rng(0)
+    q = rng.uniform(np.maximum(arm.lower, -np.pi), np.minimum(arm.upper, np.pi), (SAMPLES, JOINTS))
+    ours, theirs = _tools(arm.chain, q, tool_m), _tools(chain, q, tool_m)
+    box = arm.regions["workspace"]
+    inside = ((ours >= box.low) & (ours <= box.high)).all(axis=1)
+    return float(np.linalg.norm(ours - theirs, axis=1)[inside].max())
+
+
+def require_same_arm(arm: ArmModel, calibration: Calibration) -> None:
+    """Refuse a calibration of another arm.
+
+    Raises:
+        RobotError: It differs from the nominal arm by more than any calibration does.
+    """
+    away = largest_difference(arm, calibration.chain, 0.0)
+    if away > ANOTHER_ARM_M:
+        raise RobotError(
+            f"the calibration of {calibration.source} is up to {1e3 * away:.0f} mm from a {arm.name} (limit "
+            f"{1e3 * ANOTHER_ARM_M:.0f} mm): it belongs to another arm; check ur.host and robot.arm"
+        )
+
+
+def _await_info(link: socket.socket, end: float) -> tuple[float, ...]:
+    """Read messages until one has the kinematics in it."""
+    buffer = b""
+    while True:
+        while len(buffer) >= _HEAD.size and len(buffer) >= (size := _size(buffer)):
+            if (info := _info(buffer[:size])) is not None:
+                return info
+            buffer = buffer[size:]
+        link.settimeout(max(end - monotonic(), 0.001))
+        data = link.recv(1 << 16)
+        if not data:
+            raise ConnectionError("it closed the connection")
+        buffer += data
+
+
+def _info(message: bytes) -> tuple[float, ...] | None:
+    """Find the kinematics among the parts of one message, or None."""
+    start, kind = _HEAD.size, message[4]
+    while kind == _STATE and start + _HEAD.size <= len(message):
+        size, part = _size(message, start), message[start + 4]
+        if part == _KINEMATICS and size >= _HEAD.size + _INFO.size:
+            return _INFO.unpack_from(message, start + _HEAD.size)
+        start += size
+    return None
+
+
+def _size(data: bytes, start: int = 0) -> int:
+    """Read the size of the message, or part of one, that begins at ``start``."""
+    size: int = _HEAD.unpack_from(data, start)[0]
+    if not _HEAD.size <= size <= _MAX_MESSAGE:
+        raise OSError("what it sends is no message of a UR controller")
+    return size
+
+
+def _parameters(info: tuple[float, ...], where: str) -> DhParameters:
+    values = info[JOINTS:-1]
+    if not all(map(isfinite, values)):
+        raise RobotError(f"the controller at {where} sent kinematics that are not finite: {values}")
+    return DhParameters(*(values[start : start + JOINTS] for start in range(0, len(values), JOINTS)))
+
+
+def _checksum(info: tuple[float, ...]) -> str:
+    return _digest(_INFO.pack(*info))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _link(values: tuple[float, ...]) -> tuple[Step, ...]:
+    """Compose a frame as URDF does: fixed-axis roll, pitch, yaw."""
+    x, y, z, roll, pitch, yaw = values
+    return (("tx", x), ("ty", y), ("tz", z), ("Rz", yaw), ("Ry", pitch), ("Rx", roll))
+
+
+def _tools(chain: Chain, q: Array, tool_m: float) -> Array:
+    """Compute the tool centre point (m, 3) [m] at joint angles (m, n) [rad]."""
+    first, *others = chain.transforms()
+    poses = np.broadcast_to(first, (len(q), 4, 4))
+    for index, transform in enumerate(others):
+        turns = np.tile(np.eye(4), (len(q), 1, 1))
+        turns[:, 0, 0] = turns[:, 1, 1] = np.cos(q[:, index])
+        turns[:, 1, 0] = np.sin(q[:, index])
+        turns[:, 0, 1] = -turns[:, 1, 0]
+        poses = poses @ turns @ transform
+    tools: Array = (poses @ np.array([0.0, 0.0, tool_m, 1.0]))[:, :3]
+    return tools

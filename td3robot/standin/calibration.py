@@ -1,0 +1,35 @@
+"""The arm behind the ports: not quite the one of the data sheet, as no real arm is."""
+
+from typing import Literal
+
+import numpy as np
+
+from td3robot.robots.arms.model import ArmModel
+from td3robot.robots.ur.calibration import DhParameters
+from td3robot.standin.settings import CalibrationConfig
+
+
+def own_parameters(arm: ArmModel, config: CalibrationConfig | Literal["off"]) -> DhParameters | None:
+    """Return the parameters of the arm that the settings describe; None where it is the nominal one."""
+    return drawn_parameters(arm, config) if isinstance(config, CalibrationConfig) else None
+
+
+def drawn_parameters(arm: ArmModel, config: CalibrationConfig) -> DhParameters:
+    """Draw the Denavit-Hartenberg parameters of one particular arm around its nominal ones.
+
+    Every length and angle is off by a normal deviate. The sixth joint's last two, ``a`` and ``alpha``, stay: the flange
+    is where the arm ends, and calibrations of real arms have zeros there.
+    """
+    rng, nominal = np.random.default_rng(config.seed), DhParameters.of(arm.chain)
+
+    def drawn(values: tuple[float, ...], sigma: float, kept: int = 0) -> tuple[float, ...]:
+        deviates = sigma * rng.standard_normal(len(values))
+        deviates[len(values) - kept :] = 0.0
+        return tuple((np.array(values) + deviates).tolist())
+
+    return DhParameters(
+        theta=drawn(nominal.theta, config.angle_rad),
+        a=drawn(nominal.a, config.length_m, kept=1),
+        d=drawn(nominal.d, config.length_m),
+        alpha=drawn(nominal.alpha, config.angle_rad, kept=1),
+    )
