@@ -86,7 +86,7 @@ class Ledger:
             sheet = "of the data sheet"
             raise LadderError(
                 f"robot {serial} was checked with the kinematics {robot['calibration'] or sheet}, and now has those "
-                f"{checksum or sheet}: its arm was changed or calibrated anew, or ur.calibration was; run --mode check "
+                f"{checksum or sheet}: its arm or its calibration setting was changed; run --mode check "
                 "first, and teach again what was taught with the old ones"
             )
 
