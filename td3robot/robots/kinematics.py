@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.scene import TCP_SITE, guard_spec
+from td3robot.robots.simulated.scene import TCP_SITE, guard_spec, require_chain
 from td3robot.state import Array, Pose
 
 
@@ -32,6 +32,11 @@ class Kinematics:
     """
 
     def __init__(self, spec: RobotSpec, clearance_m: float = 0.0) -> None:
+        """Build the model.
+
+        Raises:
+            ConfigError: Its kinematics are not those of the arm's own numbers.
+        """
         self.clearance_m = clearance_m
         self._compile(spec)
 
@@ -43,6 +48,7 @@ class Kinematics:
     def _compile(self, spec: RobotSpec) -> None:
         self.spec = spec
         self._model = guard_spec(spec).compile()
+        require_chain(self._model, spec)
         self._model.geom_margin[:] = self.clearance_m
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site(TCP_SITE).id
