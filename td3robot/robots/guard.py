@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from td3robot.config import GuardConfig
-from td3robot.errors import CommandRefusedError
+from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.interface import ArmModel, RobotSpec
 from td3robot.robots.kinematics import Kinematics, Posture
 from td3robot.state import Array, JointCommand, RobotState
@@ -160,6 +160,19 @@ class Guard:
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""
         return self._objection(self.kinematics.posture(q), np.zeros_like(q))
+
+    def require_admitted(self, q: Array) -> None:
+        """Refuse to begin at a posture (n,) [rad] where the arm stands, if the guard would not let it move from there.
+
+        Raises:
+            RobotError: Naming the limit and where the tool is.
+        """
+        if (limit := self.admits(q)) is not None:
+            x, y, z = self.kinematics.tcp(q).position
+            raise RobotError(
+                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
+                f"{z:.3f} m): move it by hand, in freedrive, towards home"
+            )
 
     def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
         """Turn a wish into what may be sent for the coming control period.
