@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from td3robot.config import Box
-from td3robot.errors import ConfigError, RobotError
+from td3robot.errors import ConfigError
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
 from td3robot.robots.toolbox import ToolboxKinematics
-from td3robot.state import Array, Pose
+from td3robot.state import Array
 from td3robot.tasks.interface import Goal, Task
 
 # Drawing goals until one is reachable from an admissible start; a box that needs more is at fault.
@@ -93,12 +93,7 @@ class Starts:
         """
         state = robot.read()
         self._guard.reset(state.q)
-        if (limit := self._guard.admits(state.q)) is not None:
-            x, y, z = self._tool_at(state.q).position
-            raise RobotError(
-                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
-                f"{z:.3f} m): move it by hand, in freedrive, towards home"
-            )
+        self._guard.require_admitted(state.q)
         closed = min(max(robot.spec.gripper.closed_fraction(state.driver_q), 0.0), 1.0)
         return Start(replace(goal, gripper=closed), state.q, closed)
 
@@ -126,7 +121,7 @@ class Starts:
         """
         home = self._guard.home
         objection = "no inverse kinematics solution from home"
-        for rotation in (self._tool_at(home).rotation, *([] if self._task.turns_tool else [None])):
+        for rotation in (self._guard.kinematics.tcp(home).rotation, *([] if self._task.turns_tool else [None])):
             q = self.ik.inverse(position, home, rotation)
             if q is not None:
                 limit = self._guard.admits(q)
@@ -134,6 +129,3 @@ class Starts:
                     return q, ""
                 objection = f"the guard's limit: {limit}"
         return None, objection
-
-    def _tool_at(self, q: Array) -> Pose:
-        return self._guard.kinematics.tcp(q)

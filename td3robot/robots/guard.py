@@ -22,12 +22,13 @@ that is concave in the joints' angles, as the FR3's are, is nowhere lower than a
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
+from operator import le
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from td3robot.config import GuardConfig
-from td3robot.errors import CommandRefusedError
+from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.interface import ArmModel, RobotSpec
 from td3robot.robots.kinematics import Kinematics, Posture
 from td3robot.state import Array, JointCommand, RobotState
@@ -122,8 +123,9 @@ class Guard:
         self.config = config
         self.kinematics = kinematics
         self._period = spec.period_s
-        self._lower = arm.lower + config.position_margin_rad
-        self._upper = arm.upper - config.position_margin_rad
+        # Limits that are only compared with are lists: for a handful of numbers that is faster than arrays.
+        self._lower: list[float] = (arm.lower + config.position_margin_rad).tolist()
+        self._upper: list[float] = (arm.upper - config.position_margin_rad).tolist()
         self._speed_limits = SpeedLimits(arm, JOINT_SHARE * config.joint_speed_fraction)
         self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * spec.period_s
         self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
@@ -158,6 +160,19 @@ class Guard:
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""
         return self._objection(self.kinematics.posture(q), np.zeros_like(q))
+
+    def require_admitted(self, q: Array) -> None:
+        """Refuse to begin at a posture (n,) [rad] where the arm stands, if the guard would not let it move from there.
+
+        Raises:
+            RobotError: Naming the limit and where the tool is.
+        """
+        if (limit := self.admits(q)) is not None:
+            x, y, z = self.kinematics.tcp(q).position
+            raise RobotError(
+                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
+                f"{z:.3f} m): move it by hand, in freedrive, towards home"
+            )
 
     def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
         """Turn a wish into what may be sent for the coming control period.
@@ -279,7 +294,7 @@ class Guard:
 
     def _objection_at(self, posture: Posture, velocity: Array) -> str | None:
         q = posture.q
-        if (q < self._lower).any() or (q > self._upper).any():
+        if not _within(self._lower, q, self._upper):
             return "position"
         speeds = self._speed_limits.at(q)
         if speeds is not self._speeds and _exceeds(velocity, speeds):
@@ -287,18 +302,19 @@ class Guard:
         tool = posture.jacobian @ velocity
         if tool @ tool > self._max_tcp_speed_squared:
             return "tcp_speed"
-        if self._outside(posture.tcp.position):
+        if not _within(self._box_low, posture.tcp.position, self._box_high):
             return "workspace"
         return "clearance" if self.kinematics.too_close(posture) else None
-
-    def _outside(self, position: Array) -> bool:
-        inside = zip(self._box_low, position.tolist(), self._box_high, strict=True)
-        return not all(low <= x <= high for low, x, high in inside)
 
     def _braked(self, velocity: Array) -> Array:
         """Give the velocity one period later when braking as hard as allowed."""
         peak = float(np.abs(velocity).max())
         return velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else velocity
+
+
+def _within(low: list[float], values: Array, high: list[float]) -> bool:
+    numbers: list[float] = values.tolist()
+    return all(map(le, low, numbers)) and all(map(le, numbers, high))
 
 
 def _exceeds(velocity: Array, speeds: tuple[Array, Array]) -> bool:

@@ -96,12 +96,7 @@ class Travel:
         """Find a way by asking the guard ahead of time; the arm does not move."""
         guard = self._guard.twin()
         guard.reset(start)
-        if (limit := guard.admits(start)) is not None:
-            x, y, z = self._kinematics.tcp(start).position
-            raise RobotError(
-                f"the arm stands where the guard's limit {limit!r} keeps it from moving (tool at {x:.3f}, {y:.3f}, "
-                f"{z:.3f} m): move it by hand, in freedrive, towards home"
-            )
+        guard.require_admitted(start)
         blocked = ""
         for way in self._ways(start, end):
             guard.reset(start)

@@ -226,3 +226,12 @@ def test_closing_lets_go_of_robot_objects_and_pictures(environment):
     assert (robot.calls, objects.calls, pictures.closed) == (2, 2, 1)
     with pytest.raises(EnvironmentFaultError, match=r"step\(\) was called before reset\(\)"):
         environment.step(STILL)
+
+
+@pytest.mark.parametrize("rate_hz", [20.0, 25.0])
+def test_pictures_come_at_the_control_rate(rate_hz):
+    config = {"robot": {"backend": "kinematic", "control_rate_hz": rate_hz}}
+    environment = make_robot_env(RobotEnvironmentConfig.model_validate(config), render_mode="rgb_array")
+    assert environment.render_mode == "rgb_array"
+    assert environment.metadata == {"render_modes": ["rgb_array"], "render_fps": rate_hz}
+    assert make_robot_env(RobotEnvironmentConfig.model_validate(config)).render_mode is None

@@ -199,6 +199,14 @@ def test_a_limit_that_shrinks_holds_whatever_is_wished():
     np.testing.assert_array_equal(stopping[-1], stopping[-2])
 
 
+def test_a_limit_that_rises_on_the_way_is_used_where_the_arm_is():
+    spec = spec_of(lambda q: (np.full(7, -0.5), np.full(7, 0.5 + max(0.0, float(q[0])))))
+    guard = Guard(spec, WIDE, Straight())
+    follow(guard, [np.array([10.0] + [0.0] * 6)] * 40)
+    fastest = JOINT_SHARE * WIDE.joint_speed_fraction * (0.5 + guard.commanded.q[0])
+    assert guard.velocity[0] > 0.9 * fastest > 0.5
+
+
 def test_a_constant_limit_that_is_asked_for_rules_as_one_that_is_given():
     given, asked = spec_of(), spec_of(lambda q: (-InventedArm.velocity, InventedArm.velocity.copy()))
     wishes = np.random.default_rng(1).uniform(-3.0, 3.0, (200, 7))
