@@ -71,7 +71,7 @@ class Session:
         """
         self.fault = None
         gc.collect()
-        gc.freeze()  # later collections skip what exists now, and are short
+        gc.freeze()  # later collections skip what exists now, and are short; a station undoes this
         self.environment.robot.connect()  # what fails here has moved nothing
         announcer = FaultAnnouncer(self.environment.robot, self._operator)
         gc.disable()  # a collection takes longer than a policy's step, and no thread runs meanwhile
@@ -90,7 +90,6 @@ class Session:
             self.environment.robot.stop()
             announcer.stop()
             gc.enable()
-            gc.unfreeze()
             self._close_record()
 
     def _play(self, number: int, seed: int, options: dict[str, Any] | None) -> None:

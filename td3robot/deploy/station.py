@@ -1,5 +1,6 @@
 """One robot and a policy's environment on it: opened once, checked, watched, and then played on."""
 
+import gc
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -43,6 +44,9 @@ class Station:
         self._objects = objects or (cell.objects(names) if names else None)
         self.robot = cell.driver(robot_spec(cell.robot), passive=True)
         self.environment = self._on(self.robot)
+        # A whole collection stalls the threads that talk to an opened robot; those after this one are short.
+        gc.collect()
+        gc.freeze()
 
     def check(self, played: Played | None, seconds: float) -> Check:
         """Compare a policy, if there is one, with its cell, and look at the robot, which is left open.
@@ -86,6 +90,7 @@ class Station:
     def close(self) -> None:
         """Stop and let go of the robot. May be repeated."""
         self.environment.close()
+        gc.unfreeze()
 
     def __enter__(self) -> Self:
         return self

@@ -73,7 +73,7 @@ class Starts:
         Raises:
             ConfigError: The task's goal is an object, or the position is out of the box or of reach.
         """
-        if goal.objects:
+        if not self._task.takes_goal:
             raise ConfigError("the goal of this task is where its object lies, and cannot be given; leave --goal out")
         box = self._goals
         if position.shape != (3,) or not ((position >= box.low) & (position <= box.high)).all():

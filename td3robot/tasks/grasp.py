@@ -222,6 +222,7 @@ class Grasp(Task):
     name = "grasp"
     uses_gripper = True
     turns_tool = True
+    takes_goal = False
 
     def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config

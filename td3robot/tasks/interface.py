@@ -77,6 +77,7 @@ class Task(ABC):
         name: As in configurations.
         uses_gripper: Whether the gripper is part of the action.
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
+        takes_goal: Whether a person may give the position of the goal in place of the drawn one.
         hold_steps: How many moments at the end of an episode must be achieved for success.
         practice_hold_steps: In training, an episode is over once so many moments in a row were achieved.
         layout: Fields of the observation; joint angles and gripper driver joints come first.
@@ -86,6 +87,7 @@ class Task(ABC):
     name: str
     uses_gripper: bool
     turns_tool: bool
+    takes_goal: bool = True
     hold_steps: int
     practice_hold_steps: float = inf
     layout: Layout
