@@ -136,7 +136,7 @@ def _objects(robot: Robot, models: tuple[ObjectModel, ...], cell: CellConfig | N
     if cell is not None:
         return cell.objects(names)
     if not isinstance(robot, MujocoRobot):
-        raise ConfigError("this task grasps an object, and robot.backend 'kinematic' has no contacts; use 'mujoco'")
+        raise ConfigError("this task has objects, and robot.backend 'kinematic' has no contacts; use 'mujoco'")
     return SimulatedObjects(robot)
 
 

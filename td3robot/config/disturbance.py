@@ -1,12 +1,19 @@
 """Domain randomization: what reality adds to a simulation."""
 
 from collections.abc import Mapping
+from math import floor
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from td3robot.config.section import DurationRange, LoadRange, NonNegative, Range, Section
 from td3robot.errors import choose
+
+
+def in_periods(range_s: tuple[float, float], rate_hz: float) -> tuple[int, int]:
+    """Return a range of delays [s] in whole control periods, each the nearest; halves are rounded up."""
+    low, high = (floor(seconds * rate_hz + 0.5 + 1e-9) for seconds in range_s)
+    return low, high
 
 
 class DisturbanceConfig(Section):

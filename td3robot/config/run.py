@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, SerializeAsAny, model_validator
 
-from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level
+from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level, in_periods
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
 from td3robot.config.section import Fraction, NonNegative, Section, UnitInterval, Widths, refused
 from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
@@ -75,7 +75,8 @@ class RobotEnvironmentConfig(Section):
     @model_validator(mode="after")
     def _can_be_disturbed(self) -> Self:
         disturbance, oldest = self.disturbance, self.guard.max_state_age_s
-        age = disturbance.observation_delay_s[1]
+        rate_hz = self.robot.control_rate_hz
+        age = in_periods(disturbance.observation_delay_s, rate_hz)[1] / rate_hz
         if age > oldest - 1e-9:
             raise ValueError(
                 f"disturbance.observation_delay_s {disturbance.observation_delay_s} makes states {age:g} s "

@@ -325,7 +325,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _write_arrays(path: Path, arrays: Arrays) -> None:
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     path.chmod(0o644)  # safetensors writes for the owner alone
     _flush(path)
 

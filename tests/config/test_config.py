@@ -323,6 +323,10 @@ def test_a_level_of_disturbance_is_written_out_and_read_back(level):
         (["disturbance={servo_lag: [1.3, 0.7]}"], "environment.disturbance.servo_lag: (1.3, 0.7) is no range"),
         (["disturbance={action_delay_s: [-1, 2]}"], "disturbance.action_delay_s.0 is -1, but it should be"),
         (
+            ["disturbance={observation_delay_s: [0, 0.141]}", "robot={control_rate_hz: 25}"],
+            "disturbance.observation_delay_s (0.0, 0.141) makes states 0.16 s old",
+        ),
+        (
             ["disturbance={observation_delay_s: [0, 0.15]}"],
             "disturbance.observation_delay_s (0.0, 0.15) makes states 0.15 s old, and the guard refuses them from "
             "guard.max_state_age_s 0.15 s on",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from td3robot.config import DisturbanceConfig
+from td3robot.config.disturbance import DisturbanceConfig, in_periods
 from td3robot.geometry import about_vertical
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematic import KinematicRobot
@@ -59,7 +59,7 @@ class DisturbedRobot(Robot):
 
     def _periods(self, range_s: tuple[float, float]) -> int:
         """Draw a delay in whole control periods."""
-        low, high = (round(seconds * self.spec.control_rate_hz) for seconds in range_s)
+        low, high = in_periods(range_s, self.spec.control_rate_hz)
         return int(self.rng.integers(low, high, endpoint=True))
 
     def connect(self) -> None:
