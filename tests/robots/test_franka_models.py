@@ -2,6 +2,7 @@
 
 import importlib.util
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.errors import ConfigError, MissingExtraError
+from td3robot.errors import ConfigError, MissingExtraError, RobotError
 from td3robot.robots.arms import ARMS
 from td3robot.robots.arms.franka import ENVELOPE_LOWER, ENVELOPE_UPPER
 from td3robot.robots.franky_sim import PACKAGE
@@ -53,6 +54,13 @@ def test_without_the_extra_a_sentence_names_it(monkeypatch):
     for make in (ARM.make_spec, HAND.make_spec):
         with pytest.raises(MissingExtraError, match=r"model of the FR3 and its hand needs the extra 'franka'"):
             make()
+
+
+def test_a_model_file_that_is_missing_is_named(monkeypatch, tmp_path):
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("td3robot.robots.franky_sim.find_spec", lambda name: spec)
+    with pytest.raises(RobotError, match=r"has no model .*fr3\.xml; install franky-sim==1\.0\.4 again"):
+        ARM.make_spec()
 
 
 @needs_model
@@ -130,8 +138,8 @@ def test_goals_and_patch_are_reached_pointing_down_and_clear_with_a_margin():
         q = ik.inverse(point, ARM.home, down)
         assert q is not None, point
         assert min((q - ARM.lower).min(), (ARM.upper - q).min()) > 0.15, point
-        kinematics.tcp(q)
-        assert not kinematics.too_close(), (point, kinematics.closest_pair())
+        posture = kinematics.posture(q)
+        assert not kinematics.too_close(posture), (point, kinematics.closest_pair(posture))
 
 
 @needs_model

@@ -104,5 +104,6 @@ def connect_hand(settings: dict[str, Any]) -> Hand:
         return Hand(settings["host"], settings["hand_speed_m_s"], settings["hand_force_n"])
     except franka.FrankaError as error:
         raise StoppedError(
-            f"the hand at {settings['host']} cannot be used ({' '.join(str(error).split())}); is it initialised in Desk?"
+            f"the hand at {settings['host']} cannot be used ({' '.join(str(error).split())}); initialise it in Desk, "
+            "or set franka.hand to false"
         ) from None

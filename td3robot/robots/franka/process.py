@@ -95,7 +95,8 @@ class FrankaProcess:
 
     def state(self) -> FrankaState:
         """Give what the worker published last."""
-        return self._memory.state.read()
+        state: FrankaState = self._memory.state.read()
+        return state
 
     def aim(self, q: Array, closed: float) -> None:
         """Publish the next target (n,) [rad], and the hand's closed fraction."""

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from math import ceil, pi
 from time import monotonic
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -257,9 +257,9 @@ class FrankaRobot(PhysicalRobot):
             excess = np.maximum(speed - SPEED_MARGIN * high, SPEED_MARGIN * low - speed)
             if (joint := int(np.argmax(excess))) >= 0 and excess[joint] > 0.0:
                 raise CommandRefusedError(
-                    f"the command asks joint {arm.joint_names[joint]!r} to go at {speed[joint]:.2f} rad/s, outside of the "
-                    f"{low[joint]:.2f} to {high[joint]:.2f} rad/s that the arm allows there; plan from where the arm "
-                    "is; nothing was sent"
+                    f"the command asks joint {arm.joint_names[joint]!r} to go at {speed[joint]:.2f} rad/s, outside of "
+                    f"the {low[joint]:.2f} to {high[joint]:.2f} rad/s that the arm allows there; plan from where the "
+                    "arm is; nothing was sent"
                 )
 
     def _open(self, recover: bool) -> None:

@@ -79,7 +79,7 @@ class WideSlot(Slot[Any]):
         values = astuple(initial)
         self._widths = [len(value) if isinstance(value, tuple) else 0 for value in values]
         codes = (f"{len(v)}d" if isinstance(v, tuple) else "q" if isinstance(v, int) else "d" for v in values)
-        super().__init__(memory, offset, initial)  # type: ignore[arg-type]
+        super().__init__(memory, offset, initial)
         self._struct = struct.Struct("<" + "".join(codes))
         self._copy = 16 + self._struct.size
 

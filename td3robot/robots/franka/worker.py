@@ -69,7 +69,9 @@ class Worker:
         self._stream = TargetStream(facts["q"], self._period, self._tick)
         self._played = self._memory.target.read().count
         now = monotonic()
-        first = {"stamp": now, "q": tuple(facts["q"]), "target": tuple(facts["q"])} | self._arm.observe(now)
+        first: dict[str, Any] = {"stamp": now, "q": tuple(facts["q"]), "target": tuple(facts["q"])} | self._arm.observe(
+            now
+        )
         self._state = replace(self._state, **first, **self._fingers(), beat=now, status=Status.HOLDING)
         self._memory.state.write(self._state)
         return facts

@@ -11,7 +11,7 @@ from td3robot.errors import ConfigError, RobotError
 
 # Where that environment is, unless the variable says another interpreter.
 VARIABLE, ENVIRONMENT = "TD3ROBOT_FRANKA_SIM", Path(".venv-franka-sim")
-SERVE = Path(__file__).parent / "serve.py"
+SERVE, JUDGE = Path(__file__).parent / "serve.py", Path(__file__).parent / "judge.py"
 START_S, END_S, ANSWER_S = 60.0, 10.0, 5.0
 
 
@@ -29,6 +29,20 @@ def simulator_python() -> Path:
             f"or set {VARIABLE} to the interpreter of its environment"
         )
     return python
+
+
+def judge_log(path: Path) -> dict[str, Any]:
+    """Have franka-sim's offline checker judge a log of commands; see ``judge.py`` for what it returns.
+
+    Raises:
+        ConfigError: There is no environment for it.
+        RobotError: It failed.
+    """
+    found = subprocess.run([str(simulator_python()), "-P", str(JUDGE), str(path)], capture_output=True, text=True)
+    if found.returncode != 0:
+        raise RobotError(f"the log {path} could not be judged: {found.stderr.strip().splitlines()[-1:]}")
+    verdict: dict[str, Any] = json.loads(found.stdout)
+    return verdict
 
 
 class FrankaStandin:

@@ -1,7 +1,8 @@
 """Serve a stand-in for an FR3 with its hand on a loopback address, motion limits enforced.
 
-Runs by itself in the environment that ``launch/franka_sim.sh`` makes, and imports nothing of td3robot: franka-sim pins an old NumPy and an old MuJoCo. Nothing is
-downloaded: franka-sim would clone its model, and gets the one of the wheel franky-sim instead.
+Runs by itself in the environment that ``launch/franka_sim.sh`` makes, and imports nothing of td3robot: franka-sim pins
+an old NumPy and an old MuJoCo. Nothing is downloaded: franka-sim would clone its model, and gets the one of the wheel
+franky-sim instead.
 
 Each line on standard output is a JSON object with a key ``event``: ``ready`` once, ``reflex`` for every motion that
 the stand-in aborted, ``violation`` for each limit that a command broke (once a kind and motion), and ``end``. The
@@ -66,7 +67,7 @@ class Events:
                 os._exit(0)
 
 
-class WatchedServer(FrankaSimServer):
+class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no types of it
     """The server as it is, with its verdicts told, and what it was sent written to a file."""
 
     # A thread of the server that is held up must not have the others publish what is out of date.
@@ -154,7 +155,7 @@ def write_models(folder: Path) -> tuple[Path, Path]:
     for number in (5, 6, 7):
         _named(arm, "joint", f"fr3_joint{number}").set("armature", str(WRIST_ARMATURE))
     hand = _lean(assets)
-    world, body = hand.find("worldbody"), _named(hand, "body", "hand")
+    world, body = _only(hand, "worldbody"), _named(hand, "body", "hand")
     world.clear()
     world.append(body)
     body.set("childclass", "fr3")
@@ -164,19 +165,23 @@ def write_models(folder: Path) -> tuple[Path, Path]:
     for tree in (arm, hand):
         used = {geom.get("mesh") for geom in tree.iter("geom")}
         for mesh in [mesh for mesh in tree.iter("mesh") if mesh.get("file") and mesh.get("name") not in used]:
-            tree.find("asset").remove(mesh)
+            _only(tree, "asset").remove(mesh)
     return _written(arm, folder / "fr3.xml"), _written(hand, folder / "hand.xml")
 
 
 def _lean(assets: Path) -> ElementTree.Element:
     tree = ElementTree.parse(assets / "fr3.xml").getroot()
-    tree.find("compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", where they are not
+    _only(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", where they are not
     for tag in ("actuator", "tendon", "equality", "keyframe", "contact"):
-        tree.remove(tree.find(tag))
+        tree.remove(_only(tree, tag))
     for body in tree.iter("body"):
         for geom in body.findall("geom[@class='visual']"):
             body.remove(geom)
     return tree
+
+
+def _only(tree: ElementTree.Element, tag: str) -> ElementTree.Element:
+    return next(tree.iter(tag))
 
 
 def _named(tree: ElementTree.Element, tag: str, name: str) -> ElementTree.Element:
