@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
     "mujoco": lambda config, objects, cell: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
     "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
-    "ur": lambda config, objects, cell: _require_cell(cell).driver(robot_spec(config)),
+    "ur": lambda config, objects, cell: _require_cell(config, cell).driver(robot_spec(config)),
+    "franka": lambda config, objects, cell: _require_cell(config, cell).driver(robot_spec(config)),
 }
 
 
@@ -112,10 +113,11 @@ def _make_renderer(spec: RobotSpec, models: tuple[ObjectModel, ...]) -> "Rendere
     return Renderer(spec, models)
 
 
-def _require_cell(cell: CellConfig | None) -> CellConfig:
+def _require_cell(config: RobotConfig, cell: CellConfig | None) -> CellConfig:
     if cell is None:
         raise ConfigError(
-            "robot.backend 'ur' is a physical arm, and needs a cell that says where it is; see configs/robots/"
+            f"robot.backend {config.backend!r} is a physical arm, and needs a cell that says where it is; see "
+            "configs/robots/"
         )
     return cell
 

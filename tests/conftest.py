@@ -62,8 +62,8 @@ def host_of_this_process(number: int) -> str:
 
 @pytest.fixture(scope="session")
 def hosts() -> tuple[str, ...]:
-    """Give loopback addresses for stand-ins: of the robots' tests, of the environments', and for one test alone."""
-    return tuple(host_of_this_process(number) for number in range(3))
+    """Give loopback addresses for stand-ins: of the robots' tests, the environments', one test alone, and a Franka."""
+    return tuple(host_of_this_process(number) for number in range(4))
 
 
 @pytest.fixture(scope="session")

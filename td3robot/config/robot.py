@@ -14,13 +14,13 @@ class RobotConfig(Section):
     Attributes:
         arm, gripper: Names of those that are registered: ``robots/arms/``, ``robots/grippers/``.
         backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or ``ur``
-            (the arm of a cell's file, see ``cell.py``).
+            or ``franka`` (the arm of a cell's file, see ``cell.py``).
         physics_rate_hz: Steps of the physics a second; a multiple of the control rate. For simulations.
         coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
         table_height_m: Height of the table top in the base frame.
     """
 
-    backend: Literal["mujoco", "kinematic", "ur"] = "mujoco"
+    backend: Literal["mujoco", "kinematic", "ur", "franka"] = "mujoco"
     arm: Annotated[str, AfterValidator(ARMS.known)] = "ur5e"
     gripper: Annotated[str, AfterValidator(GRIPPERS.known)] = "robotiq_2f85"
     control_rate_hz: PositiveFloat = 20.0

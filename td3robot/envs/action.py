@@ -26,6 +26,13 @@ WALL_MARGIN = 0.005
 TOOL_SHARE = 0.9
 # Damping of the null space projection: small, so that turning does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
+# How many joints it takes to place and turn the tool; an arm with more can move its elbow under a resting tool.
+TASK_JOINTS = 6
+# How fast such an elbow goes back to where it is at home: slower than the tool, which full action moves through its
+# whole workspace within 3 s, and faster than an episode [1/s].
+POSTURE_GAIN_HZ = 1.0
+# ... and no joint faster than this for it, which is within reach of one period of the guard's acceleration [rad/s].
+POSTURE_SPEED = 0.3
 
 
 class ActionKind(ABC):
@@ -119,6 +126,10 @@ class TcpDelta(ActionKind):
     turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
     ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns
     the tool, the turn about the vertical is the action's, and only tilt is taken back.
+
+    Where the arm has more than six joints, what moves neither the tool's position nor its orientation brings the arm
+    back towards its posture at home (Liegeois 1977): ``dq + (I - J* J) (home - q) gain``. Without, the elbow would
+    wander, since going around a closed way with the tool does not bring it back.
     """
 
     def __init__(
@@ -146,6 +157,7 @@ class TcpDelta(ActionKind):
         self._position_damping = config.damping_m**2 * np.eye(3)
         self._orientation_damping = ORIENTATION_DAMPING**2 * np.eye(3)
         self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
+        self._redundant = len(spec.arm.home) > TASK_JOINTS
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Solve for the joints' share of a tool displacement."""
@@ -167,7 +179,18 @@ class TcpDelta(ActionKind):
         dq: Array = position.T @ np.linalg.solve(gram + self._position_damping, dx)
         crossed = np.linalg.solve(gram + self._null_space_damping, position @ orientation.T)
         free = orientation - crossed.T @ position  # Jo N
-        return dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
+        dq = dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
+        return dq + self._back_to_posture(jacobian, q, velocity) if self._redundant else dq
+
+    def _back_to_posture(self, jacobian: Array, q: Array, velocity: Array) -> Array:
+        """Compute the change (n,) [rad] that takes the arm nearer to home and leaves the tool as it is."""
+        wanted = POSTURE_GAIN_HZ * (self._home - q)
+        wanted[-1] = 0.0  # the last joint turns the tool, and is where the tool's heading wants it
+        wanted *= min(1.0, POSTURE_SPEED / max(float(np.abs(wanted).max()), 1e-9))
+        change = (velocity + self._response * (wanted - velocity)) * self._period
+        gram = jacobian @ jacobian.T + NULL_SPACE_DAMPING**2 * np.eye(TASK_JOINTS)
+        free: Array = change - jacobian.T @ np.linalg.solve(gram, jacobian @ change)
+        return free
 
     def _bent(self, component: float) -> float:
         """Give a component's share of full speed: finer near zero."""
@@ -178,6 +201,11 @@ class TcpDelta(ActionKind):
         share = min(length, 1.0)
         speed: float = self._speed * share**self.config.exponent
         return speed / max(length, 1e-9)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the terms of a contract."""
+        terms = super().to_json()
+        return terms | {"posture_gain_hz": POSTURE_GAIN_HZ} if self._redundant else terms
 
     def implied_speeds(self) -> dict[str, float]:
         """Give the tool's full speed, and the fastest joint's in the worst direction."""

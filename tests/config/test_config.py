@@ -115,7 +115,7 @@ def test_a_number_in_scientific_notation_is_a_number():
     [
         (
             "environment.robot.backend=mujoko",
-            ("'mujoko'", "did you mean 'mujoco'?", "(choices: kinematic, mujoco"),
+            ("'mujoko'", "did you mean 'mujoco'?", "(choices: franka, kinematic, mujoco, ur)"),
         ),
         ("environment.robot.arm=ur5", ("'ur5'", "did you mean 'ur5e'?", "(choices: ")),
         ("environment.robot.gripper=hand", ("'hand'", "(choices: ", "robotiq_2f85")),

@@ -1,13 +1,16 @@
 """What actions ask of the arm, followed without guard and physics: each wish becomes the next posture."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 
 from td3robot.build import robot_spec
-from td3robot.config import ActionConfig, GuardConfig, RobotConfig
+from td3robot.config import ActionConfig, GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.envs.action import make_action_kind
+from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
-from td3robot.state import JointCommand
+from td3robot.state import JointCommand, RobotState
 
 SPEC = robot_spec(RobotConfig())
 GUARD = GuardConfig()
@@ -128,3 +131,50 @@ def test_joints_that_add_up_move_the_tool_no_faster_than_its_limit_and_keep_thei
     follower = Follower(make(kind="joint_delta", speed_fraction=0.2, response_s=0.0))
     follower.step(0, 0, 0, 0, 1, 0, -1)
     assert follower.velocity[4] == pytest.approx(full[4])  # the tool hardly moves: nothing is slowed down
+
+
+@pytest.fixture(scope="module")
+def seven():
+    """Give an arm with a joint to spare: its spec, geometry, and what actions ask of it."""
+    if importlib.util.find_spec("franky_sim") is None:
+        pytest.skip("the FR3's model is in the extra 'franka', which is not installed")
+    spec = robot_spec(RobotConfig(arm="fr3", gripper="franka_hand"))
+    guard = RobotEnvironmentConfig.model_validate({"robot": {"arm": "fr3", "gripper": "franka_hand"}}).guard
+    kinematics = Kinematics(spec, guard.clearance_m)
+    kind = make_action_kind(ActionConfig(), guard, spec, kinematics, uses_gripper=True, turns_tool=True)
+    return spec, kinematics, kind, Guard(spec, guard, kinematics)
+
+
+def follow(seven, actions):
+    """Yield each command that the guard makes of an action, and the tool's speed that the posture term alone has."""
+    spec, kinematics, kind, guard = seven
+    guard.reset(spec.arm.home)
+    for action in actions:
+        q, velocity = guard.commanded.q, guard.velocity
+        _, jacobian = kinematics.tcp_and_full_jacobian(q)
+        moved = jacobian @ kind._back_to_posture(jacobian, q, velocity) / spec.period_s
+        state = RobotState(q, velocity, np.zeros(2), 0.0)
+        yield guard.filter(kind.wish(action, guard.commanded, velocity, 0.0), state, 0.0).command.q, moved
+
+
+def test_a_seven_joint_arm_s_elbow_does_not_wander_and_its_tool_does_not_feel_it(seven):
+    rng = np.random.default_rng(0)
+    actions = np.repeat(rng.uniform(-1, 1, (250, 5)), 8, axis=0).astype(np.float32)
+    rows = list(follow(seven, actions))
+    elbow = np.array([q[2] for q, _ in rows])
+    assert np.abs(elbow).max() < 0.7  # rad; 0.93 without the posture term
+    assert max(np.linalg.norm(moved[:3]) for _, moved in rows) < 1e-3  # m/s
+    assert max(np.linalg.norm(moved[3:]) for _, moved in rows) < 2e-3  # rad/s
+
+
+def test_going_round_and_round_brings_a_seven_joint_arm_back_to_the_same_posture(seven):
+    angle = 2 * np.pi * 0.05 / 6 * np.arange(4000)
+    circle = np.stack([0.8 * np.cos(angle), 0.8 * np.sin(angle), 0.5 * np.sin(angle), 0.8 * np.cos(angle)], axis=1)
+    actions = np.hstack([circle, np.zeros((4000, 1))]).astype(np.float32)
+    elbow = np.array([q[2] for q, _ in follow(seven, actions)])
+    assert np.abs(elbow).max() < 0.7  # rad; it drifts to 0.97, the end of its way, without the posture term
+
+
+def test_only_an_arm_with_a_joint_to_spare_has_the_posture_term(seven):
+    assert "posture_gain_hz" not in make().to_json()
+    assert seven[2].to_json()["posture_gain_hz"] == 1.0

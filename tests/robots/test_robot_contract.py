@@ -4,6 +4,8 @@ Where a robot does not teleport, arrival is to within travelling's own tolerance
 an arm that is placed at will can promise is left out.
 """
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -16,11 +18,28 @@ from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import NEAR_RAD, Travel
 from td3robot.state import JointCommand
 
-PHYSICAL = {"ur"}
+UR5E = {"arm": "ur5e", "gripper": "robotiq_2f85"}
+FR3 = {"arm": "fr3", "gripper": "franka_hand"}
+KITS = {
+    "mujoco": UR5E | {"backend": "mujoco"},
+    "mujoco fr3": FR3 | {"backend": "mujoco"},
+    "kinematic": UR5E | {"backend": "kinematic"},
+    "kinematic fr3": FR3 | {"backend": "kinematic"},
+    "ur": UR5E | {"backend": "ur"},
+    "franka": FR3 | {"backend": "franka"},
+}
+# The fixtures of their cells.
+PHYSICAL = {"ur": "ur_cell", "franka": "franka_cell"}
 
 
-@pytest.fixture(params=sorted(ROBOTS))
+def test_every_backend_is_among_them():
+    assert {kit["backend"] for kit in KITS.values()} == set(ROBOTS)
+
+
+@pytest.fixture(params=sorted(KITS))
 def name(request):
+    if KITS[request.param]["arm"] == "fr3" and find_spec("franky_sim") is None:
+        pytest.skip("the FR3's model is in the extra 'franka', which is not installed")
     return request.param
 
 
@@ -36,8 +55,9 @@ def robots():
 @pytest.fixture
 def make(name, request):
     """Make another robot of one kind; physical ones need a stand-in."""
-    cell = request.getfixturevalue("ur_cell") if name in PHYSICAL else None
-    return lambda: ROBOTS[name](RobotConfig(backend=name), (), cell)
+    cell = request.getfixturevalue(PHYSICAL[name]) if name in PHYSICAL else None
+    config = RobotConfig(**KITS[name])
+    return lambda: ROBOTS[config.backend](config, (), cell)
 
 
 @pytest.fixture
@@ -71,13 +91,14 @@ class Traveller:
     """Travelling needs the arm's geometry, which takes a while to make."""
 
     def __init__(self):
-        self.parts = None
+        self.parts = {}
 
     def to(self, robot, q):
-        if self.parts is None:
+        arm = robot.spec.arm.name
+        if arm not in self.parts:
             kinematics = Kinematics(robot.spec, GuardConfig().clearance_m)
-            self.parts = Guard(robot.spec, GuardConfig(), kinematics), kinematics, ToolboxKinematics(robot.spec)
-        Travel(robot, *self.parts).to(q)
+            self.parts[arm] = Guard(robot.spec, GuardConfig(), kinematics), kinematics, ToolboxKinematics(robot.spec)
+        Travel(robot, *self.parts[arm]).to(q)
 
 
 travel = Traveller()
@@ -107,6 +128,11 @@ def ramp(robot, joint, speed, seconds):
     steps = round(seconds * robot.spec.control_rate_hz)
     move = np.eye(len(robot.spec.arm.home))[joint] * speed * robot.spec.period_s
     return [JointCommand(robot.spec.arm.home + step * move, 0.0) for step in range(1, steps + 1)]
+
+
+def closed(robot, state):
+    """Give the closed fraction that the drivers show."""
+    return robot.spec.gripper.closed_fraction(state.driver_q)
 
 
 def assert_same(a, b):
@@ -173,7 +199,7 @@ def test_move_home_arrives_at_rest_with_the_gripper_open(robot):
     state = robot.read()
     np.testing.assert_allclose(state.q, robot.spec.arm.home, rtol=0, atol=near(robot))
     np.testing.assert_allclose(state.dq, 0.0, atol=1e-6 if robot.teleports else 0.01)
-    np.testing.assert_allclose(state.driver_q, 0.0, atol=0.01 if robot.teleports else 0.1)
+    np.testing.assert_allclose(closed(robot, state), 0.0, atol=0.0125 if robot.teleports else 0.125)
     np.testing.assert_allclose(rest(robot, 1.0).q, state.q, rtol=0, atol=near(robot))
 
 
@@ -188,10 +214,13 @@ def test_commands_that_are_not_finite_are_refused_and_move_nothing(robot, joint,
     np.testing.assert_allclose(rest(robot, 0.2).q, robot.spec.arm.home, rtol=0, atol=near(robot))
 
 
-@pytest.mark.parametrize("shape", [(5,), (7,), (1, 6), (0,), ()])
+@pytest.mark.parametrize(
+    "shape", [lambda n: (n - 1,), lambda n: (n + 1,), lambda n: (1, n), lambda n: (0,), lambda n: ()]
+)
 def test_commands_of_another_shape_are_refused_and_move_nothing(robot, shape):
-    with pytest.raises(CommandRefusedError, match=r"6 finite joint angles.*nothing was sent"):
-        robot.send(JointCommand(np.zeros(shape), 0.0))
+    joints = len(robot.spec.arm.home)
+    with pytest.raises(CommandRefusedError, match=rf"{joints} finite joint angles.*nothing was sent"):
+        robot.send(JointCommand(np.zeros(shape(joints)), 0.0))
     np.testing.assert_allclose(rest(robot, 0.2).q, robot.spec.arm.home, rtol=0, atol=near(robot))
 
 
@@ -215,7 +244,7 @@ def test_send_clips_to_the_arm_and_returns_what_it_sent(robot):
     high = robot.send(JointCommand(arm.upper + 1.0, 1.7))
     np.testing.assert_array_equal(high.q, arm.upper)
     assert high.gripper == 1.0
-    low = robot.send(JointCommand(np.full(6, -1e6), -1.0))
+    low = robot.send(JointCommand(np.full(len(arm.home), -1e6), -1.0))
     np.testing.assert_array_equal(low.q, arm.lower)
     assert low.gripper == 0.0
     inside = robot.send(JointCommand(arm.home + 0.01, 0.3))
@@ -231,8 +260,12 @@ def test_changing_a_command_after_sending_it_changes_nothing(robot):
 
 
 def test_advance_takes_exactly_one_period(robot):
-    states = drive(robot, ramp(robot, 0, 0.2, 2.0))
-    passed = np.array([state.stamp - states[0].stamp for state in states])
+    states, stretched = [robot.read()], [0.0]
+    before = getattr(robot, "stretched_s", 0.0)  # a stand-in's own time may wait, and control periods with it
+    for command in ramp(robot, 0, 0.2, 2.0):
+        states += drive(robot, [command])[1:]
+        stretched.append(getattr(robot, "stretched_s", 0.0) - before)
+    passed = np.array([state.stamp - states[0].stamp for state in states]) - stretched
     late = passed - np.arange(len(states)) * robot.spec.period_s
     if robot.teleports:
         np.testing.assert_allclose(late, 0.0, atol=1e-9)
@@ -241,8 +274,10 @@ def test_advance_takes_exactly_one_period(robot):
         assert np.ptp(passed[1:]) == pytest.approx(39 * robot.spec.period_s, rel=0.05)
 
 
-@pytest.mark.parametrize("joint", range(6))
+@pytest.mark.parametrize("joint", range(7))
 def test_following_a_slow_ramp_arrives(robot, joint):
+    if joint >= len(robot.spec.arm.home):
+        pytest.skip("the arm has six joints")
     commands = ramp(robot, joint, -0.1, 0.6)
     drive(robot, commands)
     state = rest(robot, 0.6)
@@ -264,10 +299,10 @@ def test_the_reported_velocity_is_that_of_the_angles(robot):
 
 def test_the_gripper_closes_and_opens_again(robot):
     home = robot.spec.arm.home
-    closed = drive(robot, [JointCommand(home, 1.0)] * 40)[-1].driver_q
-    opened = drive(robot, [JointCommand(home, 0.0)] * 40)[-1].driver_q
-    np.testing.assert_allclose(closed, robot.spec.gripper.driver_closed, rtol=0, atol=0.03)
-    np.testing.assert_allclose(opened, 0.0, atol=0.01)
+    shut = drive(robot, [JointCommand(home, 1.0)] * 40)[-1]
+    opened = drive(robot, [JointCommand(home, 0.0)] * 40)[-1]
+    assert closed(robot, shut) == pytest.approx(1.0, abs=0.0375)
+    assert closed(robot, opened) == pytest.approx(0.0, abs=0.0125)
 
 
 def test_stop_brings_the_arm_to_rest_near_where_it_was(robot):
@@ -299,7 +334,7 @@ def test_the_same_commands_give_bit_identical_states(robot):
         pytest.skip("it cannot be placed")
     rng = np.random.default_rng(0)
     start = robot.spec.arm.home + 0.1
-    steps = np.cumsum(rng.uniform(-0.02, 0.02, (40, 6)), axis=0)
+    steps = np.cumsum(rng.uniform(-0.02, 0.02, (40, len(start))), axis=0)
     commands = [JointCommand(start + step, gripper) for step, gripper in zip(steps, rng.random(40), strict=True)]
 
     robot.move_to(start)

@@ -62,6 +62,10 @@ class Chain:
         links = (before[0], *middle, (after[-1], ("tz", flange_m)))
         return cls(tuple(tuple(step for step in link if step[1] != 0) for link in links))
 
+    def turned(self, angle: float) -> "Chain":
+        """Return the chain with its flange's frame turned about its own z axis [rad]."""
+        return Chain((*self.links[:-1], (*self.links[-1], ("Rz", angle))))
+
     @property
     def joints(self) -> int:
         """How many joints there are."""

@@ -7,7 +7,13 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.simulated.scene import GRIPPER_PREFIX, quaternion, require_chain, simulation_spec
+from td3robot.robots.simulated.scene import (
+    GRIPPER_PREFIX,
+    quaternion,
+    require_chain,
+    set_gripper,
+    simulation_spec,
+)
 from td3robot.robots.simulated.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
@@ -73,6 +79,7 @@ class MujocoRobot(Robot):
         mujoco.mj_resetData(self.model, data)
         data.qpos[: self._joints] = q
         data.act[: self._joints] = q
+        self._open_gripper(data)
         self._target = q.copy()
         mujoco.mj_forward(self.model, data)
 
@@ -103,6 +110,13 @@ class MujocoRobot(Robot):
         data = self._open()
         bodies = {item.name: data.body(item.name) for item in self._objects}
         return {name: Pose(body.xpos.copy(), body.xmat.reshape(3, 3).copy()) for name, body in bodies.items()}
+
+    def _open_gripper(self, data: mujoco.MjData) -> None:
+        """Open a gripper that is not open where its drivers are at zero."""
+        gripper = self.spec.gripper
+        if gripper.driver_open != 0.0:
+            set_gripper(self.model, data, gripper, gripper.drivers_at(0.0))
+            data.ctrl[self._fingers] = gripper.control_at(0.0)
 
     def _open(self) -> mujoco.MjData:
         if self.model is None:

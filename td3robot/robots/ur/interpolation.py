@@ -51,7 +51,7 @@ class TargetStream:
 
     def at(self, now: float) -> list[float]:
         """Give the target (n,) [rad] at a time [s] that never runs backwards."""
-        self._slip(now - self._seen - self._tick)
+        self.slip(now - self._seen - self._tick)
         passed = min(abs(now - self._seen), self._tick + TOLERANCE_S)  # at first, nothing was seen
         self._seen = now
         while self._waiting and now >= self._ends:
@@ -65,7 +65,7 @@ class TargetStream:
 
     def sent(self, now: float) -> None:
         """Tell that what :meth:`at` gave last was on its way at a time [s]."""
-        self._slip(now - self._seen)
+        self.slip(now - self._seen)
         if now - self._seen > TOLERANCE_S:
             self._seen = now
 
@@ -98,7 +98,7 @@ class TargetStream:
         self._start, self._end = q, [p + v * duration / 2.0 for p, v in zip(q, velocity, strict=True)]
         self._begins, self._ends = now, now + duration
 
-    def _slip(self, late: float) -> None:
+    def slip(self, late: float) -> None:
         """Shift the segment that was being played by a delay [s], where it is too long to be made up for."""
         if late > TOLERANCE_S and self._seen < self._ends:
             self._begins += late

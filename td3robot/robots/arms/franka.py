@@ -1,0 +1,112 @@
+"""Franka's FR3 (Franka Research 3).
+
+Kinematics: Franka's own description of the robot, in Craig's convention, as ``franka_description`` generates it.
+Positions: the same, and the Menagerie's model. Speeds: libfranka, ``include/franka/rate_limiting.h`` (458b47e), whose
+numbers the description repeats as ``position_based_velocity_limits``.
+"""
+
+from math import cos, pi, sin
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from td3robot.registry import ARMS
+from td3robot.robots.arms.model import ArmModel, Chain, Region, Servo
+from td3robot.robots.franky_sim import as_xml, model_tree, one, remove
+from td3robot.state import Array
+
+if TYPE_CHECKING:
+    import mujoco
+
+JOINTS = tuple(f"fr3_joint{number}" for number in range(1, 8))
+LOWER = np.array([-2.7437, -1.7837, -2.9007, -3.0421, -2.8065, 0.5445, -3.0159])
+UPPER = np.array([2.7437, 1.7837, 2.9007, -0.1518, 2.8065, 4.5169, 3.0159])
+VELOCITY = np.array([2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26])
+FLANGE_M = 0.107
+# Franka's tools are bolted on turned by -45 deg, with fingers that slide along the tool's y axis. The flange's frame is
+# turned here so that its x axis is theirs, as everywhere in td3robot.
+FLANGE_TURN = pi / 4
+CHAIN = Chain.from_modified_dh(
+    a=(0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088),
+    d=(0.333, 0.0, 0.316, 0.0, 0.384, 0.0, 0.0),
+    alpha=(0.0, -pi / 2, pi / 2, pi / 2, -pi / 2, pi / 2, pi / 2),
+    flange_m=FLANGE_M,
+).turned(FLANGE_TURN)
+
+# The envelope of joint speeds: the range that it is drawn in, a little wider than LOWER and UPPER [rad]; how much the
+# arm can decelerate in it [rad/s2]; by how much it lies below the parabola, and the tolerance of libfranka's own
+# limiter [rad/s].
+ENVELOPE_LOWER = np.array([-2.75010, -1.79180, -2.90650, -3.04810, -2.81010, 0.54092, -3.01960])
+ENVELOPE_UPPER = np.array([2.75010, 1.79180, 2.90650, -0.14580, 2.81010, 4.52050, 3.01960])
+ENVELOPE_DECELERATION = np.array([6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0])
+ENVELOPE_OFFSET = np.array([0.30, 0.20, 0.20, 0.30, 0.35, 0.35, 0.35])
+ENVELOPE_TOLERANCE = 1e-3
+
+
+def fr3_joint_speeds(q: Array) -> tuple[Array, Array]:
+    """Return the lowest and highest joint speeds (7,) [rad/s] that the FR3 allows at joint angles q (7,) [rad].
+
+    libfranka's ``computeUpperLimitsJointVelocity``: ``min(cap, max(0, sqrt(2 deceleration (upper - q)) - offset)) -
+    tolerance`` upwards, and its mirror image downwards. Beyond the range nothing may move further out.
+    """
+    up = np.sqrt(np.maximum(0.0, 2.0 * ENVELOPE_DECELERATION * (ENVELOPE_UPPER - q))) - ENVELOPE_OFFSET
+    down = np.sqrt(np.maximum(0.0, 2.0 * ENVELOPE_DECELERATION * (q - ENVELOPE_LOWER))) - ENVELOPE_OFFSET
+    highest = np.clip(up, 0.0, VELOCITY) - ENVELOPE_TOLERANCE
+    lowest = ENVELOPE_TOLERANCE - np.clip(down, 0.0, VELOCITY)
+    return np.minimum(lowest, 0.0), np.maximum(highest, 0.0)
+
+
+def menagerie_fr3() -> "mujoco.MjSpec":
+    """Load the arm of the Menagerie's FR3, without its hand.
+
+    Raises:
+        MissingExtraError: The wheel that brings it is not installed.
+    """
+    import mujoco
+
+    tree = model_tree()
+    remove(tree, "body", "hand")
+    remove(tree, "general", "hand")
+    for tag in ("tendon", "equality"):
+        tree.remove(one(tree, tag))
+    spec = mujoco.MjSpec.from_string(as_xml(tree))
+    for actuator, lower, upper in zip(spec.actuators, LOWER, UPPER, strict=True):
+        actuator.inheritrange, actuator.ctrlrange = 0.0, [lower, upper]
+    # Neighbours: the first two share the base; the hulls of links 5 and 7 overlap where the links do not.
+    for first, second in (("fr3_link0", "fr3_link1"), ("fr3_link5", "fr3_link7")):
+        spec.add_exclude(bodyname1=first, bodyname2=second)
+    spec.body("fr3_link7").add_site(
+        name="attachment_site",
+        pos=[0.0, 0.0, FLANGE_M],
+        quat=[cos(FLANGE_TURN / 2), 0.0, 0.0, sin(FLANGE_TURN / 2)],
+    )
+    return spec
+
+
+# Home: Franka's "ready" posture, turned by 90 degrees so that the tool is in front of the arm (+y).
+# Servo: the stiffness is the Menagerie's, and stays overdamped at the largest inertia each joint can see: 6 kg m2 for
+# the first two with their payload stretched out, 2.7 and 2 for the next, 0.3 for the wrist, reflected motors included.
+# Lag: franka-rs followed a 20 Hz target within 68 to 96 ms on `franka-sim`, by speed; measured there, not on a robot.
+# Payload: Franka's data sheet. Regions: docs/franka.md says how they were found.
+FR3: ArmModel = ARMS.register(
+    "fr3",
+    ArmModel(
+        name="fr3",
+        joint_names=JOINTS,
+        chain=CHAIN,
+        lower=LOWER,
+        upper=UPPER,
+        velocity=VELOCITY,
+        home=np.array([pi / 2, -pi / 4, 0.0, -3 * pi / 4, 0.0, pi / 2, pi / 4]),
+        servo=Servo((4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0), lag_s=0.09),
+        payload_kg=3.0,
+        regions={
+            "workspace": Region((-0.45, 0.2, 0.01), (0.45, 0.8, 0.7)),
+            "goals": Region((-0.25, 0.35, 0.05), (0.25, 0.65, 0.45)),
+            "patch": Region((-0.2, 0.35), (0.2, 0.65)),
+            "table": Region((-0.5, -0.15), (0.5, 0.85)),
+        },
+        make_spec=menagerie_fr3,
+        joint_speeds=fr3_joint_speeds,
+    ),
+)

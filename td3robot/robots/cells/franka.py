@@ -1,0 +1,66 @@
+"""The cell of a Franka FR3 with its hand: how both are reached and driven."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat
+
+from td3robot.config.robot import RobotConfig
+from td3robot.config.section import Section
+from td3robot.robots.cells import CELLS, CellConfig
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.physical import PhysicalRobot
+
+
+class FrankaConfig(Section):
+    """How a Franka arm and its hand are driven.
+
+    Attributes:
+        host: Name or address of the control box.
+        serial_number: Of the robot, from its label: the interface for research (FCI) does not tell it. It names the
+            robot in the ledger; without one, its address does.
+        realtime: ``enforce`` on a robot's computer (needs PREEMPT_RT); ``ignore`` against a stand-in.
+        stream_hz: How often targets are handed to franka-rs, whose generator runs at 1 kHz.
+        fraction: Share of the FR3's joint velocity, acceleration and jerk limits that the generator may use; at 1, a
+            reflex stopped the arm within half a second once.
+        stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint.
+        late_periods: Without a new target for so many control periods, the arm is stopped and the fault reported.
+        max_state_age_s: A state stream that stands still for longer is a fault.
+        contact_torque_nm, contact_force_n: Where the robot's own contact reflex stops the arm.
+        hand: Whether there is a Franka Hand.
+        hand_speed_m_s: Of the opening's width; the hand does up to 0.1.
+        hand_force_n: Of a grasp.
+        realtime_priority: Of the worker on SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
+        connect_timeout_s: How long the control box may take to answer.
+    """
+
+    host: Annotated[str, Field(min_length=1)]
+    serial_number: str = ""
+    realtime: Literal["enforce", "ignore"] = "enforce"
+    stream_hz: Annotated[float, Field(ge=50.0, le=1000.0)] = 250.0
+    fraction: Annotated[float, Field(ge=0.1, le=0.9)] = 0.8
+    stop_deceleration_rad_s2: Annotated[float, Field(gt=0.0, le=10.0)] = 6.0
+    late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
+    max_state_age_s: PositiveFloat = 0.1
+    contact_torque_nm: Annotated[float, Field(gt=0.0, le=87.0)] = 20.0
+    contact_force_n: Annotated[float, Field(gt=0.0, le=100.0)] = 40.0
+    hand: bool = True
+    hand_speed_m_s: Annotated[float, Field(gt=0.0, le=0.1)] = 0.1
+    hand_force_n: Annotated[float, Field(gt=0.0, le=70.0)] = 40.0
+    realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
+    connect_timeout_s: PositiveFloat = 10.0
+
+
+class FrankaCell(CellConfig):
+    """An FR3 and the hand on its flange."""
+
+    robot: RobotConfig = RobotConfig(backend="franka", arm="fr3", gripper="franka_hand")
+    franka: FrankaConfig
+
+    def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:
+        """Make the driver of this cell's arm and hand."""
+        from td3robot.robots.franka.robot import FrankaRobot
+
+        return FrankaRobot(spec, self, passive)
+
+
+CELLS.register("franka", FrankaCell)

@@ -1,0 +1,1 @@
+"""Franka arms: the driver, through franka-rs in a worker process."""

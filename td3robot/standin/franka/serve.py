@@ -1,0 +1,286 @@
+"""Serve a stand-in for an FR3 with its hand on a loopback address, motion limits enforced.
+
+Runs by itself in the environment that ``launch/franka_sim.sh`` makes, and imports nothing of td3robot: franka-sim pins
+an old NumPy and an old MuJoCo. Nothing is downloaded: franka-sim would clone its model, and gets the one of the wheel
+franky-sim instead.
+
+Each line on standard output is a JSON object with a key ``event``: ``ready`` once, ``reflex`` for every motion that
+the stand-in aborted, ``violation`` for each limit that a command broke (once a kind and motion), and ``end``. The
+process ends when its standard input is closed, which happens when its parent dies; with ``--foreground`` on Ctrl-C. A
+line ``reflex`` on standard input stops the arm as a contact does.
+"""
+
+import argparse
+import gc
+import json
+import logging
+import os
+import struct
+import sys
+import tempfile
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from franka_sim import mujoco_franka_sim
+from franka_sim.control_modes import ControlMode
+from franka_sim.franka_sim_server import FrankaSimServer
+
+# Reflected inertia of the motors at joints 5 to 7 [kg m2]. The model's 0.074 lets joint 7 buzz in this simulator.
+WRIST_ARMATURE = 0.195
+# How long a thread may keep the interpreter while another waits [s]; Python's own 5 ms are five cycles.
+SWITCH_S = 1e-4
+# A robot gives its client 1 ms. Without a real-time kernel, an answer is later now and then; a lost cycle is judged
+# as a jump that nobody commanded. So long the stand-in waits, and its cycles with it [s].
+PATIENCE_S = 0.1
+# The protocol's number for a contact that a joint felt.
+JOINT_REFLEX = 6
+# One record of the command log: time on this computer [s], message number, mode, and q_c or dq_c [rad or rad/s].
+RECORD = struct.Struct("<dQq7d7d")
+# Where the arm stands at first: Franka's "ready" posture, turned towards +y [rad].
+READY = (1.570796, -0.785398, 0.0, -2.356194, 0.0, 1.570796, 0.785398)
+# The hand on the flange, as Desk knows it: mass [kg]; from the frame of joint 7 to the flange, and from there to the
+# point between the fingertips [m]; turn about the flange's z axis (cosine, sine) [1].
+HAND_KG, FLANGE_M, TOOL_M = 0.73 + 2 * 0.015, 0.107, 0.1034
+HAND_TURN = (0.5**0.5, -(0.5**0.5))
+MODES = {ControlMode.POSITION: 1, ControlMode.VELOCITY: 2}
+
+
+class Events:
+    """JSON lines on standard output, one at a time."""
+
+    def __init__(self) -> None:
+        self._lock, self._begin = threading.Lock(), monotonic()
+
+    def tell(self, event: str, **values: Any) -> None:
+        """Write one line; a reader that is gone is no reason to fail here."""
+        line = json.dumps({"event": event, "t": round(monotonic() - self._begin, 4), **values})
+        with self._lock:
+            try:
+                sys.stdout.write(line + "\n")
+                sys.stdout.flush()
+            except (BrokenPipeError, ValueError):
+                os._exit(0)
+
+
+class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no types of it
+    """The server as it is, with its verdicts told, and what it was sent written to a file."""
+
+    # A thread of the server that is held up must not have the others publish what is out of date.
+    _DRAIN_GATE_TIMEOUT = PATIENCE_S
+
+    def __init__(self, events: Events, log: Path | None, **options: Any) -> None:
+        self._events, self.reflexes, self.violations = events, 0, 0
+        self._log = None if log is None else log.open("wb", buffering=1 << 16)
+        super().__init__(**options)
+        self._know_the_hand()
+
+    def reset_state(self) -> None:
+        """Begin a connection, with the hand known from the start."""
+        super().reset_state()
+        self._know_the_hand()
+
+    def _know_the_hand(self) -> None:
+        """Report the tool as a robot does whose end effector was chosen in Desk; franka-sim stops at joint 7."""
+        robot_state, (c, s) = self.robot_state, HAND_TURN
+        robot_state.state["m_ee"] = HAND_KG
+        robot_state.state["F_T_EE"] = [c, s, 0.0, 0.0, -s, c, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, TOOL_M, 1.0]
+        pack, reach = robot_state.pack_state, FLANGE_M + TOOL_M
+
+        def packed() -> bytes:
+            joint = robot_state.state["O_T_EE"]
+            x, y, z, o = (joint[4 * i : 4 * i + 3] for i in range(4))  # column by column
+            tool = [
+                *(c * a + s * b for a, b in zip(x, y, strict=True)), 0.0,
+                *(c * b - s * a for a, b in zip(x, y, strict=True)), 0.0,
+                *z, 0.0, *(p + reach * a for p, a in zip(o, z, strict=True)), 1.0,
+            ]  # fmt: skip
+            robot_state.state["O_T_EE"] = tool
+            try:
+                return bytes(pack())
+            finally:
+                robot_state.state["O_T_EE"] = joint
+
+        robot_state.pack_state = packed
+
+    def flush(self) -> None:
+        """Write out what is left of the command log."""
+        if self._log is not None:
+            self._log.flush()
+
+    def _drain_gate(self, answer_deadline: float = 0.0) -> float:
+        """Wait longer for the client's answer to a state, unless communication is what is tested."""
+        patience = 0.0 if self.enforce_comm_constraints else PATIENCE_S
+        return float(super()._drain_gate(answer_deadline + patience))
+
+    def _build_motion_limit_checker(self) -> Any:
+        checker = super()._build_motion_limit_checker()
+        report = checker.report
+
+        def tell(violation: Any, *, enforced: bool) -> None:
+            if checker.should_log(violation):
+                self.violations += 1
+                self._events.tell("violation", what=violation.describe(), enforced=enforced)
+            report(violation, enforced=enforced)
+
+        checker.report = tell
+        return checker
+
+    def _absorb_within_motion_limits(self, command: dict[str, Any], *, fresh: bool) -> bool:
+        mode = MODES.get(self.control_mode)
+        if self._log is not None and mode is not None and fresh:
+            q = self.robot_state.state["q"]
+            values = command["q_c"] if mode == MODES[ControlMode.POSITION] else command["dq_c"]
+            self._log.write(RECORD.pack(monotonic(), command["message_id"], mode, *values, *q))
+        return bool(super()._absorb_within_motion_limits(command, fresh=fresh))
+
+    def _abort_with_error(self, error_index: Any, reason: str, motion_id: int = 0) -> None:
+        self.reflexes += 1
+        self._events.tell("reflex", why=reason)
+        super()._abort_with_error(error_index, reason, motion_id)
+
+
+def write_models(folder: Path) -> tuple[Path, Path]:
+    """Take arm and hand out of the wheel's model, in the two files that franka-sim wants, without visual meshes."""
+    found = find_spec("franky_sim")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("the package franky-sim, which holds the FR3's model, is not installed here")
+    assets = Path(found.submodule_search_locations[0]) / "assets"
+    arm = _lean(assets)
+    _parent_of(arm, "body", "hand").remove(_named(arm, "body", "hand"))
+    for number in (5, 6, 7):
+        _named(arm, "joint", f"fr3_joint{number}").set("armature", str(WRIST_ARMATURE))
+    hand = _lean(assets)
+    world, body = _only(hand, "worldbody"), _named(hand, "body", "hand")
+    world.clear()
+    world.append(body)
+    body.set("childclass", "fr3")
+    # franka-sim attaches the body in a frame of its own, and expects it turned by 180 degrees, as Menagerie's is.
+    body.set("pos", "0 0 0")
+    body.set("quat", "0 0 0 1")
+    for tree in (arm, hand):
+        used = {geom.get("mesh") for geom in tree.iter("geom")}
+        for mesh in [mesh for mesh in tree.iter("mesh") if mesh.get("file") and mesh.get("name") not in used]:
+            _only(tree, "asset").remove(mesh)
+    return _written(arm, folder / "fr3.xml"), _written(hand, folder / "hand.xml")
+
+
+def _lean(assets: Path) -> ElementTree.Element:
+    tree = ElementTree.parse(assets / "fr3.xml").getroot()
+    _only(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", where they are not
+    for tag in ("actuator", "tendon", "equality", "keyframe", "contact"):
+        tree.remove(_only(tree, tag))
+    for body in tree.iter("body"):
+        for geom in body.findall("geom[@class='visual']"):
+            body.remove(geom)
+    return tree
+
+
+def _only(tree: ElementTree.Element, tag: str) -> ElementTree.Element:
+    return next(tree.iter(tag))
+
+
+def _named(tree: ElementTree.Element, tag: str, name: str) -> ElementTree.Element:
+    return next(element for element in tree.iter(tag) if element.get("name") == name)
+
+
+def _parent_of(tree: ElementTree.Element, tag: str, name: str) -> ElementTree.Element:
+    return next(parent for parent in tree.iter() for child in parent.findall(tag) if child.get("name") == name)
+
+
+def _written(tree: ElementTree.Element, path: Path) -> Path:
+    ElementTree.ElementTree(tree).write(path)
+    return path
+
+
+def _make_punctual() -> None:
+    """Keep the cycles of 1 ms: a thread that waits for the interpreter gets it sooner, and no collector pauses all."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _raise_priority(priority: int) -> bool:
+    if priority == 0:
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except OSError:
+        return False
+    return True
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Serve a stand-in FR3 on a loopback address.")
+    parser.add_argument("--host", default="127.0.0.1", help="a 127.x.x.x address; ports 1337 and 1338 on it")
+    parser.add_argument("--enforce-communication", action="store_true", help="abort on lost cycles, too")
+    parser.add_argument("--instant-hand", action="store_true", help="no finger dynamics")
+    parser.add_argument("--object-width", type=float, help="of something between the fingers [m]")
+    parser.add_argument("--priority", type=int, default=40, help="on SCHED_FIFO; 0 leaves the scheduler alone")
+    parser.add_argument("--log", type=Path, help="write every 1 kHz command to this file")
+    parser.add_argument("--foreground", action="store_true", help="do not end with standard input")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Serve until the parent is gone."""
+    options = _parse()
+    if not options.host.startswith("127."):
+        raise SystemExit(f"--host {options.host} is not a loopback address; the stand-in serves this computer only")
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    events = Events()
+    with tempfile.TemporaryDirectory(prefix="fr3-") as folder:
+        arm, hand = write_models(Path(folder))
+        mujoco_franka_sim.ARM_INITIAL_Q = np.array(READY)
+        os.environ["FR3_MJCF"], os.environ["FRANKA_HAND_MJCF"] = str(arm), str(hand)
+        realtime = _raise_priority(options.priority)
+        server = WatchedServer(
+            events, options.log, host=options.host, enforce_motion_limits=True,
+            enforce_comm_constraints=options.enforce_communication, gripper_physics=not options.instant_hand,
+            gripper_object_width=options.object_width,
+        )  # fmt: skip
+        server.physics_sim.initialize_simulation()  # reads the model files
+    server.physics_sim.initialize_simulation = lambda: None
+    _make_punctual()
+    threading.Thread(target=_announce, args=(server, events, realtime), daemon=True).start()
+    if not options.foreground:
+        threading.Thread(target=_end_with_parent, args=(server, events), daemon=True).start()
+    try:
+        server.start()
+    except KeyboardInterrupt:
+        _end(server, events)
+
+
+def _announce(server: WatchedServer, events: Events, realtime: bool) -> None:
+    while not (server.physics_sim.running and server.gripper_server.running):
+        threading.Event().wait(0.02)
+    events.tell("ready", host=server.host, port=server.port, pid=os.getpid(), realtime=realtime)
+
+
+def _end_with_parent(server: WatchedServer, events: Events) -> None:
+    """Do as standard input says, and end with it.
+
+    ``reflex`` is what a contact does to the robot; ``flush`` writes the log out.
+    """
+    for line in sys.stdin:
+        if line.strip() == "flush":
+            server.flush()
+            events.tell("flushed")
+        if line.strip() == "reflex":
+            server._abort_with_error(JOINT_REFLEX, "joint_reflex: asked for by a drill")
+    _end(server, events)
+
+
+def _end(server: WatchedServer, events: Events) -> None:
+    server.flush()
+    events.tell("end", reflexes=server.reflexes, violations=server.violations)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The lab of an FR3: franka-sim in an environment of its own, its limits enforced, without a table and objects."""
+
+import tempfile
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from td3robot.errors import ConfigError
+from td3robot.robots.arms import ARMS
+from td3robot.robots.cells.franka import FrankaCell
+from td3robot.robots.grippers import GRIPPERS
+from td3robot.robots.interface import RobotSpec
+from td3robot.standin.franka.log import extremes, read_log, timekeeping
+from td3robot.standin.franka.process import FrankaStandin
+from td3robot.standin.labs import LABS, Lab, RestWatch, Setup
+from td3robot.state import Pose
+
+# The stand-in reports its first state within a moment, also on a busy computer; a robot is given 0.1 s [s].
+MAX_STATE_AGE_S = 0.5
+
+
+class FrankaLab(Lab):
+    """A stand-in for an FR3 with its hand; see :class:`Lab`."""
+
+    arms = ("fr3",)
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        if setup.objects:
+            names = ", ".join(item.name for item in setup.objects)
+            raise ConfigError(f"franka-sim has no table and no objects, and the task needs {names}; rehearse reach")
+        if setup.faults is not None:
+            raise ConfigError("franka-sim's faults cannot be timed by a file; leave --faults out")
+        if not setup.host.startswith("127."):
+            raise ConfigError(f"the stand-in's host {setup.host!r} is not a loopback address; use 127.x.x.x")
+        self.cell: FrankaCell = FrankaCell.model_validate(_cell(setup))
+        self._folder = tempfile.TemporaryDirectory(prefix="td3robot-franka-")
+        self._log, self._since = Path(self._folder.name) / "commands.bin", 0.0
+        self.standin = FrankaStandin(setup.host, "--log", str(self._log))
+
+    def place(self, name: str, pose: Pose) -> None:
+        """Refuse: there are no objects.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(f"franka-sim has no object {name!r} to place")
+
+    def begin_episode(self, number: int) -> None:
+        """Do nothing: no fault waits for an episode."""
+
+    def clear_faults(self) -> None:
+        """Do nothing: a reflex is cleared by the driver's ``recover``."""
+
+    def gripper_ready(self) -> bool:
+        """Whether the hand needs no homing; it never does."""
+        return True
+
+    def watch(self) -> RestWatch:
+        """Refuse: a second connection would have to wait for the first to end.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError("franka-sim takes one client, so that nobody can watch the arm from outside")
+
+    def reset_wire(self) -> None:
+        """Begin the extremes of :meth:`wire` anew."""
+        self._since = monotonic()
+
+    def wire(self) -> dict[str, Any]:
+        """Return the extremes of the 1 kHz commands that arrived, and of what was measured."""
+        data, spec = self._records(), _spec(self.setup)
+        return {"targets": extremes(data, "c", spec), "measured": extremes(data, "q", spec)}
+
+    def clock(self) -> dict[str, float]:
+        """Return how well the stand-in kept its time."""
+        return timekeeping(self._records())
+
+    def close(self) -> None:
+        """End the process. May be repeated."""
+        self.standin.close()
+        self._folder.cleanup()
+
+    def _records(self) -> Any:
+        self.standin.flush()
+        return read_log(self._log, self._since)
+
+
+def _spec(setup: Setup) -> RobotSpec:
+    robot, gripper = setup.robot, GRIPPERS[setup.robot.gripper]
+    offset = gripper.tcp_offset_m + robot.coupling_thickness_m
+    return RobotSpec(ARMS[robot.arm], gripper, robot.control_rate_hz, offset, robot.table_height_m)
+
+
+def _cell(setup: Setup) -> dict[str, Any]:
+    franka = {"stream_hz": setup.stream_hz, "late_periods": setup.late_periods}
+    return {
+        "robot": setup.robot.model_dump() | {"backend": "franka"},
+        "franka": {
+            "host": setup.host,
+            "serial_number": "franka-sim",
+            "realtime": "ignore",
+            "max_state_age_s": MAX_STATE_AGE_S,
+        }
+        | {name: value for name, value in franka.items() if value is not None},
+    }
+
+
+LABS.register("franka", FrankaLab)

@@ -1,0 +1,222 @@
+"""The driver of an FR3 against franka-sim: what it refuses, how faults stop it, and every 1 kHz command it causes."""
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from time import monotonic, sleep
+
+import numpy as np
+import pytest
+
+from td3robot.build import robot_spec
+from td3robot.config import RobotConfig, RobotEnvironmentConfig
+from td3robot.errors import CommandRefusedError, ConfigError, MissingExtraError, RobotError
+from td3robot.robots.cells import CellConfig
+from td3robot.robots.findings import Check
+from td3robot.robots.kinematics import Kinematics
+from td3robot.standin.franka.process import VARIABLE, FrankaStandin, judge_log
+from td3robot.standin.labs import Setup, start_lab
+from td3robot.state import JointCommand, ObjectModel
+
+KIT = {"arm": "fr3", "gripper": "franka_hand"}
+NOBODY = "127.77.250.250"
+
+
+def cell(host, **more):
+    franka = {"host": host, "realtime": "ignore", "late_periods": 30, "max_state_age_s": 1.0, **more}
+    return CellConfig.model_validate({"franka": franka})
+
+
+def driver(where, passive=False):
+    return where.driver(robot_spec(where.robot), passive)
+
+
+@pytest.fixture
+def robot(franka_cell):
+    robot = driver(franka_cell)
+    robot.connect()
+    yield robot
+    robot.close()
+
+
+def stream(robot, periods, speed=0.3, closed=0.0):
+    """Turn joint 1 at a speed [rad/s], slowing down towards the end; gives the last target."""
+    q = np.array(robot.read().q)
+    for period in range(periods):
+        q = q + np.eye(7)[0] * speed * robot.spec.period_s * min(1.0, (periods - period) / 8)
+        robot.send(JointCommand(q, closed))
+        robot.advance()
+    return q
+
+
+def fault_of(robot, within_s=5.0):
+    end = monotonic() + within_s
+    while robot.fault is None and monotonic() < end:
+        sleep(0.005)
+    return robot.fault
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "franka", None)
+    with pytest.raises(MissingExtraError, match=r"driving a Franka arm needs the extra 'franka'.*pip install"):
+        driver(cell(NOBODY)).activate_gripper()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    check = Check()
+    monkeypatch.setattr("td3robot.robots.franka.check.find_spec", lambda name: None)
+    assert not driver(cell(NOBODY), passive=True).check_controller(check)
+    assert "franka-rs" in check.objection and "td3robot[franka]" in check.objection
+
+
+def test_a_missing_client_in_the_worker_is_the_same_error(monkeypatch):
+    messages = iter([{"missing": True}])
+    monkeypatch.setattr("td3robot.robots.franka.process.Channel.receive", lambda channel: next(messages))
+    with pytest.raises(MissingExtraError, match="'franka'"):
+        driver(cell(NOBODY)).connect()
+
+
+def test_a_host_where_nobody_is_is_named():
+    pytest.importorskip("franka", reason="the extra 'franka' is not installed")
+    robot = driver(cell(NOBODY))
+    with pytest.raises(RobotError, match=rf"no Franka control box at {NOBODY}, port 1337 .*franka\.host.*FCI"):
+        robot.connect()
+    check = Check()
+    assert not robot.check_controller(check)
+    assert NOBODY in check.objection
+
+
+def test_the_simulator_s_environment_is_asked_for_by_name(monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "python"))
+    with pytest.raises(ConfigError, match=rf"run launch/franka_sim\.sh, or set {VARIABLE}"):
+        FrankaStandin("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"objects": (ObjectModel("cube", "box", (0.04, 0.04, 0.04), 0.1, 0.7),)},
+            "no objects, and the task needs cube",
+        ),
+        ({"faults": Path("x.yaml")}, "leave --faults out"),
+        ({"host": "192.168.0.9"}, "is not a loopback address"),
+    ],
+)
+def test_a_lab_that_cannot_be_had_is_said(change, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        start_lab(Setup(RobotConfig(**KIT), **change))
+
+
+def test_a_second_client_is_told_that_there_is_room_for_one(robot, franka_standin):
+    with pytest.raises(RobotError, match=r"did not let us in within 1 s: it has room for one client"):
+        driver(cell(franka_standin.host, connect_timeout_s=1.0)).connect()
+    assert robot.fault is None
+    stream(robot, 3)
+
+
+def test_targets_outside_the_limits_are_clipped_and_jumps_refused(robot):
+    arm = robot.spec.arm
+    with pytest.raises(CommandRefusedError, match=r"asks joint 'fr3_joint\d' to go at .* outside of the .*nothing was"):
+        robot.send(JointCommand(arm.upper + 1.0, 0.0))
+    assert robot.fault is None
+
+
+def test_reading_moves_nothing_and_sends_nothing(franka_cell):
+    robot = driver(franka_cell, passive=True)
+    robot.connect()
+    with pytest.raises(RobotError, match="for reading only; nothing was sent"):
+        robot.send(JointCommand(robot.read().q, 0.0))
+    check = Check()
+    robot.check_settings(check)
+    assert {finding.name: finding.verdict for finding in check.findings if finding.verdict == "no-go"} == {}
+    q, pose = robot.reported_tool()
+    if importlib.util.find_spec("franky_sim") is not None:
+        ours = Kinematics(robot.spec).tcp(q)
+        np.testing.assert_allclose(pose.position, ours.position, atol=1e-5)
+        np.testing.assert_allclose(pose.rotation, ours.rotation, atol=1e-5)
+    robot.take_control()
+    stream(robot, 3)
+    robot.close()
+
+
+def test_a_reflex_stops_the_arm_and_stays_until_the_operator_recovers(robot, franka_standin):
+    threading.Timer(0.4, franka_standin.reflex).start()
+    with pytest.raises(RobotError, match=r"a reflex stopped the arm \(joint_reflex\).*until the operator recovers"):
+        stream(robot, 60, 0.1)
+    for call in (robot.read, robot.advance, robot.take_control):
+        with pytest.raises(RobotError, match="joint_reflex"):
+            call()
+    robot.stop()
+    robot.recover()
+    assert robot.fault is None
+    stream(robot, 3)
+
+
+@pytest.mark.parametrize(
+    ("sign", "said"), [(signal.SIGKILL, "worker process ended"), (signal.SIGSTOP, "no sign of life")]
+)
+def test_a_worker_that_dies_or_hangs_is_a_fault(robot, sign, said):
+    stream(robot, 5)
+    pid = robot.worker_pid
+    os.kill(pid, sign)
+    try:
+        assert said in (fault_of(robot) or "")
+    finally:
+        if sign == signal.SIGSTOP:
+            os.kill(pid, signal.SIGCONT)
+    robot.close()
+    sleep(0.5)
+    robot.recover()
+    stream(robot, 3)
+
+
+def test_no_more_targets_bring_the_arm_to_rest_and_are_a_fault(franka_standin):
+    robot = driver(cell(franka_standin.host, late_periods=4.0))
+    robot.connect()
+    q = np.array(robot.read().q)
+    for period in range(8):
+        q = q - np.eye(7)[0] * 0.015
+        robot.send(JointCommand(q, 0.0))
+        if period < 7:
+            robot.advance()
+    assert "no new target came for 4 control periods" in (fault_of(robot) or "")
+    sleep(1.0)
+    assert np.abs(robot.link_state().dq).max() < 0.005
+    robot.close()
+
+
+def test_the_hand_says_what_it_holds(franka_standin, hosts):
+    host = hosts[3].replace("127.34.", "127.35.")
+    standin = FrankaStandin(host, "--object-width", "0.03")
+    robot = driver(cell(host))
+    robot.connect()
+    stream(robot, 10, closed=1.0)
+    robot.stop()
+    sleep(1.0)
+    np.testing.assert_allclose(robot.read().driver_q, 0.015, atol=0.001)
+    assert robot.holds
+    robot.close()
+    standin.close()
+
+
+def test_absurd_policies_break_no_limit_of_the_arm(hosts, tmp_path, franka_standin):
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    try:
+        from franka_absurd import drive
+    finally:
+        sys.path.pop(0)
+    host = hosts[3].replace("127.34.", "127.36.")
+    config = RobotEnvironmentConfig.model_validate({"robot": KIT, "guard": {"max_state_age_s": 1.0}}).guard
+    standin, robot = FrankaStandin(host, "--log", str(tmp_path / "log")), driver(cell(host))
+    robot.connect()
+    asked = drive(robot, config, seconds=10.0)
+    robot.close()
+    standin.close()
+    assert standin.told("reflex") == standin.told("violation") == []
+    assert asked.interventions.total() > 100
+    verdict = judge_log(tmp_path / "log")
+    assert verdict["commands"] > 5000
+    assert verdict["violations"] == []
+    assert verdict["acceleration"] <= 10.0 and verdict["jerk"] <= 5000.0 and verdict["speed_share"] <= 1.0
