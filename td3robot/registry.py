@@ -74,12 +74,19 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(self._all())
 
+    def _import(self, module: str) -> None:
+        try:
+            importlib.import_module(module)
+        except (SyntaxError, ImportError, NameError, TypeError, ValueError, KeyError, AttributeError) as error:
+            self._complete = False
+            raise ConfigError(f"the {self.kind} in {module} cannot be read: {type(error).__name__}: {error}") from error
+
     def _all(self) -> dict[str, T]:
         if not self._complete:
             self._complete = True  # a module that looks itself up while it is imported must not start again
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
-                importlib.import_module(module.name)
+                self._import(module.name)
             for entry in entry_points(group=self.package):
                 entry.load()
         return self._things

@@ -1,5 +1,7 @@
 """What every arm promises, whoever adds it: ``pytest tests/robots/test_arms.py -k NAME``."""
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.robots.arms import ARMS
+from td3robot.robots.grippers import GRIPPERS
+from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.scene import FLANGE_SITE, require_chain, simulation_spec
 from td3robot.robots.toolbox import ToolboxKinematics
 
@@ -16,7 +20,12 @@ POSTURES = 50
 
 @pytest.fixture(scope="module", params=sorted(ARMS))
 def spec(request):
-    return robot_spec(RobotConfig(arm=request.param))
+    """The arm with the first gripper that it can carry."""
+    payload = ARMS[request.param].payload_kg
+    light = [name for name in ("robotiq_2f85", *GRIPPERS) if GRIPPERS[name].mass_kg <= payload]
+    if not light:
+        pytest.skip(f"no registered gripper is lighter than the payload of {request.param}, {payload:g} kg")
+    return robot_spec(RobotConfig(arm=request.param, gripper=light[0]))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +98,7 @@ def test_no_servo_overshoots_at_the_inertia_that_its_joint_sees(spec, model, pos
 
 
 def test_every_goal_can_be_reached_and_a_random_policy_stays_inside_the_limits(spec, model):
-    config = RobotEnvironmentConfig.model_validate({"robot": {"arm": spec.arm.name}})
+    config = RobotEnvironmentConfig.model_validate({"robot": {"arm": spec.arm.name, "gripper": spec.gripper.name}})
     environment = make_robot_env(config)
     rng, fastest = np.random.default_rng(0), 0.0
     environment.reset(seed=0)
@@ -119,3 +128,62 @@ def test_a_misspelt_arm_is_refused_with_the_nearest():
 def test_an_arm_that_is_withheld_says_why():
     with pytest.raises(ValueError, match="the UR30 is not offered: UR's own description gives it the UR16e's inertias"):
         RobotConfig(arm="ur30")
+
+
+def changed(**fields):
+    return replace(ARMS["ur10e"], **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"velocity": np.ones(5)}, "the arm 'ur10e' has 6 joints by its chain, and 5 in velocity"),
+        ({"home": np.full(6, 9.0)}, "the home posture of the arm 'ur10e' is outside of its joint limits"),
+        ({"regions": {}}, "the arm 'ur10e' names no region 'workspace'"),
+    ],
+)
+def test_numbers_that_are_not_of_one_arm_are_refused(fields, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        changed(**fields)
+
+
+def broken(edit):
+    """The UR10e with its model edited."""
+
+    def make_spec():
+        spec = ARMS["ur10e"].make_spec()
+        edit(spec)
+        return spec
+
+    arm = changed(make_spec=make_spec)
+    return replace(robot_spec(RobotConfig(arm="ur10e")), arm=arm)
+
+
+def missing_file(spec):
+    raise FileNotFoundError("no such file: arm.xml")
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (missing_file, "the MuJoCo model of the arm 'ur10e' cannot be made: no such file: arm.xml"),
+        (lambda spec: spec.delete(spec.site(FLANGE_SITE)), "has no site 'attachment_site'"),
+        (lambda spec: spec.delete(spec.actuators[2]), "give each of the joints"),
+        (lambda spec: setattr(spec.joints[1], "name", "elbow"), "name and order them alike"),
+    ],
+)
+def test_a_model_that_is_not_the_arm_is_refused_when_an_environment_is_made(edit, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Kinematics(broken(edit))
+
+
+def test_a_model_with_plain_motors_gets_the_same_servo():
+    def motors(spec):
+        for actuator in spec.actuators:
+            actuator.biastype, actuator.gear[0] = mujoco.mjtBias.mjBIAS_NONE, 100.0
+            actuator.ctrlrange = [0.0, 0.0]
+
+    ours = simulation_spec(broken(motors), 400.0).compile()
+    theirs = simulation_spec(robot_spec(RobotConfig(arm="ur10e")), 400.0).compile()
+    for name in ("actuator_biastype", "actuator_biasprm", "actuator_gainprm", "actuator_gear", "actuator_actrange"):
+        np.testing.assert_allclose(getattr(ours, name)[:6], getattr(theirs, name)[:6], err_msg=name)

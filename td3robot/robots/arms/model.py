@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from td3robot.errors import ConfigError
 from td3robot.state import Array
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ SERVO_LAG_S = 0.1
 
 # One elementary transform: its axis (`tx`, `ty`, `tz` [m], `Rx`, `Ry`, `Rz` [rad]), and by how much.
 Step = tuple[str, float]
+AXES = ("tx", "ty", "tz", "Rx", "Ry", "Rz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ def _product(steps: Sequence[Step]) -> Array:
 
 def _elementary(axis: str, value: float) -> Array:
     """Compute one elementary transform (4, 4)."""
+    if axis not in AXES:
+        raise ConfigError(f"{axis!r} is no elementary transform; a chain is made of {', '.join(AXES)}")
     matrix = np.eye(4)
     index = "xyz".index(axis[1])
     if axis[0] == "t":
@@ -161,6 +165,28 @@ class ArmModel:
     make_spec: Callable[[], "mujoco.MjSpec"]
     touching: tuple[tuple[str, str], ...] = ()
     joint_speeds: Callable[[Array], tuple[Array, Array]] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are not of one arm.
+
+        Raises:
+            ConfigError: Naming the field, its size or value, and what is expected.
+        """
+        sizes = {name: len(getattr(self, name)) for name in ("joint_names", "lower", "upper", "velocity", "home")} | {
+            "servo.stiffness": len(self.servo.stiffness)
+        }
+        for name, size in sizes.items():
+            if size != self.chain.joints:
+                raise ConfigError(
+                    f"the arm {self.name!r} has {self.chain.joints} joints by its chain, and {size} in {name}"
+                )
+        if not ((self.lower < self.home) & (self.home < self.upper)).all():
+            raise ConfigError(f"the home posture of the arm {self.name!r} is outside of its joint limits")
+        for region in ("workspace", "goals", "patch", "table"):
+            if region not in self.regions:
+                raise ConfigError(
+                    f"the arm {self.name!r} names no region {region!r}; say where it is, in its base frame"
+                )
 
     def velocity_at(self, q: Array) -> tuple[Array, Array]:
         """Return the lowest and highest joint speeds (n,) [rad/s] that the arm allows at joint angles q (n,) [rad]."""

@@ -7,6 +7,7 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from td3robot.config.robot import RobotConfig
 from td3robot.config.section import Section
+from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CELLS, CellConfig
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
@@ -83,15 +84,6 @@ class GripperConfig(Section):
     max_age_s: PositiveFloat = 0.5
     answer_timeout_s: PositiveFloat = 0.3
 
-    @model_validator(mode="after")
-    def _closes_upwards(self) -> Self:
-        if self.open_count is not None and self.closed_count is not None and self.closed_count < self.open_count + 50:
-            raise ValueError(
-                f"closed_count {self.closed_count} is not well above open_count {self.open_count}; "
-                "a Robotiq gripper goes from about 3 open to about 230 closed"
-            )
-        return self
-
 
 class UrCell(CellConfig):
     """A UR and the gripper on its wrist."""
@@ -99,6 +91,20 @@ class UrCell(CellConfig):
     robot: RobotConfig = RobotConfig(backend="ur")
     ur: UrConfig
     gripper: GripperConfig = GripperConfig()
+
+    @model_validator(mode="after")
+    def _closes_upwards(self) -> Self:
+        counts = GRIPPERS[self.robot.gripper].counts
+        if counts is None:
+            return self  # the driver says that this gripper has no URCap
+        low = counts.open if self.gripper.open_count is None else self.gripper.open_count
+        high = counts.closed if self.gripper.closed_count is None else self.gripper.closed_count
+        if high < low + 50:
+            raise ValueError(
+                f"gripper: closed_count {high} is not well above open_count {low}; a Robotiq gripper goes from about 3 "
+                "open to about 230 closed"
+            )
+        return self
 
     def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:
         """Make the driver of this cell's arm and gripper."""

@@ -69,6 +69,11 @@ class MujocoRobot(Robot):
         """Integrate one control period."""
         data = self._open()
         mujoco.mj_step(self.model, data, self._substeps)
+        if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
+            raise RobotError(
+                f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
+                "inertias and its actuators"
+            )
         # Land on the command exactly, so that rounding never adds up, and stay there if nothing more is sent.
         data.act[: self._joints] = self._target
         data.ctrl[: self._joints] = 0.0

@@ -43,11 +43,15 @@ def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[Obj
     spec.attach(_gripper_spec(robot), prefix=GRIPPER_PREFIX, site=spec.site(FLANGE_SITE))
     _add_tcp_site(spec, robot)
     spec.option.timestep = 1.0 / physics_rate_hz
+    spec.option.integrator = (
+        mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    )  # others are unstable with servos as stiff as these
     for body in spec.bodies:
         body.gravcomp = 1.0  # as a UR does for the payload set on its pendant
     arm = [actuator for actuator in spec.actuators if not actuator.name.startswith(GRIPPER_PREFIX)]
-    for actuator, stiffness in zip(arm, robot.arm.servo.stiffness, strict=True):
-        _make_servo(actuator, stiffness, robot.arm.servo.lag_s)
+    rows = zip(arm, robot.arm.servo.stiffness, robot.arm.lower, robot.arm.upper, strict=True)
+    for actuator, stiffness, lower, upper in rows:
+        _make_servo(actuator, stiffness, robot.arm.servo.lag_s, (lower, upper))
     _add_surroundings(spec, robot)
     for item in objects:
         _add_object(spec, item, robot.gripper.pads)
@@ -125,8 +129,8 @@ def require_chain(model: mujoco.MjModel, robot: RobotSpec, samples: int = 8) -> 
         if apart > SAME_PLACE_M or turned > SAME_TURN:
             raise ConfigError(
                 f"the MuJoCo model of the arm {arm.name!r} puts its flange {1e3 * apart:.2f} mm from where its own "
-                f"numbers put it, and turns it by up to {turned:.4f}; make link lengths and base frame agree (at most "
-                f"{1e3 * SAME_PLACE_M:g} mm)"
+                f"numbers put it, and turns it by up to {turned:.4f}; make link lengths, base frame and the "
+                f"order of joints agree (at most {1e3 * SAME_PLACE_M:g} mm)"
             )
 
 
@@ -139,10 +143,35 @@ def quaternion(rotation: Array) -> Array:
 
 def _arm_spec(arm: ArmModel) -> mujoco.MjSpec:
     """Make the arm's model, without postures that would not know of a gripper."""
-    spec = arm.make_spec()
+    try:
+        spec = arm.make_spec()
+    except (OSError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"the MuJoCo model of the arm {arm.name!r} cannot be made: {text}") from None
+    _require_parts(spec, arm)
     for key in list(spec.keys):
         spec.delete(key)
     return spec
+
+
+def _require_parts(spec: mujoco.MjSpec, arm: ArmModel) -> None:
+    """Refuse a model without the arm's joints, an actuator for each in the same order, and a flange."""
+    joints = [joint.name for joint in spec.joints]
+    if joints != list(arm.joint_names):
+        raise ConfigError(
+            f"the MuJoCo model of the arm {arm.name!r} has the joints {joints}, and the arm {list(arm.joint_names)}; "
+            "name and order them alike"
+        )
+    targets = [actuator.target for actuator in spec.actuators]
+    if targets != joints:
+        raise ConfigError(
+            f"the actuators of the arm {arm.name!r} drive {targets}, in this order; give each of the joints "
+            f"{joints} one, in their order"
+        )
+    if spec.site(FLANGE_SITE) is None:
+        raise ConfigError(
+            f"the MuJoCo model of the arm {arm.name!r} has no site {FLANGE_SITE!r}; add one at its flange"
+        )
 
 
 def _drop_looks(spec: mujoco.MjSpec) -> None:
@@ -178,11 +207,13 @@ def _add_tcp_site(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     flange.parent.add_site(name=TCP_SITE, pos=np.asarray(flange.pos) + robot.tcp_offset_m * z_axis, quat=flange.quat)
 
 
-def _make_servo(actuator: mujoco.MjsActuator, stiffness: float, lag_s: float) -> None:
+def _make_servo(actuator: mujoco.MjsActuator, stiffness: float, lag_s: float, limits: tuple[float, float]) -> None:
     """Turn an actuator into a position servo [N m/rad] that trails its target by a lag [s]."""
     actuator.dyntype = mujoco.mjtDyn.mjDYN_INTEGRATOR
+    actuator.gaintype, actuator.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+    actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     actuator.actlimited = True
-    actuator.actrange = actuator.ctrlrange.copy()
+    actuator.actrange = actuator.ctrlrange.copy() if np.any(actuator.ctrlrange) else limits
     actuator.ctrllimited = False
     actuator.gainprm[0] = stiffness
     actuator.biasprm[1] = -stiffness
