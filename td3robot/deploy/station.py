@@ -15,7 +15,7 @@ from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.errors import RobotError
+from td3robot.errors import ContractError, RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import Robot
@@ -42,6 +42,7 @@ class Station:
         names = [model.name for model in config.task.objects()]
         self._config, self._cell = config, cell
         self._objects = objects or (cell.objects(names) if names else None)
+        _require_same_arm(config, cell)
         self.robot = cell.driver(robot_spec(cell.robot), passive=True)
         self.environment = self._on(self.robot)
         # A whole collection stalls the threads that talk to an opened robot; those after this one are short.
@@ -103,3 +104,18 @@ class Station:
     def _on(self, robot: Robot, config: RobotEnvironmentConfig | None = None) -> RobotEnv:
         """Build an environment on a robot; it opens nothing."""
         return make_robot_env(config or self._config, cell=self._cell, objects=self._objects, robot=robot)
+
+
+def _require_same_arm(config: RobotEnvironmentConfig, cell: CellConfig) -> None:
+    """Refuse a cell of another arm or gripper at once: its contract would differ in every term.
+
+    Raises:
+        ContractError: Naming both.
+    """
+    for part in ("arm", "gripper"):
+        trained, here = getattr(config.robot, part), getattr(cell.robot, part)
+        if trained != here:
+            raise ContractError(
+                f"the policy was trained for the {part} {trained!r}, and the cell's is {here!r}; choose the cell of a "
+                f"{trained}, or a policy trained for a {here}"
+            )

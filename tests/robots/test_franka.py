@@ -13,7 +13,8 @@ import pytest
 
 from td3robot.build import robot_spec
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
-from td3robot.errors import CommandRefusedError, ConfigError, MissingExtraError, RobotError
+from td3robot.deploy.station import Station
+from td3robot.errors import CommandRefusedError, ConfigError, ContractError, MissingExtraError, RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.kinematics import Kinematics
@@ -114,6 +115,12 @@ def test_a_second_client_is_told_that_there_is_room_for_one(robot, franka_standi
         driver(cell(franka_standin.host, connect_timeout_s=1.0)).connect()
     assert robot.fault is None
     stream(robot, 3)
+
+
+def test_a_policy_of_another_arm_is_refused_before_anything_is_opened():
+    other = RobotEnvironmentConfig()
+    with pytest.raises(ContractError, match=r"trained for the arm 'ur5e', and the cell's is 'fr3'; choose the cell of"):
+        Station(other, cell(NOBODY))
 
 
 def test_targets_outside_the_limits_are_clipped_and_jumps_refused(robot):

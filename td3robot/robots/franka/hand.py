@@ -34,6 +34,9 @@ class Hand:
         self._commanded: float | None = None
         self.width, self.grasped, self.stamp = 0.0, False, 0.0
         self.refused = 0
+        # The hand says that it grasps until its next command is done, also while its fingers open. What it says of
+        # commands before ours is taken as it is.
+        self._gripping = True
         self.fault: str | None = None
         self._see()
         for work, name in ((self._poll, "hand-poll"), (self._act, "hand-act")):
@@ -50,7 +53,7 @@ class Hand:
     def _see(self) -> None:
         state = self._hand.read_once()
         self.width, self.stamp = state.width, monotonic()
-        self.grasped = state.is_grasped and state.width > NOTHING_M
+        self.grasped = state.is_grasped and state.width > NOTHING_M and self._gripping
 
     def _poll(self) -> None:
         try:
@@ -68,9 +71,11 @@ class Hand:
                 self._go(closed)
 
     def _go(self, closed: float) -> None:
+        self._gripping = False
         try:
             if closed >= GRASP_FROM:
                 self._hand.grasp(0.0, self._speed, self._force, 0.005, OPEN_WIDTH_M)
+                self._gripping = True
             else:
                 self._hand.move(OPEN_WIDTH_M * (1.0 - closed), self._speed)
         except self._error:
