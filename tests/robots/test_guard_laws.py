@@ -65,6 +65,22 @@ def test_a_twin_keeps_the_same_limits_and_counts_for_itself(spec, guard):
     assert guard.commanded is commanded
 
 
+def test_the_gripper_is_open_after_a_reset_unless_said_otherwise(spec, guard):
+    guard.reset(spec.arm.home, 0.4)
+    assert guard.commanded.gripper == 0.4
+    guard.reset(spec.arm.home)
+    assert guard.commanded.gripper == 0.0
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e150, 1e300])
+def test_a_wish_however_far_away_is_a_direction(spec, guard, size):
+    direction = np.array([0.0, 0.0, 0.0, 0.0, -0.5, 1.0])
+    wish(guard, guard.commanded.q + size * direction)
+    np.testing.assert_allclose(
+        guard.velocity, JOINT_SHARE * CONFIG.max_joint_acceleration_rad_s2 * PERIOD_S * direction
+    )
+
+
 def test_asking_counts_nothing_and_moves_nothing(spec, guard):
     wish(guard, spec.arm.home + 0.01)
     before = guard.commanded, guard.velocity.copy(), guard.commands, dict(guard.interventions)
