@@ -96,6 +96,11 @@ def test_an_action_that_cannot_be_is_not_sent_and_leaves_the_episode_as_it_was(e
     np.testing.assert_array_equal(after, other.step(ACTION)[0])
 
 
+def test_actions_are_between_minus_one_and_one(environment):
+    np.testing.assert_array_equal(environment.action_space.low, -1.0)
+    np.testing.assert_array_equal(environment.action_space.high, 1.0)
+
+
 def test_an_action_is_clipped_component_by_component_and_may_be_a_list(environment):
     after = environment.step([5.0, 0.5, -3.0])[0]
     environment.reset(seed=0)
