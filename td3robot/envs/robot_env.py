@@ -287,7 +287,6 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _abandon(self, fault: str) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         """End the episode where nobody knows any more where the objects are; nothing moves blind."""
         self.robot.stop()
-        self._held = 0
         end = {"success": False, "is_success": False, "reward_terms": {}, "interventions": (), "fault": fault}
         info = self._last_info | end
         return self._last_observation, 0.0, False, True, info

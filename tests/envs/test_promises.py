@@ -96,6 +96,24 @@ def test_an_action_that_cannot_be_is_not_sent_and_leaves_the_episode_as_it_was(e
     np.testing.assert_array_equal(after, other.step(ACTION)[0])
 
 
+def test_actions_are_between_minus_one_and_one(environment):
+    np.testing.assert_array_equal(environment.action_space.low, -1.0)
+    np.testing.assert_array_equal(environment.action_space.high, 1.0)
+
+
+def test_an_action_is_clipped_component_by_component_and_may_be_a_list(environment):
+    after = environment.step([5.0, 0.5, -3.0])[0]
+    environment.reset(seed=0)
+    np.testing.assert_array_equal(environment.step(np.array([1.0, 0.5, -1.0], np.float32))[0], after)
+
+
+def test_an_action_is_rough_by_how_far_it_is_from_the_one_before(environment):
+    terms = [environment.step(action)[-1]["reward_terms"]["smoothness"] for action in (ACTION, ACTION, -ACTION, STILL)]
+    assert terms[1] == 0.0
+    assert terms[0] == terms[3] < 0.0
+    assert terms[2] < terms[0]
+
+
 def test_the_figures_are_those_of_the_arm(environment):
     for _ in range(5):
         *_, info = environment.step(ACTION)
@@ -235,3 +253,26 @@ def test_pictures_come_at_the_control_rate(rate_hz):
     assert environment.render_mode == "rgb_array"
     assert environment.metadata == {"render_modes": ["rgb_array"], "render_fps": rate_hz}
     assert make_robot_env(RobotEnvironmentConfig.model_validate(config)).render_mode is None
+
+
+def test_a_picture_shows_the_arm_and_its_goal_and_its_maker_is_asked_once(environment):
+    drawn, made = [], []
+
+    class Pictures:
+        def __init__(self):
+            made.append(self)
+
+        def draw(self, world, goal):
+            drawn.append((world, goal))
+            return "picture"
+
+        def close(self):
+            pass
+
+    assert environment.render() is None
+    environment._make_renderer = Pictures
+    for _ in range(2):
+        environment.step(ACTION)
+        assert environment.render() == "picture"
+        assert drawn[-1][0] is environment.world and drawn[-1][1] is environment.goal.position
+    assert len(made) == 1

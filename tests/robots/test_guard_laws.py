@@ -65,6 +65,22 @@ def test_a_twin_keeps_the_same_limits_and_counts_for_itself(spec, guard):
     assert guard.commanded is commanded
 
 
+def test_the_gripper_is_open_after_a_reset_unless_said_otherwise(spec, guard):
+    guard.reset(spec.arm.home, 0.4)
+    assert guard.commanded.gripper == 0.4
+    guard.reset(spec.arm.home)
+    assert guard.commanded.gripper == 0.0
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e150, 1e300])
+def test_a_wish_however_far_away_is_a_direction(spec, guard, size):
+    direction = np.array([0.0, 0.0, 0.0, 0.0, -0.5, 1.0])
+    wish(guard, guard.commanded.q + size * direction)
+    np.testing.assert_allclose(
+        guard.velocity, JOINT_SHARE * CONFIG.max_joint_acceleration_rad_s2 * PERIOD_S * direction
+    )
+
+
 def test_asking_counts_nothing_and_moves_nothing(spec, guard):
     wish(guard, spec.arm.home + 0.01)
     before = guard.commanded, guard.velocity.copy(), guard.commands, dict(guard.interventions)
@@ -222,14 +238,49 @@ def test_each_direction_has_its_own_limit():
         np.testing.assert_allclose(guard.velocity, direction * JOINT_SHARE * 0.5 * fastest, rtol=1e-9)
 
 
-def test_a_joint_that_may_not_move_stops_the_wish_and_nothing_is_divided_by_zero():
-    spec = spec_of(lambda q: (np.full(7, -1.0), np.array([0.0] + [1.0] * 6)))
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+def test_a_joint_that_may_not_move_stops_the_wish_and_nothing_is_divided_by_zero(direction):
+    some, none = np.full(7, 1.0), np.array([0.0] + [1.0] * 6)
+    spec = spec_of(lambda q: (-some, none) if direction > 0 else (-none, some))
     guard = Guard(spec, WIDE, Straight())
     with np.errstate(all="raise"):
-        follow(guard, [np.full(7, 1.0)] * 5)
+        follow(guard, [direction * np.full(7, 1.0)] * 5)
         assert np.abs(guard.velocity).max() < 1e-8
-        follow(guard, [np.array([-1.0] + [1.0] * 6)] * 5)
-    assert guard.velocity[0] < -0.1
+        follow(guard, [direction * np.array([-1.0] + [1.0] * 6)] * 5)
+    assert direction * guard.velocity[0] < -0.1
+
+
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+@pytest.mark.parametrize("excess", [0.99, 1.01, 1.2, 1.45, 2.0])
+def test_a_wish_a_little_too_fast_is_slowed_to_the_limit_and_one_below_is_left_alone(excess, direction):
+    guard = Guard(spec_of(), WIDE, Straight())
+    limit = JOINT_SHARE * WIDE.joint_speed_fraction * InventedArm.velocity[0]
+    wished = direction * excess * limit * np.array([1.0, 0.3, 0, 0, 0, 0, 0])
+    for _ in range(8):
+        ruling = wish(guard, guard.commanded.q + wished * PERIOD_S)
+    np.testing.assert_allclose(guard.velocity, wished / max(1.0, excess))
+    assert ruling.reasons == (("joint_speed",) if excess > 1.0 else ())
+
+
+def test_the_largest_part_of_a_wish_is_taken_to_a_thirtysecond():
+    """At a wall, between braking and the wish; a thirtysecond more of that way would have been changed, too."""
+    box = Box(low=(-5, -5, -5), high=(5, 5, 5)).model_copy(update={"high": (0.12, 5, 5)})
+    config = WIDE.model_copy(update={"workspace": box})
+    guard, along = Guard(spec_of(), config, Straight()), np.sign(DIRECTIONS[0])
+    change, stopped = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * PERIOD_S, 0
+    for _ in range(30):
+        one, other = guard.twin(), guard.twin()
+        last, here = guard.velocity, guard.commanded.q
+        brake = last * max(0.0, 1.0 - change / max(np.abs(last).max(), 1e-12))
+        limited = np.clip(0.6 * along, last - change, last + change)
+        if "workspace" in wish(guard, here + 0.6 * along * PERIOD_S).reasons:
+            stopped += 1
+            share = float((guard.velocity - brake)[0] / (limited - brake)[0])
+            assert -1e-9 <= share < 1.0
+            nearer, further = (brake + part * (limited - brake) for part in (share, share + 1 / 32 + 1e-6))
+            assert wish(one, here + nearer * PERIOD_S).reasons == ()
+            assert "workspace" in wish(other, here + further * PERIOD_S).reasons
+    assert stopped > 5
 
 
 def test_a_command_for_another_arm_is_refused():

@@ -185,6 +185,8 @@ def test_an_environment_travels_where_the_robot_does_not_teleport(monkeypatch):
     environment = make_robot_env(RobotEnvironmentConfig(episode_s=1.0))
     for seed in range(2):
         environment.reset(seed=seed)
+        assert len(environment.robot.sent) > 10  # it went there, and was not placed
+        environment.robot.sent.clear()
         world = environment.world
         np.testing.assert_allclose(world.tcp.position, environment.goal.start, rtol=0, atol=0.01)
         np.testing.assert_array_equal(world.commanded.q, world.robot.q)
