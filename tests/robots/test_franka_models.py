@@ -159,9 +159,9 @@ def test_the_tool_centre_point_is_between_the_fingertips(fr3):
     data.qpos[:7] = ARM.home
     set_gripper(fr3.model, data, HAND, HAND.drivers_at(0.5))
     mujoco.mj_kinematics(fr3.model, data)
-    pads = [data.geom(f"{GRIPPER_PREFIX}{side}_pad1").xpos for side in ("right", "left")]
+    pads = [data.geom(f"{GRIPPER_PREFIX}{side}_pad5").xpos for side in ("right", "left")]
     np.testing.assert_allclose(np.mean(pads, axis=0), data.site(TCP_SITE).xpos, atol=1e-3)
-    apart = (pads[1] - pads[0])[0]  # along the tool's x axis, which is the base's at home; pads are 8 mm thick
+    apart = (pads[1] - pads[0])[0]  # along the tool's x axis, which is the base's at home; 8 mm thick, 1.5 mm back
     assert apart == pytest.approx(HAND.jaw.stroke_m / 2 + 0.011, abs=1e-6)
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 FINGERS = {"right": "finger_joint2", "left": "finger_joint1"}
 OPEN_M = 0.04
+# Of the five boxes of a fingertip, four corners touch: two at its end, two at its root. The first and the second are
+# one of each; the fifth fills the middle, 1.5 mm back.
+PAD_BOXES = {f"fingertip_pad_collision_{box}": number for number, box in enumerate((2, 4, 3, 5, 1), start=1)}
 # Each finger presses with half of the actuator's force. The Menagerie's actuator presses with 1 N on a 40 mm cube; the
 # hand grasps with 30 to 70 N. Stiffness brings a free finger to where it is sent, damping keeps it from ringing.
 GRASP_N = 40.0
@@ -34,8 +37,10 @@ def menagerie_hand() -> "mujoco.MjSpec":
     hand.set("childclass", "fr3")
     hand.set("pos", "0 0 0")
     hand.set("quat", f"{sqrt(0.5)} 0 0 {-sqrt(0.5)}")  # the fingers slide along the hand's y axis
-    for side in FINGERS:
+    for side, joint in FINGERS.items():
         _name_pads(one(hand, "body", f"{side}_finger"), side)
+        # Stops as hard as those of the 2F-85's linkage: the file leaves them so soft that an impact passes one by 1 mm.
+        one(hand, "joint", joint).attrib.update(solimplimit="0.95 0.99 0.001", solreflimit="0.005 1")
     spec = mujoco.MjSpec.from_string(as_xml(tree))
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
     _add_actuator(spec)
@@ -43,9 +48,12 @@ def menagerie_hand() -> "mujoco.MjSpec":
 
 
 def _name_pads(finger: Element, side: str) -> None:
-    """Name a fingertip's boxes, and have them decide about friction, as the 2F-85's pads do."""
-    boxes = [geom for geom in finger.findall("geom") if "fingertip_pad" in geom.get("class", "")]
-    for number, geom in enumerate(boxes, start=1):
+    """Name a finger and its tip's boxes as every gripper's, and have these decide about friction, as the 2F-85's do."""
+    finger.set("name", f"{side}_pad")
+    for geom in finger.findall("geom"):
+        number = PAD_BOXES.get(geom.get("class", ""))
+        if number is None:
+            continue
         geom.set("name", f"{side}_pad{number}")
         geom.set("priority", "1")
         geom.set("friction", "0.7")
