@@ -16,6 +16,9 @@ import gymnasium
 # One row an id: what the ``environment`` section of its configuration in configs/ changes about the defaults.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
+    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}},
+    "td3robot/UR10eReach-v0": {"robot": {"arm": "ur10e"}},
+    "td3robot/FR3Reach-v0": {"robot": {"arm": "fr3", "gripper": "franka_hand"}},
     "td3robot/UR5eGrasp-v0": {"task": {"name": "grasp"}, "action": {"exponent": 3.0}, "episode_s": 8.0},
 }
 

@@ -24,7 +24,15 @@ REACH, GRASP = "td3robot/UR5eReach-v0", "td3robot/UR5eGrasp-v0"
 QUICK = {"robot": {"backend": "kinematic"}, "episode_s": 0.5}
 
 
-@pytest.mark.parametrize(("released", "name"), [(REACH, "ur5e_reach"), (GRASP, "ur5e_grasp")])
+@pytest.mark.parametrize(
+    ("released", "name"),
+    [
+        (REACH, "ur5e_reach"),
+        (GRASP, "ur5e_grasp"),
+        ("td3robot/UR3eReach-v0", "ur3e_reach"),
+        ("td3robot/UR10eReach-v0", "ur10e_reach"),
+    ],
+)
 def test_an_id_is_the_environment_of_its_configuration(released, name):
     run = load_config(CONFIGS / f"{name}.yaml")
     assert RobotEnvironmentConfig.model_validate(RELEASED[released]) == run.environment
