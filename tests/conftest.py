@@ -13,6 +13,7 @@ import torch
 from td3robot.build import robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
 from td3robot.envs.playing import Evaluation
+from td3robot.errors import MissingExtraError
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.trainer import Trainer
 from td3robot.robots.interface import RobotSpec
@@ -129,3 +130,23 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "made"
     make_trainer(load_config(PENDULUM, SMALL), run, Quiet()).train()
     return run
+
+
+def skip_without_franka() -> Iterator[object]:
+    """Skip what needs the FR3's model, with the sentence that says how to get it; the wheel is 400 MB."""
+    try:
+        return (yield)
+    except MissingExtraError as error:
+        if error.extra != "franka":
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[object]:
+    return (yield from skip_without_franka())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[object]:
+    return (yield from skip_without_franka())
