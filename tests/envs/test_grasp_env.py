@@ -209,7 +209,7 @@ def test_a_tracker_that_fails_ends_the_episode_with_the_reason_and_the_arm_stand
     last, reward, terminated, truncated, info = environment.step(UP)
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert info["fault"] == "object 'object' was not seen for 0.31 s, more than tracker.max_age_s 0.2 s"
-    assert info["success"] is False
+    assert info["success"] is False and info["is_success"] is False
     assert {"distance_m", "tcp_speed_m_s", "joint_speed_rad_s", "interventions", "reward_terms"} <= info.keys()
     np.testing.assert_array_equal(last, observation)  # nothing is invented
     assert environment.stops == 1

@@ -91,6 +91,18 @@ def test_asking_counts_nothing_and_moves_nothing(spec, guard):
     assert (guard.commands, dict(guard.interventions)) == before[2:]
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize(("outside", "limit"), [(0.0, None), (0.0029, None), (0.0031, "workspace")])
+def test_an_arm_may_rest_a_little_outside_of_any_wall(spec, kinematics, axis, side, outside, limit):
+    tool = kinematics.tcp(spec.arm.home).position
+    walls = {-1: tool - 0.3, 1: tool + 0.3}
+    walls[side][axis] = tool[axis] - side * outside
+    guard = Guard(spec, GuardConfig(workspace=Box(low=tuple(walls[-1]), high=tuple(walls[1]))), kinematics)
+    guard.reset(spec.arm.home)
+    assert guard.admits(spec.arm.home) == limit
+
+
 def test_a_contract_holds_every_limit(guard):
     assert GuardConfig.model_validate(guard.to_json()) == CONFIG
 
