@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.config import ActionConfig, GuardConfig
+from td3robot.geometry import headed_as, small_turn
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
@@ -168,8 +169,8 @@ class TcpDelta(ActionKind):
         before = position @ velocity
         tool = before + self._response * (direction * self._speed_per_length(length) - before)
         dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
-        upright = _headed_as(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
-        turn = _turn(pose.rotation, upright) * (self.config.orientation_gain_hz * self._period)
+        upright = headed_as(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
+        turn = small_turn(pose.rotation, upright, MAX_TURN) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
             change = self._response * (self._bent(float(action[3])) * self.config.turn_rad_s - rate)
@@ -213,27 +214,6 @@ class TcpDelta(ActionKind):
         per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
         speeds = {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
         return speeds | ({"turn_rad_s": self.config.turn_rad_s} if self._turns_tool else {})
-
-
-def _turn(rotation: Array, wanted: Array) -> Array:
-    """Compute the rotation vector from one orientation to another, cut to ``MAX_TURN``.
-
-    The skew part of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980).
-    """
-    m = wanted @ rotation.T
-    error = 0.5 * np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
-    cut: Array = error * min(1.0, MAX_TURN / max(float(np.sqrt(error @ error)), 1e-9))
-    return cut
-
-
-def _headed_as(rotation: Array, heading: Array) -> Array:
-    """Turn an orientation about the vertical until its x axis heads where another's does."""
-    x, y = rotation[:2, 0], heading[:2, 0]
-    c, s = float(x @ y), float(x[0] * y[1] - x[1] * y[0])
-    length = max(float(np.hypot(c, s)), 1e-9)
-    about = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, length]]) / length
-    turned: Array = about @ rotation
-    return turned
 
 
 def make_action_kind(

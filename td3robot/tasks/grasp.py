@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import atan2, ceil, cos, pi, sin, tanh
+from math import ceil, cos, pi, sin, tanh
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import PositiveFloat, model_validator
 
+from td3robot import geometry
 from td3robot.config.disturbance import DisturbanceConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.config.section import Box, NonNegative, Range, Section, UnitInterval, refused
 from td3robot.config.task import TaskConfig
-from td3robot.geometry import about_vertical
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
-from td3robot.state import Array, ObjectModel, Pose, World
+from td3robot.state import ObjectModel, Pose, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -284,7 +284,7 @@ class Grasp(Task):
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
-        pose = Pose(lying, about_vertical(yaw))
+        pose = Pose(lying, geometry.about_vertical(yaw))
         return self.settle(Goal(lying, start), {OBJECT: pose})
 
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
@@ -296,7 +296,7 @@ class Grasp(Task):
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Add the tool's pose, the object seen from it, and what was last commanded."""
         tcp, item = world.tcp, world.objects[OBJECT]
-        yaw = _yaw(tcp.rotation)
+        yaw = geometry.yaw(tcp.rotation)
         point = item.position + self._raise
         lead = world.commanded_tcp.position - tcp.position
         # What lies still is seen from where the tool is told to be, which does not depend on how late anything is; of
@@ -394,14 +394,9 @@ class Grasp(Task):
         symmetry = self.config.object.symmetry
         if symmetry == 0:
             return 0.0
-        angle = _yaw(item.rotation) + self._across - _yaw(tcp.rotation)
+        angle = geometry.yaw(item.rotation) + self._across - geometry.yaw(tcp.rotation)
         step = 2 * pi / symmetry
         return (angle + step / 2) % step - step / 2
-
-
-def _yaw(rotation: Array) -> float:
-    """Compute the direction of a frame's x axis about the vertical [rad]."""
-    return atan2(rotation[1, 0], rotation[0, 0])
 
 
 TASKS.register("grasp", Grasp)

@@ -7,8 +7,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from td3robot.geometry import quaternion
 from td3robot.robots.arms.model import Chain
-from td3robot.state import Array
 
 FLANGE_SITE = "attachment_site"
 # Motor and gear as seen at the joint [kg m2]: UR publishes none, this is the Menagerie's for its UR5e.
@@ -60,7 +60,7 @@ def arm_of_links(
     base = body = spec.worldbody.add_body(name="base")
     _add_shell(base, base_shell_mm)
     for joint, limit, torque, link, frame in zip(joint_names, limits, torques, links, transforms[:-1], strict=True):
-        body = body.add_body(name=link.name, pos=frame[:3, 3], quat=_quaternion(frame[:3, :3]))
+        body = body.add_body(name=link.name, pos=frame[:3, 3], quat=quaternion(frame[:3, :3]))
         _set_inertial(body, link)
         body.add_joint(
             name=joint, type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, 0, 1], armature=ARMATURE,
@@ -69,16 +69,10 @@ def arm_of_links(
         _add_shell(body, link.shell_mm)
         _add_actuator(spec, joint, limit, torque)
     flange = transforms[-1]
-    body.add_site(name=FLANGE_SITE, pos=flange[:3, 3], quat=_quaternion(flange[:3, :3]), size=[0.001] * 3, group=4)
+    body.add_site(name=FLANGE_SITE, pos=flange[:3, 3], quat=quaternion(flange[:3, :3]), size=[0.001] * 3, group=4)
     for link in links[:2]:  # the first turns on the base, the second passes beside it, by a few millimetres
         spec.add_exclude(bodyname1="base", bodyname2=link.name)
     return spec
-
-
-def _quaternion(rotation: Array) -> Array:
-    wxyz = np.zeros(4)
-    mujoco.mju_mat2Quat(wxyz, rotation.flatten())
-    return wxyz
 
 
 def _set_inertial(body: mujoco.MjsBody, link: Link) -> None:

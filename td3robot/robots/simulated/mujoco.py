@@ -6,10 +6,10 @@ import mujoco
 import numpy as np
 
 from td3robot.errors import RobotError
+from td3robot.geometry import quaternion
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
-    quaternion,
     require_chain,
     set_gripper,
     simulation_spec,

@@ -134,13 +134,6 @@ def require_chain(model: mujoco.MjModel, robot: RobotSpec, samples: int = 8) -> 
             )
 
 
-def quaternion(rotation: Array) -> Array:
-    """Convert a rotation (3, 3) to a quaternion (w, x, y, z)."""
-    wxyz = np.zeros(4)
-    mujoco.mju_mat2Quat(wxyz, rotation.flatten())
-    return wxyz
-
-
 def _arm_spec(arm: ArmModel) -> mujoco.MjSpec:
     """Make the arm's model, without postures that would not know of a gripper."""
     try:
