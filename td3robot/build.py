@@ -21,7 +21,7 @@ from td3robot.envs.robot_env import RENDER_MODES, RobotEnv
 from td3robot.envs.starts import Starts
 from td3robot.errors import ConfigError, ContractError, choose
 from td3robot.policy.contract import Contract
-from td3robot.robots.cells import CellConfig
+from td3robot.robots.cells import CELLS, CellConfig
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
@@ -38,12 +38,16 @@ from td3robot.tasks.interface import Task
 if TYPE_CHECKING:
     from td3robot.envs.renderer import Renderer
 
-# A new backend is one line here.
+
+def _from_cell(config: RobotConfig, objects: tuple[ObjectModel, ...], cell: CellConfig | None) -> Robot:
+    return _require_cell(config, cell).driver(robot_spec(config))
+
+
+# What makes the robot of each backend: a simulation here, the driver of its cell for every physical one.
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
     "mujoco": lambda config, objects, cell: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
     "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
-    "ur": lambda config, objects, cell: _require_cell(config, cell).driver(robot_spec(config)),
-    "franka": lambda config, objects, cell: _require_cell(config, cell).driver(robot_spec(config)),
+    **dict.fromkeys(CELLS, _from_cell),
 }
 
 

@@ -5,7 +5,16 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from td3robot.config.section import Box, Fraction, NonNegative, Section
-from td3robot.registry import ARMS, GRIPPERS
+from td3robot.errors import choose
+from td3robot.registry import ARMS, CELLS, GRIPPERS
+
+SIMULATED = ("mujoco", "kinematic")
+
+
+def _known_backend(name: str) -> str:
+    if name not in SIMULATED and name not in CELLS:
+        raise ValueError(choose("backend", name, (*SIMULATED, *CELLS)))
+    return name
 
 
 class RobotConfig(Section):
@@ -13,14 +22,14 @@ class RobotConfig(Section):
 
     Attributes:
         arm, gripper: Names of those that are registered: ``robots/arms/``, ``robots/grippers/``.
-        backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or ``ur``
-            or ``franka`` (the arm of a cell's file, see ``cell.py``).
+        backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or
+            the name of a physical arm's cell (``robots/cells/``): ``ur``, ``franka``.
         physics_rate_hz: Steps of the physics a second; a multiple of the control rate. For simulations.
         coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
         table_height_m: Height of the table top in the base frame.
     """
 
-    backend: Literal["mujoco", "kinematic", "ur", "franka"] = "mujoco"
+    backend: Annotated[str, AfterValidator(_known_backend)] = "mujoco"
     arm: Annotated[str, AfterValidator(ARMS.known)] = "ur5e"
     gripper: Annotated[str, AfterValidator(GRIPPERS.known)] = "robotiq_2f85"
     control_rate_hz: PositiveFloat = 20.0

@@ -12,6 +12,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from td3robot import registry
 from td3robot.config.loading import explain
 from td3robot.config.robot import RobotConfig
 from td3robot.config.section import Section
@@ -22,7 +23,7 @@ from td3robot.robots.objects import Objects
 from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TaughtPose, TrackerConfig
 
-CELLS: Registry[type["CellConfig"]] = Registry("backend", "td3robot.robots.cells")
+CELLS: Registry[type["CellConfig"]] = registry.CELLS
 
 
 class CellConfig(Section):

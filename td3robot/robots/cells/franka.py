@@ -53,7 +53,7 @@ class FrankaConfig(Section):
 class FrankaCell(CellConfig):
     """An FR3 and the hand on its flange."""
 
-    robot: RobotConfig = RobotConfig(backend="franka", arm="fr3", gripper="franka_hand")
+    robot: RobotConfig = Field(default_factory=lambda: RobotConfig(backend="franka", arm="fr3", gripper="franka_hand"))
     franka: FrankaConfig
 
     def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:

@@ -88,7 +88,7 @@ class GripperConfig(Section):
 class UrCell(CellConfig):
     """A UR and the gripper on its wrist."""
 
-    robot: RobotConfig = RobotConfig(backend="ur")
+    robot: RobotConfig = Field(default_factory=lambda: RobotConfig(backend="ur"))
     ur: UrConfig
     gripper: GripperConfig = GripperConfig()
 
