@@ -124,7 +124,7 @@ say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tc
         said = run_client(program, host, spec.arm.home)
         assert said["ok"] and said["fk"][:3] == pytest.approx(said["tcp"][:3], abs=1e-4)
         served.send_signal(signal.SIGINT)
-        assert served.wait(30.0) == 0
+        assert served.wait(5.0) == 0
 
 
 def test_the_command_refuses_the_network():
