@@ -1,70 +1,206 @@
-"""Learner updates a second beside Stable-Baselines3 at the same sizes, in turn, so that the ratio holds."""
+"""Learner updates a second beside peers at the same sizes, in turn in one run, so that the ratios hold.
 
+Stable-Baselines3 (extra ``bench``) and SBX (``pip install sbx-rl``, into an environment of its own) are left out where
+they are not installed. ``products`` are the update's matrix products alone, in NumPy: what no learner can do better.
+"""
+
+import argparse
 import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
-from stable_baselines3 import TD3 as PeerTD3  # noqa: N811
 
-from td3robot.config import AgentConfig
-from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.td3 import TD3
+ROWS, BUSY = 20_000, 0.3
+Run = Callable[[], object]
 
-OBSERVATION, ACTION, WIDTH, BATCH, UPDATES, PASSES = 20, 7, 256, 256, 300, 5
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes to compare at, and the agent's configuration."""
+
+    observation: int
+    action: int
+    agent: Any
+
+
+def case(config: str) -> Case:
+    """Take the sizes of a configuration."""
+    from td3robot.build import make_environment
+    from td3robot.config import load_config
+
+    run = load_config(Path(config), ["agent.device=cpu"])
+    environment = make_environment(run.environment)
+    sizes = [int(np.prod(space.shape)) for space in (environment.observation_space, environment.action_space)]
+    environment.close()
+    return Case(*sizes, run.agent)
+
+
+def cases() -> dict[str, Case]:
+    """Give the released configurations, and what most papers use."""
+    from td3robot.config import AgentConfig
+
+    wide = AgentConfig(actor_hidden=(256, 256), critic_hidden=(256, 256), batch_size=256, device="cpu")
+    return {
+        "reach": case("ur5e_reach"),
+        "grasp": case("ur5e_grasp"),
+        "256-256": Case(20, 7, wide),
+    }
+
+
+def transitions(sizes: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
+    """Draw random transitions."""
+    rng = np.random.default_rng(0)
+    for _ in range(ROWS):
+        observation, following = rng.standard_normal((2, sizes.observation)).astype(np.float32)
+        yield observation, rng.uniform(-1, 1, sizes.action).astype(np.float32), float(rng.normal()), following
+
+
+def ours(sizes: Case, choice: str, threads: int, updates: int) -> Run:
+    """Make this project's learner."""
+    from td3robot.config import TrainingConfig
+    from td3robot.learning.learner import make_learner
+    from td3robot.learning.replay import ReplayBuffer
+    from td3robot.learning.td3 import TD3
+
+    agent = TD3(sizes.observation, sizes.action, sizes.agent, 0)
+    replay, rng = ReplayBuffer(ROWS, sizes.observation, sizes.action), np.random.default_rng(0)
+    for observation, action, reward, following in transitions(sizes):
+        replay.add(observation, action, reward, following, False, sizes.agent.gamma)
+    agent.normalizer.update(replay.rows[:, : sizes.observation])
+    learner = make_learner(agent, TrainingConfig(learner=choice, torch_threads=threads), None, print)
+    return lambda: learner.learn(replay, rng, updates)
 
 
 class Nothing(gymnasium.Env):
-    """An environment that is never stepped."""
+    """An environment of a size that is never stepped."""
 
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (ACTION,), np.float32)
+    def __init__(self, sizes: Case) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (sizes.observation,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (sizes.action,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
-        """Give zeros."""
-        return np.zeros(OBSERVATION, np.float32), {}
+
+def peer(sizes: Case, package: str, updates: int) -> Run:
+    """Make a peer's learner: ``stable_baselines3`` (without layer norm, which it lacks) or ``sbx``."""
+    from importlib import import_module
+
+    from stable_baselines3.common.logger import configure
+
+    agent = sizes.agent
+    policy: dict[str, Any] = {"net_arch": {"pi": list(agent.actor_hidden), "qf": list(agent.critic_hidden)}}
+    if package == "sbx" and agent.layer_norm:
+        policy["layer_norm"] = True
+    model = import_module(package).TD3(
+        "MlpPolicy", Nothing(sizes), policy_kwargs=policy, buffer_size=ROWS, batch_size=agent.batch_size, device="cpu"
+    )
+    model.set_logger(configure(None, []))
+    for observation, action, reward, following in transitions(sizes):
+        model.replay_buffer.add(
+            observation[None], following[None], action[None], np.array([reward]), np.zeros(1), [{}]
+        )  # fmt: skip
+    return lambda: model.train(gradient_steps=updates, batch_size=agent.batch_size)
+
+
+def products(sizes: Case) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """List the products (rows, inner, columns) of each update, and those of each update of the actor."""
+    agent, batch = sizes.agent, sizes.agent.batch_size
+    actor = [*pairwise([sizes.observation, *agent.actor_hidden, sizes.action])]
+    critic = [*pairwise([sizes.observation + sizes.action, *agent.critic_hidden, 1])]
+
+    def forward(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        return [(outputs, inputs, batch) for inputs, outputs in layers]
+
+    def to_weights(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        return [(outputs, batch, inputs) for inputs, outputs in layers]
+
+    def to_inputs(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        return [(inputs, outputs, batch) for inputs, outputs in layers]
+
+    always = forward(actor) + 2 * (2 * forward(critic) + to_weights(critic) + to_inputs(critic[1:]))
+    of_the_actor = forward(actor) + to_weights(actor) + to_inputs(actor[1:]) + forward(critic) + to_inputs(critic)
+    return always, of_the_actor
+
+
+def limit(sizes: Case, updates: int) -> Run:
+    """Make the products alone."""
+    rng, shapes = np.random.default_rng(0), {}
+    always, of_the_actor = products(sizes)
+    for rows, inner, columns in {*always, *of_the_actor}:
+        a, b = rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns))
+        shapes[rows, inner, columns] = a.astype(np.float32), b.astype(np.float32), np.empty((rows, columns), np.float32)
+
+    def run() -> None:
+        for number in range(updates):
+            for shape in always + (of_the_actor if number % sizes.agent.policy_freq == 0 else []):
+                a, b, out = shapes[shape]
+                np.matmul(a, b, out=out)
+
+    return run
+
+
+def learners(sizes: Case, threads: int, updates: int) -> dict[str, Run]:
+    """Make all that are installed."""
+    made = {name: ours(sizes, name, threads, updates) for name in ("reference", "compiled")}
+    for package in ("stable_baselines3", "sbx"):
+        if find_spec(package) is None:
+            print(f"{package} is not installed, and left out")
+        else:
+            made[package] = peer(sizes, package, updates)
+    return made | {"products": limit(sizes, updates)}
+
+
+def compare(runs: dict[str, Run], updates: int, passes: int) -> dict[str, dict[str, float]]:
+    """Time them in turn: medians of updates a second, by the wall's clock and by the processor time of all threads."""
+    rates: dict[str, dict[str, list[float]]] = {name: {"wall": [], "cpu": []} for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(passes):
+        for name, run in runs.items():
+            wall, cpu = perf_counter(), process_time()
+            run()
+            rates[name]["wall"].append(updates / (perf_counter() - wall))
+            rates[name]["cpu"].append(updates / (process_time() - cpu))
+    mine = rates["compiled"]["cpu"]
+    return {
+        name: {clock: round(median(values), 1) for clock, values in each.items()}
+        | {"compiled_to_this": round(median(a / b for a, b in zip(mine, each["cpu"], strict=True)), 2)}
+        for name, each in rates.items()
+    }
 
 
 def main() -> None:
-    """Time both in turn and print medians and the median ratio."""
-    rng = np.random.default_rng(0)
-    agent = TD3(
-        OBSERVATION, ACTION, AgentConfig(actor_hidden=(WIDTH,) * 2, critic_hidden=(WIDTH,) * 2, device="cpu"), 0
-    )
-    replay = ReplayBuffer(10_000, OBSERVATION, ACTION)
-    peer = PeerTD3("MlpPolicy", Nothing(), policy_kwargs={"net_arch": [WIDTH] * 2}, buffer_size=10_000, device="cpu")
-    peer.set_logger(_silent_logger())
-    for _ in range(10_000):
-        observation, following = rng.standard_normal((2, OBSERVATION)).astype(np.float32)
-        action = rng.uniform(-1, 1, ACTION).astype(np.float32)
-        replay.add(observation, action, 0.0, following, False, 0.99)
-        peer.replay_buffer.add(observation[None], following[None], action[None], np.zeros(1), np.zeros(1), [{}])
+    """Compare at each size, and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--updates", type=int, default=50, help="in one pass")
+    parser.add_argument("--passes", type=int, default=9)
+    parser.add_argument("--only", help="one of the sizes")
+    given = parser.parse_args()
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"this machine is not quiet (load {load:.1f}): trust the processor time and the ratios, not the wall's")
+    if hasattr(os, "sched_setaffinity"):  # before any of them counts the processors
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.threads])
+    import torch
+    from threadpoolctl import threadpool_limits
 
-    def ours() -> None:
-        for _ in range(UPDATES):
-            agent.update(replay.sample(BATCH, rng, agent.device))
-
-    def theirs() -> None:
-        peer.train(gradient_steps=UPDATES, batch_size=BATCH)
-
-    ours(), theirs()
-    rates: dict[str, list[float]] = {"td3robot": [], "stable_baselines3": []}
-    for _ in range(PASSES):
-        for name, run in (("td3robot", ours), ("stable_baselines3", theirs)):
-            start = perf_counter()
-            run()
-            rates[name].append(UPDATES / (perf_counter() - start))
-    ratios = [a / b for a, b in zip(rates["td3robot"], rates["stable_baselines3"], strict=True)]
-    figures = {name: median(values) for name, values in rates.items()}
-    print(json.dumps(figures | {"ratio": median(ratios), "threads": torch.get_num_threads()}))
-
-
-def _silent_logger() -> object:
-    from stable_baselines3.common.logger import configure
-
-    return configure(None, [])
+    torch.set_num_threads(given.threads)
+    found: dict[str, Any] = {"load": load, "threads": given.threads}
+    with threadpool_limits(given.threads):
+        for name, sizes in cases().items():
+            if given.only in (None, name):
+                found[name] = compare(learners(sizes, given.threads, given.updates), given.updates, given.passes)
+                print(name, json.dumps(found[name]), flush=True)
+    found["load_afterwards"] = os.getloadavg()[0]
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -34,12 +34,14 @@ class Agent(ABC):
 
     Attributes:
         Config: The hyperparameters that a configuration may set; a subclass adds the agent's own.
+        compiled: Module of the learner that does this agent's updates compiled, where there is one.
         trained: Groups that an optimizer moves: what a checkpoint for play holds, and what another run starts from.
         updates: How many updates were done.
         generator: Draws the noise of updates.
     """
 
     Config: ClassVar[type[AgentConfig]] = AgentConfig
+    compiled: ClassVar[str | None] = None
     trained: ClassVar[tuple[str, ...]]
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:

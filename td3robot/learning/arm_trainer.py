@@ -1,6 +1,7 @@
 """Resuming a training on an arm that runs in real time: whatever takes long waits for the end of an episode."""
 
 import gc
+from contextlib import ExitStack
 from typing import Any
 
 from td3robot.learning.metrics import MetricsWriter
@@ -16,6 +17,8 @@ class ArmTrainer(Trainer):
     replayed: where the arm has been since is unknown.
     """
 
+    closing: ExitStack | None = None  # what else ends with the trainer, once the arm rests
+    can_be_given_up = False  # the arm is moving
     _writer: MetricsWriter | None = None
     _reported = 0
     _waited = True
@@ -34,6 +37,12 @@ class ArmTrainer(Trainer):
         finally:
             gc.enable()
 
+    def close(self) -> None:
+        """Let go of the arm, and of what was to end with it."""
+        super().close()
+        if self.closing is not None:
+            self.closing.close()
+
     def save(self, strict: bool = False) -> None:
         """Save the whole run, the arm being at rest."""
         self.environment.robot.stop()
@@ -41,6 +50,7 @@ class ArmTrainer(Trainer):
 
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
         self._reported = self.step
+        self.actions = None
         self.collector.begin_after([max(saved.document("counters")["episodes"])])
 
     def _iterate(self) -> None:
@@ -51,9 +61,12 @@ class ArmTrainer(Trainer):
         self.agent.normalizer.update(observations)
         actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
         self.collector.start(actions)
-        self._stopwatch.timed("simulation", self.collector.finish)
+        self._stopwatch.timed("simulation", self.collector.finish, False)
         self.step += 1
-        self._finished += self.collector.commit(self.replay, self._between_episodes)
+        if finished := self.collector.commit(self.replay):
+            self.window.finished += finished
+            self._between_episodes()
+            self.collector.begin_next()
 
     def _between_episodes(self) -> None:
         """Do the updates and reports that are due, while the arm rests before it moves to its next start."""

@@ -1,5 +1,6 @@
 """Speed of the two inner loops on this machine: learner updates and environment steps."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
@@ -11,6 +12,7 @@ from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.envs.gymnasium_env import Environment
 from td3robot.learning.agent import make_agent
+from td3robot.learning.learner import make_learner
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.state import JointCommand, RobotState
@@ -22,6 +24,7 @@ PASSES = 5
 class LearnerFigures:
     """Learner speed: median, slowest and fastest pass."""
 
+    learner: str
     updates_per_second: float
     slowest: float
     fastest: float
@@ -30,7 +33,7 @@ class LearnerFigures:
     observation_size: int
     action_size: int
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float | str]:
         """Return the figures as plain values."""
         return asdict(self)
 
@@ -58,7 +61,9 @@ class OpenGuard(Guard):
         return Ruling(wish, ())
 
 
-def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
+def bench_learner(
+    config: RunConfig, updates: int = 400, report: Callable[[str], None] = lambda _: None
+) -> LearnerFigures:
     """Time updates of a configuration's agent on random transitions of its environment's sizes."""
     environment = make_environment(config.environment)
     sizes = int(np.prod(environment.observation_space.shape or ())), int(np.prod(environment.action_space.shape or ()))
@@ -66,20 +71,23 @@ def bench_learner(config: RunConfig, updates: int = 400) -> LearnerFigures:
     if config.training.torch_threads:
         torch.set_num_threads(config.training.torch_threads)
     agent, rng = make_agent(*sizes, config.agent, seed=0), np.random.default_rng(0)
+    learner = make_learner(agent, config.training, None, report)
     replay = ReplayBuffer(10_000, *sizes)
     for _ in range(10_000):
         observation, following = rng.normal(size=(2, sizes[0]))
         replay.add(observation, rng.uniform(-1, 1, sizes[1]), rng.normal(), following, False, config.agent.gamma)
 
     def run(count: int) -> float:
+        """Return the updates per second of one pass."""
         start = perf_counter()
-        for _ in range(count):
-            agent.update(replay.sample(config.agent.batch_size, rng, agent.device))
+        learner.learn(replay, rng, count)
         return count / (perf_counter() - start)
 
     run(updates // 4)
     rates = sorted(run(updates) for _ in range(PASSES))
-    return LearnerFigures(median(rates), rates[0], rates[-1], torch.get_num_threads(), config.agent.batch_size, *sizes)
+    return LearnerFigures(
+        learner.name, median(rates), rates[0], rates[-1], learner.threads, config.agent.batch_size, *sizes
+    )
 
 
 def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigures:

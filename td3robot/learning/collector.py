@@ -1,7 +1,7 @@
 """Collecting experience from several environments into one replay buffer."""
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from td3robot import seeding
 from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import Environments, Step
+from td3robot.learning.window import FinishedEpisode, StepAverages
 
 if TYPE_CHECKING:
     from td3robot.learning.replay import ReplayBuffer
@@ -33,15 +34,6 @@ class Episode:
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedEpisode:
-    """Figures of an episode that ended."""
-
-    total_reward: float
-    steps: int
-    success: bool | None
-
-
 class Collector:
     """Step environments side by side, and store their transitions.
 
@@ -59,7 +51,8 @@ class Collector:
         self.environments = environments
         self.averages = StepAverages()
         self._seed, self._n_step, self._gamma = seed, n_step, gamma
-        self._pending: list[Step] = []
+        self._pending: list[tuple[Episode, Step]] = []
+        self._ended: list[int] = []
         self._episodes = [self._begin(index, 0) for index in range(environments.facts.count)]
 
     @property
@@ -71,8 +64,13 @@ class Collector:
         """Have every environment step with its row of ``actions``, by the next :meth:`finish`."""
         self.environments.start(actions)
 
-    def finish(self) -> None:
-        """Wait for the steps that :meth:`start` began.
+    def finish(self, begin_next: bool = True) -> None:
+        """Wait for the steps that :meth:`start` began, and begin the next episode wherever one ended.
+
+        An environment that fails here leaves everything as it was before :meth:`start`.
+
+        Args:
+            begin_next: Whether to call :meth:`begin_next`; a caller that does not has to.
 
         Raises:
             EnvironmentFaultError: An observation or reward is not finite.
@@ -82,25 +80,26 @@ class Collector:
         for index, (episode, step) in enumerate(zip(self._episodes, steps, strict=True)):
             where = f"environment {index}, episode {episode.index}, step {len(episode.actions)}"
             require_finite(self.environments.facts.observation_layout, step.observation, step.reward, where)
-        self._pending = steps
+        pending = list(zip(self._episodes, steps, strict=True))
+        self._ended = [index for index, step in enumerate(steps) if step.terminated or step.truncated]
+        if begin_next:
+            self.begin_next()
+        self._pending = pending
 
-    def commit(self, replay: "ReplayBuffer", pause: Callable[[], None] | None = None) -> list[FinishedEpisode]:
-        """Store the last step's transitions, begin new episodes where one ended, and return those that ended.
+    def begin_next(self) -> None:
+        """Begin the next episode of every environment whose episode ended with the last step."""
+        following = {index: self._begin(index, self._episodes[index].index + 1) for index in self._ended}
+        self._episodes = [following.get(index, episode) for index, episode in enumerate(self._episodes)]
+        self._ended = []
 
-        Args:
-            replay: Where the transitions go.
-            pause: Called between an episode and the next of its environment.
-        """
+    def commit(self, replay: "ReplayBuffer") -> list[FinishedEpisode]:
+        """Store the last step's transitions, and return the episodes that ended with it."""
         finished = []
-        for index, step in enumerate(self._pending):
-            episode = self._episodes[index]
+        for episode, step in self._pending:
             self._advance(episode, step, replay)
             self.averages.add(step)
             if step.terminated or step.truncated:
                 finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
-                if pause is not None:
-                    pause()
-                self._episodes[index] = self._begin(index, episode.index + 1)
         self._pending = []
         return finished
 
@@ -166,25 +165,3 @@ class Collector:
                 replay.add(observation, taken, reward, step.observation, step.terminated, discount)
             episode.recent.popleft()
         episode.observation = step.observation
-
-
-class StepAverages:
-    """Means over the steps since the last log row; ``names`` are reported even if nothing adds to them."""
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self.steps = 0
-        self._sums: defaultdict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
-
-    def add(self, step: Step) -> None:
-        """Add one step."""
-        self.steps += 1
-        self._sums["action/mean_abs"] += float(np.abs(step.action).mean())
-        self._sums["action/saturated"] += float((np.abs(step.action) > 0.99).mean())
-        for name, value in step.reward_terms.items():
-            self._sums[f"reward/{name}"] += value
-        for reason in step.interventions:
-            self._sums[f"guard/{reason}"] += 1.0
-
-    def means(self) -> dict[str, float]:
-        """Return the mean of each figure over the steps added."""
-        return {name: value / max(self.steps, 1) for name, value in self._sums.items()}

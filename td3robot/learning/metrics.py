@@ -2,39 +2,79 @@
 
 import csv
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+from td3robot.config import RunConfig, to_yaml
 
 Row = Mapping[str, float]
+# TensorBoard shows cards by the order of their names: what a person looks for comes first, under a name of its own.
+FIRST = {"success_rate": "0_success/evaluation", "episode/success": "0_success/training"}
 
 
 class CsvTable:
-    """A CSV file whose rows are keyed by ``step``; new columns widen the file."""
+    """A CSV file whose rows are keyed by ``step``; new columns widen the file.
 
-    def __init__(self, path: Path, keep_until: int) -> None:
+    Args:
+        path: The file; one that another program made unreadable is set aside, and kept.
+        keep_until: Rows beyond this step are dropped.
+        report: Called with a sentence where a file was set aside.
+    """
+
+    def __init__(self, path: Path, keep_until: int, report: Callable[[str], None]) -> None:
         self._path = path
         self._columns: list[str] = []
         self._rows: list[dict[str, Any]] = []
+        self._torn = False  # whether the file may lack rows, or end in the midst of one
         if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                reader = csv.DictReader(file)
-                self._columns = list(reader.fieldnames or [])
-                self._rows = [row for row in reader if _step(row) <= keep_until]
-            self._rewrite()
+            try:
+                self._read(keep_until)
+            except (UnicodeDecodeError, csv.Error, ValueError) as error:
+                self._columns, self._rows = [], []
+                report(f"{path} is no longer the table of this run ({error}); it is kept as {self._set_aside()}")
+            else:
+                self._rewrite()
+
+    def _read(self, keep_until: int) -> None:
+        """Read what there is; ``ValueError`` says why it is not this run's."""
+        with self._path.open(
+            newline="", encoding="utf-8-sig"
+        ) as file:  # a spreadsheet may have added a byte order mark
+            reader = csv.DictReader(file)
+            self._columns = list(reader.fieldnames or [])
+            if self._columns and "step" not in self._columns:
+                raise ValueError("its first line names no column 'step'")
+            self._rows = [row for row in reader if _step(row) <= keep_until]
+
+    def _set_aside(self) -> Path:
+        names = (self._path.with_name(f"{self._path.stem}-set-aside-{number}.csv") for number in count(1))
+        free = next(name for name in names if not name.exists())
+        self._path.rename(free)
+        return free
 
     def add(self, row: Row) -> None:
-        """Append a row, and put it on disk."""
+        """Append a row, and put it on disk, with those that could not be written before.
+
+        Raises:
+            OSError: It could not be written; it is kept for the next time.
+        """
         new = [name for name in row if name not in self._columns]
         self._rows.append(dict(row))
-        if new:
-            self._columns += new
+        self._columns += new
+        if new or self._torn:
+            self._torn = True
             self._rewrite()
-        else:
-            with self._path.open("a", newline="", encoding="utf-8") as file:
-                csv.DictWriter(file, self._columns).writerow(row)
+            self._torn = False
+            return
+        self._torn = True  # until the row is on disk
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self._columns).writerow(row)
+        self._torn = False
 
     def _rewrite(self) -> None:
         whole = self._path.with_suffix(".csv.new")
@@ -43,6 +83,12 @@ class CsvTable:
             writer.writeheader()
             writer.writerows(self._rows)
         whole.replace(self._path)
+
+
+def _board_folder(run: Path) -> Path:
+    """Return where TensorBoard's files go: named like the run, as TensorBoard shows it; older runs keep their place."""
+    folder = run / "tensorboard"
+    return folder if any(folder.glob("events.*")) else folder / run.resolve().name
 
 
 def _step(row: dict[str, Any]) -> float:
@@ -60,12 +106,37 @@ class MetricsWriter:
         run: The run directory; gets ``metrics.csv``, ``evaluations.csv`` and ``tensorboard/``.
         keep_until: Rows beyond this step, left by a run that was cut off, are dropped: the run goes back to it.
         report: Called with a sentence for a row that could not be written (a full disk); training continues.
+        config: The run's, shown by TensorBoard as text and as hyperparameters.
     """
 
-    def __init__(self, run: Path, keep_until: int, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._tables = {name: CsvTable(run / f"{name}.csv", keep_until) for name in ("metrics", "evaluations")}
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=keep_until + 1)
+    def __init__(self, run: Path, keep_until: int, report: Callable[[str], None], config: RunConfig) -> None:
+        self._report, self._run, self._config = report, run, config
+        self._tables = {name: CsvTable(run / f"{name}.csv", keep_until, report) for name in ("metrics", "evaluations")}
+        self._board: SummaryWriter | None = None
+        self._open_board(keep_until)
+
+    def _open_board(self, step: int) -> None:
+        """Begin a file of TensorBoard's; what an earlier one has beyond the step is dropped there."""
+        try:
+            self._board = SummaryWriter(str(_board_folder(self._run)), purge_step=step + 1)
+            self._describe(self._config, step)
+        except OSError as error:
+            self._lose_board(error)
+
+    def _lose_board(self, error: OSError) -> None:
+        """Report that TensorBoard's file could not be written; its writer does not recover, and another follows."""
+        self._report(f"TensorBoard's file could not be written: {error.strerror or error}; a new one follows")
+        self._board = None
+
+    def _describe(self, config: RunConfig, step: int) -> None:
+        text = "\n".join(f"    {line}" for line in to_yaml(config).splitlines())
+        agent = config.agent.model_dump(mode="json") | {"seed": config.seed}
+        values = {name: value if isinstance(value, int | float | str) else str(value) for name, value in agent.items()}
+        assert self._board is not None
+        self._board.add_text("configuration", f"{config.environment.title}\n\n{text}", step)
+        writer: Any = self._board.file_writer
+        for summary in hparams(values, {FIRST["success_rate"]: 0.0}):  # type: ignore[no-untyped-call]
+            writer.add_summary(summary)
 
     def add(self, table: str, row: Row) -> None:
         """Write one row to ``metrics`` or ``evaluations``; it must have a ``step``."""
@@ -73,13 +144,17 @@ class MetricsWriter:
             self._tables[table].add(row)
         except OSError as error:
             self._report(f"a row of {table}.csv could not be written: {error.strerror or error}")
+        if self._board is None:
+            self._open_board(int(row["step"]) - 1)
+        if self._board is None:
+            return
         try:
             for name, value in row.items():
                 if name != "step":
-                    tag = name if table == "metrics" else f"evaluation/{name}"
+                    tag = FIRST.get(name) or (name if table == "metrics" else f"evaluation/{name}")
                     self._board.add_scalar(tag, value, int(row["step"]))
         except OSError as error:
-            self._report(f"TensorBoard's file could not be written: {error.strerror or error}")
+            self._lose_board(error)
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +163,7 @@ class MetricsWriter:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._board.close()
+            if self._board is not None:
+                self._board.close()
         except OSError as error:
             self._report(f"TensorBoard's file could not be written: {error.strerror or error}")

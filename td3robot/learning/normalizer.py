@@ -13,6 +13,9 @@ class RunningNormalizer:
 
     Mean and variance are merged batch by batch in float64 (Chan, Golub and LeVeque 1983). A disabled
     normaliser leaves observations alone and is saved like any other, so that play needs no special case.
+
+    Attributes:
+        scaling: How observations are scaled now.
     """
 
     def __init__(self, size: int, enabled: bool, device: torch.device) -> None:
@@ -60,7 +63,7 @@ class RunningNormalizer:
         self._publish()
 
     def _publish(self) -> None:
-        scaling = ObservationScaling.from_moments(self._moments)
+        self.scaling = scaling = ObservationScaling.from_moments(self._moments)
         self._shift = torch.from_numpy(scaling.shift).to(self._device)
         self._scale = torch.from_numpy(scaling.scale).to(self._device)
         self._clip = float(scaling.clip)

@@ -1,5 +1,9 @@
 """A policy as one ONNX file: scaling and actor together."""
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +36,18 @@ class ScaledActor(nn.Module):
         return action
 
 
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep back what PyTorch's exporter says about packages that a policy does not need."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+    log.setLevel(level)
+
+
 def export_onnx(module: ScaledActor, policy: Policy, path: Path) -> float:
     """Write the policy with input ``observation`` and output ``action``, and compare it with the original.
 
@@ -49,10 +65,11 @@ def export_onnx(module: ScaledActor, policy: Policy, path: Path) -> float:
         raise MissingExtraError("onnx", "exporting to ONNX") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     example = torch.zeros(2, policy.observation_size)
-    program = torch.onnx.export(
-        module.eval(), (example,), input_names=["observation"], output_names=["action"],
-        dynamic_shapes=({0: torch.export.Dim("batch")},), dynamo=True, verbose=False,
-    )  # fmt: skip
+    with _quietly():
+        program = torch.onnx.export(
+            module.eval(), (example,), input_names=["observation"], output_names=["action"],
+            dynamic_shapes=({0: torch.export.Dim("batch")},), dynamo=True, verbose=False,
+        )  # fmt: skip
     assert program is not None
     program.save(str(path), external_data=False)
 

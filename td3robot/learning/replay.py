@@ -63,10 +63,25 @@ class ReplayBuffer:
         self._next = (self._next + 1) % self.capacity
         self.size = min(self.size + 1, self.capacity)
 
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """Every row (capacity, width), packed in the order of a :class:`Batch`; only the first ``size`` are filled."""
+        return self._rows
+
+    def draw(self, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the rows of a batch uniformly, with replacement."""
+        return rng.integers(0, self.size, batch_size)
+
     def sample(self, batch_size: int, rng: np.random.Generator, device: torch.device) -> Batch:
         """Draw transitions uniformly, with replacement."""
-        rows = torch.from_numpy(self._rows.take(rng.integers(0, self.size, batch_size), axis=0)).to(device)
+        rows = torch.from_numpy(self._rows.take(self.draw(batch_size, rng), axis=0)).to(device)
         return Batch(*torch.split(rows, self._widths, dim=1))
+
+    @property
+    def largest_reward(self) -> float:
+        """The largest magnitude of a stored reward; 0 while there is none."""
+        rewards = self._rows[: self.size, self._edges[2]]
+        return float(np.abs(rewards).max()) if self.size else 0.0
 
     def state(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, int]]:
         """Return the filled rows (oldest overwritten in place, not rotated) and the index of the next row to write."""

@@ -6,28 +6,36 @@ from pathlib import Path
 from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.errors import ConfigError
+from td3robot.learning.agent import resolve_device
 from td3robot.learning.arm_trainer import ArmTrainer
 from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
-from td3robot.learning.trainer import Listener, Trainer
+from td3robot.learning.listener import Listener
+from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
+from td3robot.learning.run_lock import RunLock
+from td3robot.learning.trainer import Trainer
 from td3robot.robots.cells import CellConfig
 
 
-def make_trainer(config: RunConfig, run: Path, listener: Listener) -> Trainer:
-    """Build everything a run needs.
+def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None) -> Trainer:
+    """Build everything a run needs; ``lock`` is the run directory's, where it is held already.
 
     Raises:
         ConfigError: The configuration cannot be run.
     """
+    device = resolve_device(config.agent.device)  # before any process starts
+    require_room_for_environments(config)
     configs, make = _training_environments(config), partial(make_environment, practice=True)
     environments: Environments
     if config.training.overlap:
-        environments = EnvironmentProcess(make, configs)
+        environments = EnvironmentProcess(make, configs, config.training.answer_limit_s)
     else:
         environments = LocalEnvironments([make(each) for each in configs])
     try:
         evaluation_environment = make_environment(config.environment)
         contract = make_contract(config.environment, evaluation_environment)
-        return Trainer(config, environments, evaluation_environment, contract, run, listener)
+        if device.type == "cpu":
+            require_room_for_learning(config, contract.observation.size, contract.action.size)
+        return Trainer(config, environments, evaluation_environment, contract, run, listener, lock)
     except BaseException:
         environments.close()
         raise

@@ -28,6 +28,7 @@ class TD3(Agent):
     """Actor, two separate critics, a target of each, and their optimizers; arguments as of :class:`Agent`."""
 
     trained = TRAINED
+    compiled = "td3robot.learning.compiled.learner"
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
         super().__init__(observation_size, action_size, config, seed)

@@ -1,9 +1,9 @@
 """The training loop, and its exact resume from a checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -11,36 +11,43 @@ import torch
 from numpy.typing import NDArray
 
 from td3robot import seeding
-from td3robot.config import RunConfig, to_yaml
+from td3robot.config import RunConfig
 from td3robot.envs.playing import Evaluation, evaluate
-from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
+from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
 from td3robot.learning.agent import make_agent
-from td3robot.learning.collector import Collector, FinishedEpisode, StepAverages
+from td3robot.learning.collector import Collector
+from td3robot.learning.divergence import require_converging, require_finite, require_finite_actions
 from td3robot.learning.environments import Environments
 from td3robot.learning.exploration import GaussianExploration
+from td3robot.learning.learner import Learner, make_learner
+from td3robot.learning.listener import Listener
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.replay import ReplayBuffer
+from td3robot.learning.run_files import describe_run, with_traceback
+from td3robot.learning.run_lock import RunLock, RunMovedError
+from td3robot.learning.snapshot import play_contents, run_contents
+from td3robot.learning.stopwatch import Stopwatch
+from td3robot.learning.window import StepAverages, Window
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
+from td3robot.policy.retention import Retention
 
 Environment = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
 
 
-class Listener(Protocol):
-    """What reports the progress of a training: the command line's progress bar, for example."""
+class AbandonedStepError(BaseException):
+    """An environment's step or an evaluation was given up; no ``Exception``, which an environment might catch."""
 
-    def progress(self, step: int, steps_per_second: float) -> None:
-        """Report the steps taken so far."""
 
-    def evaluated(self, step: int, evaluation: Evaluation) -> None:
-        """Report an evaluation."""
-
-    def message(self, text: str) -> None:
-        """Report anything else that the user should know."""
+class _EvaluationStoppedError(Exception):
+    """The training is to stop, and its evaluation with it."""
 
 
 class Trainer:
     """Train one agent on some environments, into one run directory.
+
+    Whatever an environment does, what is saved is exact: actions are chosen before the environments step, and nothing
+    else of an iteration happens before they have. A fault leaves a state that is resumed with these very actions.
 
     Args:
         config: The whole run.
@@ -49,7 +56,17 @@ class Trainer:
         contract: What the policy is trained for.
         run: Directory for checkpoints and metrics.
         listener: Reports the progress.
+        lock: Of the run directory, where it is held already; it is closed with the training.
+
+    Attributes:
+        stop_requested: Whether to stop after this step, and save.
+        actions: Chosen, and not yet carried out; None between two iterations.
+        evaluation_due: Whether an evaluation was begun and not finished.
+        window: What the next row of metrics is made of.
+        changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.changes`.
     """
+
+    can_be_given_up: ClassVar[bool] = True  # a step, in its midst
 
     def __init__(
         self,
@@ -59,7 +76,9 @@ class Trainer:
         contract: Contract,
         run: Path,
         listener: Listener,
+        lock: RunLock | None = None,
     ) -> None:
+        self._lock = lock
         self.config, self.contract, self.run_directory, self.listener = config, contract, run, listener
         self.evaluation_environment = evaluation_environment
         sizes = contract.observation.size, contract.action.size
@@ -83,9 +102,15 @@ class Trainer:
         self.best_step = 0
         self.warm = False
         self.stop_requested = False
-        self._finished: list[FinishedEpisode] = []
-        self._losses: list[dict[str, torch.Tensor]] = []
+        self.changes: list[dict[str, Any]] = []
+        self.learner: Learner | None = None
+        self._learned_by: str | None = None
+        self.actions: NDArray[np.float32] | None = None
+        self.evaluation_due = False
+        self.window = Window()
         self._stopwatch = Stopwatch()
+        self._timed_from = self._saved_step = -1
+        self._in_environment = False
 
     def train(self) -> None:
         """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
@@ -93,54 +118,109 @@ class Trainer:
         Raises:
             Td3RobotError: An environment or robot failed; what was learned so far is saved first.
             TrainingDivergedError: A loss is no longer finite; the last checkpoint is left as it is.
-            CheckpointError: The last save failed.
+            CheckpointError: The last save failed, or the run directory was renamed or deleted.
         """
         self.run_directory.mkdir(parents=True, exist_ok=True)
-        with (
-            checkpoint.locked(self.run_directory),
-            MetricsWriter(self.run_directory, self.step, self.listener.message) as writer,
-        ):
+        self._choose_learner()
+        self._lock = self._lock or RunLock(self.run_directory)
+        metrics = MetricsWriter(self.run_directory, self.step, self.listener.message, self.config)
+        with self._lock, metrics as writer:
             checkpoint.clean(self.run_directory)
+            for place in checkpoint.set_aside_later(self.run_directory, "last", self.step):
+                self.listener.message(f"a checkpoint of a later step than this run resumes from is kept as {place}")
+            describe_run(self.run_directory, self.config, self.changes, self.listener.message)
+            self._timed_from = self.step
             try:
-                while self.step < self.config.training.steps and not self.stop_requested:
-                    self._iterate()
-                    self._report(writer)
+                self._run(writer)
             except TrainingDivergedError:
                 raise
-            except Td3RobotError:
-                self.save()
+            except RunMovedError:
+                self._save_where_it_is_now()
                 raise
+            except Td3RobotError as error:
+                self.save()
+                raise with_traceback(self.run_directory, error) from None
             self.save(strict=True)
+
+    def _run(self, writer: MetricsWriter) -> None:
+        """Iterate; a step that is given up ends the run as a stop does."""
+        try:
+            if self.evaluation_due:
+                self._stopwatch.timed("evaluation", self._evaluate, writer)
+            while self.step < self.config.training.steps and not self.stop_requested:
+                if self._lock is not None:
+                    self._lock.require_in_place()
+                self._iterate()
+                self._report(writer)
+        except AbandonedStepError:
+            self.listener.message(f"an environment did not end its step, which was given up at step {self.step}")
+
+    def request_stop(self) -> None:
+        """Stop after this step, and save; asked again, give up a step or an evaluation that does not end.
+
+        Raises:
+            AbandonedStepError: Here, in the midst of the environment's code; for handlers of signals.
+        """
+        again, self.stop_requested = self.stop_requested, True
+        if again and self._in_environment:
+            self._in_environment = False
+            raise AbandonedStepError
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Let :meth:`request_stop` give up what an environment does meanwhile."""
+        self._in_environment = self.can_be_given_up
+        try:
+            yield
+        finally:
+            self._in_environment = False
 
     def save(self, strict: bool = False) -> None:
         """Save the whole run as it stands; a failure is reported, and the previous checkpoint stays.
 
         Raises:
+            TrainingDivergedError: The learner diverged; nothing is saved.
+            RunMovedError: The run directory was renamed or deleted.
             CheckpointError: It could not be saved, and ``strict`` says that this is an error.
         """
-        self._require_finite_agent()
+        if self.step == self._saved_step:
+            return
+        self._require_converging(self.window.figures())
+        require_finite(self.agent, self.step, self.run_directory)
+        if self._lock is not None:
+            self._lock.require_in_place()
+        training = self.config.training
+        retention = Retention(training.keep_last, training.keep_every, training.checkpoint_every)
         try:
-            checkpoint.publish(self.run_directory, "last", self.step, self._contents())
+            checkpoint.publish(self.run_directory, "last", self.step, run_contents(self), retention)
+            self._saved_step = self.step
         except CheckpointError as error:
             unsaved = f"{error}; the previous checkpoint is untouched"
             if strict:
                 raise CheckpointError(unsaved) from None
             self.listener.message(unsaved)
 
+    def _save_where_it_is_now(self) -> None:
+        """Save the run in its renamed directory, where it is known."""
+        place = self._lock.moved_to() if self._lock is not None else None
+        if place is not None:
+            self._lock, self.run_directory = None, place
+            self.save()
+
     def close(self) -> None:
         """Close the environments."""
-        self.collector.environments.close()
-        self.evaluation_environment.close()
+        for each in (self.collector.environments, self.evaluation_environment):
+            try:
+                each.close()
+            except EnvironmentFaultError as error:
+                self.listener.message(str(error))
 
-    def _require_finite_agent(self) -> None:
-        groups = self.agent.tensors()
-        groups["normalizer"] = _to_torch(self.agent.normalizer.state())
-        for name, tensors in groups.items():
-            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-                raise TrainingDivergedError(
-                    f"{name} is no longer finite at step {self.step}: the learner diverged, and nothing of it was "
-                    "saved; go back with --resume, or lower the learning rates"
-                )
+    def _choose_learner(self) -> None:
+        """Make the learner, and record which it is, so that a resumed run has the same."""
+        training = self.config.training
+        self.learner = make_learner(self.agent, training, self._learned_by, self.listener.message)
+        training = training.model_copy(update={"learner": self.learner.name})
+        self.config = self.config.model_copy(update={"training": training})
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Restore a saved run, so that training continues exactly as it would have without the interruption.
@@ -150,12 +230,13 @@ class Trainer:
         """
         if not saved.has("replay"):
             raise CheckpointError(
-                f"{saved.path} was saved for play only: it has no replay buffer to resume from; "
+                f"{saved.path} was saved for play: it has no replay buffer to resume from; "
                 "resume from the run's last-* checkpoint"
             )
         counters = saved.document("counters")
+        self._learned_by = saved.config().training.learner
         self.agent.load_tensors({name: _to_torch(saved.arrays(name)) for name in self.agent.tensors()})
-        self.agent.normalizer.load_state(saved.arrays("normalizer"))
+        self.agent.normalizer.load_state(saved.normalizer())
         self.agent.generator.set_state(torch.from_numpy(saved.arrays("torch_generator")["state"]))
         self.agent.updates = counters["updates"]
         self.replay.load_state(saved.arrays("replay"), counters["replay"])
@@ -165,17 +246,30 @@ class Trainer:
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
         self.warm = counters["warm_start"]
+        self.changes = saved.document("changes") if saved.has("changes") else []
         evaluation = saved.document("evaluation")
         if evaluation is not None:
             self.best, self.best_step = Evaluation(**evaluation), counters["evaluated_step"]
+        self._resume_interim(saved)
         self._resume_episodes(saved)
+        if saved.path.resolve().parent == self.run_directory.resolve():
+            self._saved_step = self.step
+
+    def _resume_interim(self, saved: checkpoint.Checkpoint) -> None:
+        """Restore what was begun and not finished; runs saved by older versions lack it."""
+        if not saved.has("interim"):
+            return
+        interim = saved.arrays("interim")
+        self.evaluation_due = bool(interim["evaluation_due"][0])
+        self.actions = interim.get("actions")
+        self.collector.averages = self.window.load_state(interim, self.agent.device)
 
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
         episodes = saved.document("counters")["episodes"]
-        for index in self.collector.load_state(saved.arrays("episodes"), episodes):
+        if dropped := self.collector.load_state(saved.arrays("episodes"), episodes):
             self.listener.message(
-                f"environment {index} did not repeat its unfinished episode (it is not deterministic after a "
-                "reset, or this is another machine or version), so that episode was dropped"
+                f"{len(dropped)} of {len(episodes)} unfinished episodes did not repeat, and were dropped (the "
+                "environment is not deterministic after a reset or was changed, or this is another machine or version)"
             )
 
     def start_from(self, saved: checkpoint.Checkpoint) -> None:
@@ -192,10 +286,10 @@ class Trainer:
         for name in self.agent.trained:
             if not saved.has(name):
                 raise CheckpointError(
-                    f"{saved.path} lacks {name}, without which training cannot go on from it; "
+                    f"{saved.path} lacks {name}, without which no run can start from it; "
                     "use a checkpoint that this version has saved"
                 )
-        normalizer = saved.arrays("normalizer")
+        normalizer = saved.normalizer()
         was_scaled, scaled = bool(normalizer["enabled"][0]), self.agent.normalizer.enabled
         if was_scaled != scaled:
             raise CheckpointError(
@@ -209,23 +303,29 @@ class Trainer:
 
     def _iterate(self) -> None:
         """Step every environment once and do the updates that are due."""
-        training = self.config.training
-        count = self.collector.environments.facts.count
+        if self.actions is None:
+            self.actions = self._choose()
+        with self._interruptible():
+            self.collector.start(self.actions)
+        if self.config.training.overlap:
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+        with self._interruptible():
+            self._stopwatch.timed("simulation", self.collector.finish)
+        self.window.finished += self.collector.commit(self.replay)
+        self.actions = None
+        self.step += self.collector.environments.facts.count
+        if not self.config.training.overlap:
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+
+    def _choose(self) -> NDArray[np.float32]:
+        """Choose the next action of every environment."""
         observations = self.collector.observations
         self.agent.normalizer.update(observations)
-        if self.step < training.random_steps and not self.warm:
-            actions = self.exploration.uniform(count, self.agent.action_size)
-        else:
-            actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
-
-        self.collector.start(actions)
-        if training.overlap:
-            self._stopwatch.timed("learner", self._update_agent, self.step)
-        self._stopwatch.timed("simulation", self.collector.finish)
-        self._finished += self.collector.commit(self.replay)
-        self.step += count
-        if not training.overlap:
-            self._stopwatch.timed("learner", self._update_agent, self.step)
+        if self.step < self.config.training.random_steps and not self.warm:
+            return self.exploration.uniform(len(observations), self.agent.action_size)
+        wished = self.agent.select_action(observations)
+        require_finite_actions(wished, self.step, self.run_directory)
+        return self.exploration.perturb(wished, self.step)
 
     def _update_agent(self, step: int) -> None:
         """Do the updates that ``updates_per_step`` calls for up to a step count."""
@@ -233,11 +333,8 @@ class Trainer:
         if learning_steps <= 0 or self.replay.size < self.config.agent.batch_size:
             return
         due = int(learning_steps * self.config.agent.updates_per_step)
-        while self.agent.updates < due:
-            batch = self.replay.sample(self.config.agent.batch_size, self.replay_rng, self.agent.device)
-            metrics = self.agent.update(batch)
-            if "actor_loss" in metrics:
-                self._losses.append(metrics)
+        if self.learner is not None and self.agent.updates < due:
+            self.window.losses += self.learner.learn(self.replay, self.replay_rng, due - self.agent.updates)
 
     def _report(self, writer: MetricsWriter) -> None:
         training = self.config.training
@@ -251,128 +348,58 @@ class Trainer:
         if self._crossed(training.checkpoint_every):
             self._stopwatch.timed("saving", self.save)
 
-    def _require_converging(self, row: dict[str, float]) -> None:
-        for name, value in row.items():
-            if not np.isfinite(value):
-                raise TrainingDivergedError(
-                    f"{name} is {value} at step {self.step}: the learner diverged, and nothing of it was saved; "
-                    "go back with --resume, or lower the learning rates"
-                )
+    def _require_converging(self, figures: dict[str, float]) -> None:
+        """Raise where the learner's figures say that it diverged."""
+        require_converging(figures, self.replay.largest_reward, self.config.agent.gamma, self.step, self.run_directory)
 
     def _crossed(self, every: int) -> bool:
         before = self.step - self.collector.environments.facts.count
         return self.step // every > before // every
 
     def _evaluate(self, writer: MetricsWriter) -> None:
-        evaluation = evaluate(
-            self.evaluation_environment,
-            lambda observation: self.agent.select_action(observation[None], play=True)[0],
-            self.config.training.evaluation_episodes,
-            self.config.seed,
-            seeding.Stream.SELECTION_EPISODES,
-        )
+        """Evaluate the policy; a stop that is requested meanwhile leaves it to the resumed run."""
+        self.evaluation_due = True
+        training, seed = self.config.training, self.config.seed
+        try:
+            with self._interruptible():
+                stream, episodes = seeding.Stream.SELECTION_EPISODES, training.evaluation_episodes
+                evaluation = evaluate(self.evaluation_environment, self._act_in_play, episodes, seed, stream)
+        except _EvaluationStoppedError:
+            return
+        self.evaluation_due = False
         figures = evaluation.to_json()
         row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         writer.add("evaluations", {"step": self.step} | row)
         self.listener.evaluated(self.step, evaluation)
         if self.best is None or evaluation.is_better_than(self.best):
             self.best, self.best_step = evaluation, self.step
+            contents, retention = play_contents(self, evaluation), Retention(training.keep_best)
             try:
-                checkpoint.publish(self.run_directory, "best", self.step, self._play_contents(evaluation))
+                checkpoint.publish(self.run_directory, "best", self.step, contents, retention)
             except CheckpointError as error:
                 self.listener.message(f"{error}; the previous best policy is untouched")
 
+    def _act_in_play(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.stop_requested:
+            raise _EvaluationStoppedError
+        actions = self.agent.select_action(observation[None], play=True)
+        require_finite_actions(actions, self.step, self.run_directory)
+        first: NDArray[np.float32] = actions[0]
+        return first
+
     def _row(self) -> dict[str, float]:
-        means, steps = self.collector.averages.means(), self.collector.averages.steps
+        means = self.collector.averages.means()
         self.collector.averages = StepAverages(means)
-        losses, self._losses = self._losses, []
-        finished, self._finished = self._finished, []
+        window, self.window = self.window, Window()
         seconds = self._stopwatch.read()
         row: dict[str, float] = {
             "step": self.step,
             "updates": self.agent.updates,
-            "steps_per_second": steps / seconds["all"],
+            "steps_per_second": (self.step - self._timed_from) / seconds["all"],
         }
+        self._timed_from = self.step
         row |= {f"time/{name}": seconds[name] / seconds["all"] for name in seconds if name != "all"}
-        if finished:
-            row["episode/return"] = float(np.mean([episode.total_reward for episode in finished]))
-            row["episode/steps"] = float(np.mean([episode.steps for episode in finished]))
-            if finished[0].success is not None:
-                row["episode/success"] = float(np.mean([bool(episode.success) for episode in finished]))
-        for name in losses[0] if losses else ():
-            row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in losses]).mean())
-        return row | means
-
-    def _play_contents(self, evaluation: Evaluation) -> checkpoint.Contents:
-        return checkpoint.Contents(
-            config=to_yaml(self.config),
-            documents=self._documents(evaluation, self.step),
-            arrays={name: _to_numpy(group) for name, group in self.agent.play_tensors().items()}
-            | {"normalizer": self.agent.normalizer.state()},
-        )
-
-    def _documents(self, evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
-        return {
-            "contract": dict(self.contract.terms),
-            "evaluation": evaluation.to_json() if evaluation else None,
-            "counters": {
-                "step": self.step,
-                "updates": self.agent.updates,
-                "evaluated_step": evaluated_step,
-                "warm_start": self.warm,
-            },
-        }
-
-    def _contents(self) -> checkpoint.Contents:
-        rows, replay_counters = self.replay.state()
-        episodes, episode_indices = self.collector.state()
-        documents = self._documents(self.best, self.best_step)
-        documents["counters"] |= {
-            "replay": replay_counters,
-            "episodes": episode_indices,
-        }
-        documents["random"] = {
-            "exploration": seeding.state(self.exploration.rng),
-            "replay": seeding.state(self.replay_rng),
-        }
-        arrays = {name: _to_numpy(group) for name, group in self.agent.tensors().items()}
-        arrays |= {
-            "normalizer": self.agent.normalizer.state(),
-            "exploration": self.exploration.state(),
-            "torch_generator": {"state": self.agent.generator.get_state().numpy()},
-            "replay": rows,
-            "episodes": episodes,
-        }
-        return checkpoint.Contents(to_yaml(self.config), documents, arrays)
-
-
-class Stopwatch:
-    """Wall time by activity since the last reading; for environments in another process, the time spent waiting."""
-
-    def __init__(self) -> None:
-        self._spent: dict[str, float] = {}
-        self._since = perf_counter()
-
-    def timed(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function, and add the time it takes to ``name``."""
-        start = perf_counter()
-        try:
-            function(*arguments)
-        finally:
-            self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
-
-    def read(self) -> dict[str, float]:
-        """Return the seconds since the last reading by name, with ``other`` and ``all``, and start again."""
-        now = perf_counter()
-        spent = {name: self._spent.get(name, 0.0) for name in ("simulation", "learner", "evaluation", "saving")}
-        whole = now - self._since
-        spent |= {"other": whole - sum(spent.values()), "all": whole}
-        self._spent, self._since = {}, now
-        return spent
-
-
-def _to_numpy(tensors: dict[str, torch.Tensor]) -> checkpoint.Arrays:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+        return row | window.figures() | means
 
 
 def _to_torch(arrays: checkpoint.Arrays) -> dict[str, torch.Tensor]:

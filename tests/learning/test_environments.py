@@ -75,6 +75,14 @@ def test_an_error_of_an_environment_arrives_and_the_process_lives_on():
         assert not process.step(0, np.zeros(process.facts.action_shape, np.float32)).truncated
 
 
+def test_a_process_that_nobody_waits_for_any_more_ends_without_a_word(capfd):
+    process = EnvironmentProcess(make_environment, [PENDULUM])
+    process._connection.close()  # as by a Ctrl-C while the environments are made
+    assert process._process.wait(60) == 0
+    process.close()
+    assert capfd.readouterr().err == ""
+
+
 class KillAt:
     """A listener that ends the environments' process in the middle of a training."""
 

@@ -183,7 +183,7 @@ def test_a_refused_import_leaves_the_agent_as_it_was(prefix):
 
 
 def test_scaling_is_folded_into_the_exported_networks(untrained, tmp_path):
-    to_legacy(untrained, f"{tmp_path}/out_")
+    to_legacy(untrained, f"{tmp_path}/out_", 1.0)
     W1, b1, W2, b2, W3, b3 = torch.load(tmp_path / "out_actor", weights_only=True).values()
     observations = np.random.default_rng(0).normal(3.0, 2.0, (50, 3)).astype(np.float32)
     x = torch.from_numpy(observations)
@@ -221,7 +221,7 @@ def test_an_agent_that_scales_observations_imports_nothing(prefix):
 def test_a_checkpoint_is_exported_as_its_networks(pendulum_trainer, tmp_path):
     trainer = pendulum_trainer()
     trainer.save()
-    to_legacy(trainer.run_directory, f"{tmp_path}/out_")
+    to_legacy(trainer.run_directory, f"{tmp_path}/out_", 1.0)
     values = torch.load(tmp_path / "out_Q2", weights_only=True)
     for key, value in trainer.agent.Q2.state_dict().items():
         assert torch.equal(value, values[key])

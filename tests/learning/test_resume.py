@@ -1,24 +1,17 @@
 """A resumed run is the run that would have been, byte for byte, however it was cut off."""
 
 import csv
-import multiprocessing
 import random
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from kills import CHILDREN, Killer, moments
 
 from td3robot.config import RunConfig, load_config
 from td3robot.learning import runs
-from td3robot.policy.checkpoint import Checkpoint, find, newest
+from td3robot.policy.checkpoint import find, newest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-KILLS = 20
-
-# Children start from a server that has the imports done and no threads.
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["td3robot.cli", "td3robot.build", "torch._dynamo", "pytest"])
 
 
 class StopAt:
@@ -47,7 +40,7 @@ def configuration(name: str, overlap: bool, *more: str) -> RunConfig:
             "training.steps=1200", "training.random_steps=200", "training.environments=2",
             "training.torch_threads=1", "training.evaluate_every=300", "training.evaluation_episodes=1",
             "training.checkpoint_every=300", "training.log_every=100", "agent.random_share=0.3",
-            "agent.random_action_steps=4", *more,
+            "agent.random_action_steps=4", "training.learner=reference", *more,
         ],
     )  # fmt: skip
 
@@ -90,9 +83,9 @@ def assert_same_run(straight: Path, resumed: Path) -> None:
     assert (straight / "evaluations.csv").read_bytes() == (resumed / "evaluations.csv").read_bytes()
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap):
-    config = configuration("ur5e_reach", overlap)
+@pytest.mark.parametrize(("overlap", "learner"), [(False, "reference"), (True, "reference"), (True, "compiled")])
+def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, learner):
+    config = configuration("ur5e_reach", overlap, f"training.learner={learner}")
     train(config, tmp_path / "straight")
     train(config, tmp_path / "resumed", stop_at=600)
     assert newest(tmp_path / "resumed").path.name == "last-000000600"
@@ -116,6 +109,16 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap):
             ],
             id="all options",
         ),
+        pytest.param(["training.learner=compiled", "agent.average_tau=0.01"], id="compiled"),
+        pytest.param(
+            [
+                "training.learner=compiled",
+                "agent.n_step=3",
+                "agent.layer_norm=true",
+                "agent.normalize_observations=true",
+            ],
+            id="compiled, more options",
+        ),
     ],
 )
 def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent, overlap):
@@ -125,6 +128,44 @@ def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent,
     train(config, tmp_path / "resumed", stop_at=400)  # between two checkpoints
     resume(tmp_path / "resumed")
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
+
+
+def resumed_by(config: RunConfig, run: Path, steps: int) -> tuple[str, list[str]]:
+    """Resume with a configuration, and give the learner that the checkpoint names then, and what was said."""
+    listener = StopAt()
+    longer = config.model_copy(update={"training": config.training.model_copy(update={"steps": steps})})
+    trainer = runs.make_trainer(longer, run, listener)
+    trainer.resume(newest(run))
+    trainer.train()
+    return newest(run).config().training.learner, listener.messages
+
+
+def test_a_run_keeps_the_learner_that_it_began_with_unless_it_is_asked_for_another(tmp_path):
+    def config(learner: str) -> RunConfig:
+        return configuration("gym_pendulum", False, "training.steps=240", f"training.learner={learner}")
+
+    train(config("reference"), tmp_path)
+    assert resumed_by(newest(tmp_path).config(), tmp_path, 250) == ("reference", [])
+    name, messages = resumed_by(config("compiled"), tmp_path, 260)
+    assert name == "compiled"
+    assert [text for text in messages if "compiling" not in text] == [
+        "the compiled learner continues what the reference learner began: the same updates, but rounded differently, "
+        "so this resume is not exact"
+    ]
+    assert resumed_by(newest(tmp_path).config(), tmp_path, 270) == ("compiled", [])
+
+
+def test_a_new_run_records_what_auto_found_and_an_older_run_stays_with_the_reference(tmp_path, sign):
+    config = configuration("gym_pendulum", False, "training.steps=240", "training.learner=auto")
+    train(config, tmp_path)
+    saved = newest(tmp_path)
+    assert saved.config().training.learner == "compiled"
+    path = saved.path / "config.yaml"
+    path.write_text(path.read_text().replace("  learner: compiled\n", ""))  # as one saved before there was a choice
+    sign(saved.path, "config.yaml")
+    older = newest(tmp_path).config()
+    assert older.training.learner == "auto"
+    assert resumed_by(older, tmp_path, 250) == ("reference", [])
 
 
 def test_resuming_twice_changes_nothing(tmp_path):
@@ -153,82 +194,13 @@ def steps_in(path: Path) -> list[int]:
         return [int(row["step"]) for row in csv.DictReader(file)]
 
 
-def command_line(arguments: list[str], log: Path) -> None:
-    """Run ``td3robot`` with arguments in this process, with its output in a file."""
-    from td3robot.cli import main
-
-    sys.argv = ["td3robot", *arguments]
-    with log.open("a") as sys.stderr:
-        main()
-
-
-def start_command(arguments: list[str], log: Path):
-    process = CHILDREN.Process(target=command_line, args=(arguments, log))
-    process.start()
-    return process
-
-
-def kill_soon_after_the_next_save(process, run: Path, after: int, delay: float) -> None:
-    """Wait for a checkpoint beyond a step, then some moments, then kill -9."""
-    deadline = time.monotonic() + 30
-    while _newest_step(run) <= after:
-        assert process.is_alive(), "the training ended before it saved"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    time.sleep(delay)
-    assert process.is_alive(), "the training ended before it was killed"
-    process.kill()
-    process.join()
-
-
-def _newest_step(run: Path) -> int:
-    return max((int(path.name.removeprefix("last-")) for path in run.glob("last-*")), default=-1)
-
-
-def test_twenty_kills_at_random_moments_leave_a_whole_checkpoint_each_time(tmp_path):
-    run, straight, log, draw = tmp_path / "run", tmp_path / "straight", tmp_path / "log", random.Random(0)
-    quick = [
-        "--set=agent.actor_hidden=[8,8]", "--set=agent.critic_hidden=[8,8]",
-        "--set=agent.replay_capacity=400", "--set=agent.batch_size=16",
-        "--set=agent.updates_per_step=0.1", "--set=training.random_steps=20",
-        "--set=training.torch_threads=1", "--set=training.evaluate_every=70",
-        "--set=training.evaluation_episodes=1", "--set=training.log_every=10",
-    ]  # fmt: skip
-    config, often, far = (
-        str(CONFIGS / "gym_pendulum.yaml"),
-        "--set=training.checkpoint_every=5",
-        "--steps=1000000",
-    )
-
-    process = start_command(["train", config, "--out", str(run), far, often, *quick], log)
-    step = -1
-    for _ in range(KILLS):
-        kill_soon_after_the_next_save(process, run, step, draw.uniform(0.0, 0.15))
-        saved = newest(run)
-        assert saved.document("counters")["step"] > step
-        step = saved.document("counters")["step"]
-        if list(run.glob("best-*")):
-            Checkpoint(find(run, ("best",))).policy()
-        process = start_command(["train", "--resume", str(run), far], log)
-    kill_soon_after_the_next_save(process, run, step, 0.0)
-
-    end = newest(run).document("counters")["step"] + 30
-    assert run_to_the_end(["train", "--resume", str(run), f"--steps={end}"], log) == 0, log.read_text()
-    saved = newest(run)
-    assert saved.document("counters")["step"] == end
-    assert steps_in(run / "metrics.csv") == list(range(10, end + 1, 10))
-
-    # Killed twenty times, and still the run that would have been.
-    assert run_to_the_end(["train", config, "--out", str(straight), f"--steps={end}", *quick], log) == 0
-    mine, theirs = files_of(saved.path), files_of(newest(straight).path)
-    assert {name for name in mine if mine[name] != theirs[name]} == {"config.yaml", "manifest.json"}
-
-    # And nothing half saved or half deleted lies about.
-    assert [path.name for path in run.glob("last-*")] == [saved.path.name]
-    assert list(run.glob(".*")) == []
-
-
-def run_to_the_end(arguments: list[str], log: Path) -> int | None:
-    process = start_command(arguments, log)
-    process.join(60)
-    return process.exitcode
+@pytest.mark.parametrize(("scene", "kills"), [("pendulum", 9), ("pendulum, overlap", 6)])
+def test_kills_at_random_moments_lose_nothing(tmp_path, scene, kills):
+    draw = random.Random(0)
+    killer = Killer(tmp_path, scene, draw)
+    outcome = killer.kill(moments(kills, "overlap" in scene, 1 / 3, draw))
+    assert (outcome.kills, outcome.in_a_save) == (kills, kills // 3)
+    assert outcome.of_the_environment == ("overlap" in scene) * kills // 3
+    assert (outcome.differing, outcome.left_behind, outcome.lost) == ([], [], [])
+    assert steps_in(killer.run / "metrics.csv") == list(range(10, outcome.steps + 1, 10))
+    assert len(list(killer.run.glob("last-*"))) == 2

@@ -90,4 +90,4 @@ def test_an_episode_that_could_not_be_replayed_is_reported(trained, pendulum_tra
     monkeypatch.setattr(trainer.collector, "load_state", lambda arrays, indices: [0])
     trainer.resume(newest(trained.run_directory))
     (message,) = trainer.listener.messages
-    assert message.startswith("environment 0 did not repeat its unfinished episode")
+    assert message.startswith("1 of 1 unfinished episodes did not repeat, and were dropped")

@@ -164,7 +164,7 @@ def test_a_checkpoint_without_critics_is_refused_with_what_it_lacks(fresh, made,
     kept = {name: entry for name, entry in manifest["files"].items() if not name.startswith("Q")}
     (old / "manifest.json").write_text(json.dumps(manifest | {"files": kept}))
     trainer = fresh()
-    with pytest.raises(CheckpointError, match="lacks Q1, without which training cannot go on"):
+    with pytest.raises(CheckpointError, match="lacks Q1, without which no run can start"):
         trainer.start_from(Checkpoint(old))
     assert not trainer.warm
 

@@ -1,0 +1,62 @@
+"""Settings that are changed when a run is resumed: which may be, and what is recorded of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from td3robot.config import DISTURBANCES, RunConfig
+from td3robot.errors import ConfigError
+
+# What was saved has the shape of these; with others it would be another run's.
+FIXED = (
+    "name", "seed", "agent.kind", "agent.actor_hidden", "agent.critic_hidden", "agent.layer_norm",
+    "agent.normalize_observations", "agent.average_tau", "agent.replay_capacity", "training.environments",
+)  # fmt: skip
+# What a resume may differ in and still be exact: how far it goes, what it computes on, keeps, and waits for.
+FREE = (
+    "training.steps", "training.learner", "agent.device", "training.keep_last", "training.keep_every",
+    "training.keep_best", "training.answer_limit_s",
+)  # fmt: skip
+
+
+def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) -> dict[str, Any]:
+    """Return what is recorded of a change: ``step``, ``settings`` (name to value before and after) and ``why``.
+
+    Raises:
+        ConfigError: Nothing is changed, or something that the saved run cannot be resumed without.
+    """
+    old, new = _flat(_values(before)), _flat(_values(after))
+    names = sorted(old.keys() | new.keys())
+    settings = {
+        name: [old.get(name), new.get(name)] for name in names if name not in FREE and old.get(name) != new.get(name)
+    }
+    if not settings:
+        raise ConfigError("--set changes nothing: the run has these values already; leave --set and --changed out")
+    for name in settings:
+        if name in FIXED:
+            raise ConfigError(
+                f"{name} cannot be changed in a resumed run, because what was saved depends on it; begin a new run "
+                "from its networks with --init-from"
+            )
+    return {"step": step, "settings": settings, "why": " ".join(why.split())[:1000]}
+
+
+def change_words(change: Mapping[str, Any]) -> str:
+    """Say a recorded change in one sentence."""
+    settings = ", ".join(f"{name} from {old} to {new}" for name, (old, new) in change["settings"].items())
+    return f"at step {change['step']:,}: {settings} ({change['why']}); no exact resume from there on"
+
+
+def _values(config: RunConfig) -> dict[str, Any]:
+    """Return a run's settings; domain randomization by the name of its level, where it has one."""
+    values = config.model_dump(mode="json")
+    for name, level in DISTURBANCES.items():
+        if getattr(config.environment, "disturbance", None) == level:
+            values["environment"]["disturbance"] = name
+    return values
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
+    return flat

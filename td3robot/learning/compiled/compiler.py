@@ -1,0 +1,71 @@
+"""How the learner is compiled, and where the result is kept from one run to the next."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Sums may be taken in another order, and a product and a sum be rounded once; NaN and infinity stay what they are.
+_SEMANTICS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
+_njit: Any = numba.njit
+_config: Any = config
+
+
+def jit(function: Function) -> Function:
+    """Compile a function that only compiled code calls."""
+    compiled: Function = _njit(function, **_SEMANTICS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return compiled
+
+
+def fold(function: Function) -> Function:
+    """Compile a function as part of the one place that calls it, which takes the compiler less time."""
+    compiled: Function = _njit(function, **_SEMANTICS, inline="always")
+    return compiled
+
+
+def entry(function: Function) -> Function:
+    """Compile a function that Python calls, keeping the result on disk where that is possible."""
+    folder, before = cache_folder(), _config.CACHE_DIR
+    _config.CACHE_DIR = str(folder)
+    try:
+        compiled: Function = _njit(function, **_SEMANTICS, cache=folder is not None)
+    finally:
+        _config.CACHE_DIR = before
+    return compiled
+
+
+def cache_home() -> Path:
+    """Return where compiled code is kept: ``NUMBA_CACHE_DIR``, or a folder of the user's own cache."""
+    if given := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "td3robot"
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for these sources and this numba, or None where nothing can be written.
+
+    Numba itself sees only whether the file of the outermost function changed, and would run old code after a change
+    in another.
+    """
+    content = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    name = hashlib.sha256(content + numba.__version__.encode()).hexdigest()[:16]
+    folder = cache_home() / f"learner-{name}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+def is_cached() -> bool:
+    """Whether this learner was compiled on this machine before."""
+    folder = cache_folder()
+    return folder is not None and any(folder.rglob("*.nbc"))

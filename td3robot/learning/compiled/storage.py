@@ -1,0 +1,99 @@
+"""An agent's weights, targets and Adam states in flat arrays, of which its torch modules and optimizers are views."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from td3robot.learning.compiled.layout import Flat, NetworkLayout, Span
+from td3robot.learning.compiled.network import Network
+from td3robot.learning.compiled.optimizer import Memory
+from td3robot.learning.compiled.update import Networks
+from td3robot.learning.td3 import TD3
+
+
+class Storage:
+    """Take over an agent's tensors: afterwards torch and compiled code read and write the same numbers.
+
+    So checkpoints, play and the reference update know nothing of it.
+
+    Args:
+        agent: Its parameters become views; so do its optimizers' states.
+
+    Attributes:
+        memory, networks: What compiled code is given.
+    """
+
+    def __init__(self, agent: TD3) -> None:
+        config, sizes = agent.config, (agent.observation_size, agent.action_size)
+        self.actor = NetworkLayout([sizes[0], *config.actor_hidden, sizes[1]], config.layer_norm, 1, 0)
+        self.critics = NetworkLayout([sum(sizes), *config.critic_hidden, 1], config.layer_norm, 2, self.actor.stop)
+        stop, averaged = self.critics.stop, self.actor.stop if agent.averages else 0
+        weights, targets, average, gradient, first, second = (
+            np.zeros(size, np.float32) for size in (stop, stop, averaged, stop, stop, stop)
+        )
+        self.memory = Memory(weights, targets, average, gradient, first, second)
+        self.networks = Networks(
+            Network(self.actor.table, 1, True), Network(self.critics.table, 2, True),
+            Network(self.critics.table, 1, False), 0, self.actor.stop, stop,
+        )  # fmt: skip
+        self._agent = agent
+        self._steps: dict[str, Flat] = {}
+        self._states: list[tuple[dict[Tensor, dict[str, Tensor]], Tensor, dict[str, Tensor]]] = []
+        self.adopt()
+
+    def adopt(self) -> None:
+        """Take over the tensors as they are now, where they are not views yet: those of a checkpoint just loaded."""
+        if self._states and all(states.get(key) is state for states, key, state in self._states):
+            return
+        self._states = []
+        for name, spans in self._trained():
+            _take_over(getattr(self._agent, name), self.memory.weights, spans)
+            _take_over(getattr(self._agent, f"{name}_target"), self.memory.targets, spans)
+            self._adopt_optimizer(name, spans)
+        if self._agent.averages:
+            _take_over(self._agent.actor_average, self.memory.average, self.actor.spans(0))
+
+    def steps(self, name: str) -> int:
+        """Return how many steps the optimizer of ``actor``, ``Q1`` or ``Q2`` took."""
+        return int(self._steps[name][0])
+
+    def set_steps(self, name: str, count: int) -> None:
+        """Write down how many steps an optimizer took."""
+        self._steps[name][:] = count
+
+    def _trained(self) -> Iterator[tuple[str, list[Span]]]:
+        yield "actor", self.actor.spans(0)
+        yield "Q1", self.critics.spans(0)
+        yield "Q2", self.critics.spans(1)
+
+    def _adopt_optimizer(self, name: str, spans: list[Span]) -> None:
+        """Have Adam's states be views; an optimizer that never took a step has none, which means zeros."""
+        optimizer: torch.optim.Adam = getattr(self._agent, f"{name}_optimizer")
+        self._steps[name] = np.zeros(len(spans), np.float32)
+        steps = torch.from_numpy(self._steps[name])
+        for index, (parameter, span) in enumerate(zip(getattr(self._agent, name).parameters(), spans, strict=True)):
+            before = optimizer.state.get(parameter, {})
+            views = {
+                "step": steps[index],
+                "exp_avg": _view(self.memory.first, span),
+                "exp_avg_sq": _view(self.memory.second, span),
+            }
+            for key, view in views.items():
+                view.copy_(before.get(key, torch.zeros(())))
+            optimizer.state[parameter] = views
+            self._states.append((optimizer.state, parameter, views))
+
+
+def _take_over(network: nn.Module, flat: Flat, spans: list[Span]) -> None:
+    """Make a network's parameters views of a flat array, with the values that they have."""
+    for parameter, span in zip(network.parameters(), spans, strict=True):
+        view = _view(flat, span)
+        view.copy_(parameter.data)
+        parameter.data = view
+
+
+def _view(flat: Flat, span: Span) -> Tensor:
+    start, shape = span
+    return torch.from_numpy(flat[start : start + int(np.prod(shape))].reshape(shape))

@@ -1,0 +1,205 @@
+"""TD3's update, compiled: all that a round owes in one call.
+
+Names and order are those of :meth:`td3robot.learning.td3.TD3.update`, which is the reference.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.learning.compiled.blas import Blas
+from td3robot.learning.compiled.compiler import entry, fold, jit
+from td3robot.learning.compiled.layout import Flat
+from td3robot.learning.compiled.network import ONE, ZERO, Network, Trace, backward, forward
+from td3robot.learning.compiled.optimizer import Memory, step
+
+METRICS = ("critic_loss", "Q1_mean", "target_Q_mean", "actor_loss")
+
+
+class Networks(NamedTuple):
+    """Actor and critics, and Q1 alone, through which the actor learns; the actor lies from start to split."""
+
+    actor: Network
+    critics: Network
+    Q1: Network
+    start: int
+    split: int
+    stop: int
+
+
+class Settings(NamedTuple):
+    """Hyperparameters, and how observations are scaled: ``shift`` and ``scale`` are (observation,)."""
+
+    actor_rate: float
+    critic_rate: float
+    tau: np.float32
+    average_tau: np.float32
+    policy_noise: np.float32
+    noise_clip: np.float32
+    policy_freq: int
+    shift: Flat
+    scale: Flat
+    clip: np.float32
+
+
+class Draws(NamedTuple):
+    """What was drawn: rows of the replay (updates, batch), and standard normals (updates, batch, action)."""
+
+    rows: NDArray[np.int64]
+    noise: Flat
+
+
+class Scratch(NamedTuple):
+    """Room for one update, flat, feature by feature.
+
+    ``x`` and ``next_x`` (observation + action, batch) are what the critics see, and their first rows what the actors
+    see; ``x_slope`` the slope in ``x``. ``reward``, ``discount`` and ``target`` are (batch,), ``action`` and
+    ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch).
+    """
+
+    x: Flat
+    next_x: Flat
+    x_slope: Flat
+    action: Flat
+    action_slope: Flat
+    reward: Flat
+    discount: Flat
+    value: Flat
+    value_slope: Flat
+    target: Flat
+    trace: Trace
+    actor_trace: Trace
+
+
+@jit
+def clamp(value: np.float32, bound: np.float32) -> np.float32:
+    """Bound a value to ``bound`` on both sides; NaN stays."""
+    if value > bound:
+        return bound
+    if value < -bound:
+        return -bound
+    return value
+
+
+@fold
+def gather(rows: Flat, chosen: NDArray[np.int64], settings: Settings, scratch: Scratch) -> None:
+    """Read the chosen rows of the replay, as :class:`~td3robot.learning.replay.ReplayBuffer` packs them."""
+    s, batch = settings.shift.size, chosen.size
+    a = scratch.x.size // batch - s
+    shift, scale, clip = settings.shift, settings.scale, settings.clip
+    for b in range(batch):
+        row = rows[chosen[b]]
+        for i in range(s):
+            scratch.x[i * batch + b] = clamp((row[i] - shift[i]) * scale[i], clip)
+            scratch.next_x[i * batch + b] = clamp((row[s + a + 1 + i] - shift[i]) * scale[i], clip)
+        for i in range(a):
+            scratch.x[(s + i) * batch + b] = row[s + i]
+        scratch.reward[b] = row[s + a]
+        scratch.discount[b] = row[2 * s + a + 2] * (ONE - row[2 * s + a + 1])
+
+
+@fold
+def find_target(
+    blas: Blas, memory: Memory, networks: Networks, settings: Settings, noise: Flat, scratch: Scratch
+) -> None:
+    """Compute the critics' target for each transition: target policy smoothing, clipped double Q-learning."""
+    batch, actions = noise.shape
+    next_action = scratch.next_x[settings.shift.size * batch :]
+    forward(blas, memory.targets, networks.actor, scratch.next_x, batch, scratch.actor_trace, scratch.action)
+    for i in range(actions):
+        for b in range(batch):
+            smoothing = clamp(noise[b, i] * settings.policy_noise, settings.noise_clip)
+            next_action[i * batch + b] = clamp(np.tanh(scratch.action[i * batch + b]) + smoothing, ONE)
+    forward(blas, memory.targets, networks.critics, scratch.next_x, batch, scratch.trace, scratch.value)
+    for b in range(batch):
+        Q1, Q2 = scratch.value[b], scratch.value[batch + b]
+        target_Q = Q1 if Q1 < Q2 or Q1 != Q1 else Q2  # NaN stays, as of torch.min
+        scratch.target[b] = scratch.reward[b] + scratch.discount[b] * target_Q
+
+
+@fold
+def critics_slope(blas: Blas, memory: Memory, networks: Networks, scratch: Scratch, metrics: Flat) -> None:
+    """Compute the slope of the sum of both critics' mean squared errors in their weights."""
+    batch = scratch.target.size
+    share = np.float32(1.0 / batch)
+    forward(blas, memory.weights, networks.critics, scratch.x, batch, scratch.trace, scratch.value)
+    for copy in range(2):
+        loss = ZERO
+        value, slope = scratch.value[copy * batch :], scratch.value_slope[copy * batch :]
+        for b in range(batch):
+            error = value[b] - scratch.target[b]
+            loss += error * error
+            slope[b] = np.float32(2.0) * share * error
+        metrics[0] += loss * share
+    metrics[1], metrics[2] = scratch.value[:batch].mean(), scratch.target.mean()
+    backward(
+        blas, memory.weights, networks.critics, scratch.x, batch, scratch.trace, scratch.value_slope,
+        memory.gradient, scratch.x_slope,
+    )  # fmt: skip
+
+
+@fold
+def actor_slope(
+    blas: Blas, memory: Memory, networks: Networks, settings: Settings, scratch: Scratch, metrics: Flat
+) -> None:
+    """Compute the slope of -Q1(s, pi(s)) in the actor's weights: the deterministic policy gradient."""
+    batch, action = scratch.target.size, scratch.action
+    begin = settings.shift.size * batch
+    forward(blas, memory.weights, networks.actor, scratch.x, batch, scratch.actor_trace, action)
+    for i in range(action.size):
+        action[i] = np.tanh(action[i])
+        scratch.x[begin + i] = action[i]
+    forward(blas, memory.weights, networks.Q1, scratch.x, batch, scratch.trace, scratch.value)
+    metrics[3] = -scratch.value[:batch].mean()
+    scratch.value_slope[:batch] = np.float32(-1.0 / batch)
+    backward(
+        blas, memory.weights, networks.Q1, scratch.x, batch, scratch.trace, scratch.value_slope,
+        memory.gradient, scratch.x_slope,
+    )  # fmt: skip
+    for i in range(action.size):
+        scratch.action_slope[i] = scratch.x_slope[begin + i] * (ONE - action[i] * action[i])
+    backward(
+        blas, memory.weights, networks.actor, scratch.x, batch, scratch.actor_trace, scratch.action_slope,
+        memory.gradient, scratch.x_slope,
+    )  # fmt: skip
+
+
+@entry
+def learn(
+    blas: Blas,
+    rows: Flat,
+    draws: Draws,
+    memory: Memory,
+    networks: Networks,
+    settings: Settings,
+    counts: NDArray[np.int64],
+    scratch: Scratch,
+    metrics: Flat,
+) -> None:
+    """Do as many updates as rows were drawn for.
+
+    Args:
+        blas: Of :func:`~td3robot.learning.compiled.blas.make_blas`.
+        rows: The replay (capacity, width).
+        draws: Which transitions and which noise.
+        memory: Is moved.
+        networks: Where each network lies in it.
+        settings: Hyperparameters.
+        counts: How many updates, steps of Adam for the actor, and for the critics, were done before (3,).
+        scratch: Room for one update.
+        metrics: Gets ``METRICS`` of each update (updates, 4).
+    """
+    for number in range(draws.rows.shape[0]):
+        moves = (counts[0] + number + 1) % settings.policy_freq == 0
+        metrics[number] = ZERO
+        gather(rows, draws.rows[number], settings, scratch)
+        find_target(blas, memory, networks, settings, draws.noise[number], scratch)
+        critics_slope(blas, memory, networks, scratch, metrics[number])
+        tau = settings.tau if moves else ZERO
+        counts[2] += 1
+        step(memory, networks.split, networks.stop, settings.critic_rate, counts[2], tau, ZERO)
+        if moves:
+            counts[1] += 1
+            actor_slope(blas, memory, networks, settings, scratch, metrics[number])
+            step(memory, networks.start, networks.split, settings.actor_rate, counts[1], tau, settings.average_tau)

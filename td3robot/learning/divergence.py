@@ -1,0 +1,77 @@
+"""When a learner has diverged: values that are not finite, or that no return can explain."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from td3robot.errors import CheckpointError, TrainingDivergedError
+from td3robot.learning.agent import Agent
+from td3robot.policy.checkpoint import find
+
+# Values of Q beyond the largest possible return by this factor are no estimate any more. Critics that have not learned
+# yet are off by less: their outputs are about as large as their observations.
+FACTOR = 1e4
+
+
+def require_finite(agent: Agent, step: int, run: Path) -> None:
+    """Require that every number that the agent learned is finite.
+
+    Raises:
+        TrainingDivergedError: Naming the first network or optimizer where one is not.
+    """
+    groups = agent.tensors()
+    groups["normalizer"] = {name: torch.from_numpy(values) for name, values in agent.normalizer.state().items()}
+    for name, tensors in groups.items():
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+            raise diverged(f"{name} is no longer finite", step, run)
+
+
+def require_finite_actions(actions: NDArray[np.floating], step: int, run: Path) -> None:
+    """Require that the policy's actions are finite; an environment would be blamed for what it makes of others.
+
+    Raises:
+        TrainingDivergedError: One is not.
+    """
+    if not np.isfinite(actions).all():
+        raise diverged("the policy's action is no longer finite", step, run)
+
+
+def require_converging(figures: Mapping[str, float], largest_reward: float, gamma: float, step: int, run: Path) -> None:
+    """Require that the learner's figures are finite, and its Q values not far beyond any possible return.
+
+    Args:
+        figures: Of a row of metrics.
+        largest_reward: The largest magnitude of a reward in the replay buffer.
+        gamma: Discount of a reward one step later.
+        step: Where the run is.
+        run: Its directory.
+
+    Raises:
+        TrainingDivergedError: Naming the figure.
+    """
+    bound = FACTOR * (1.0 + largest_reward / (1.0 - gamma))
+    for name, value in figures.items():
+        if name.startswith("learner/") and not np.isfinite(value):
+            raise diverged(f"{name} is {value}", step, run)
+        if name == "learner/Q1_mean" and abs(value) > bound:
+            raise diverged(f"{name} is {value:.3g}, and rewards allow no return above {bound / FACTOR:.3g},", step, run)
+
+
+def diverged(what: str, step: int, run: Path) -> TrainingDivergedError:
+    """Return the error that says what diverged, and what to do."""
+    slower = "--set agent.actor_learning_rate=... --set agent.critic_learning_rate=..."
+    try:
+        good = find(run, ("last",))
+    except CheckpointError:
+        advice = f"begin again with lower learning rates ({slower})"
+    else:
+        advice = (
+            f"{good.name} is from before; resume it with lower learning rates: td3robot train --resume {run} {slower} "
+            '--changed "it diverged"'
+        )
+    return TrainingDivergedError(
+        f"{what} at step {step}: the learner diverged, and nothing of that was saved; {advice}"
+    )

@@ -1,0 +1,118 @@
+"""What does an agent's updates: the reference, or compiled code with the same results up to rounding."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from td3robot.config import TrainingConfig
+from td3robot.errors import ConfigError
+from td3robot.learning.agent import Agent
+from td3robot.learning.replay import ReplayBuffer
+
+Metrics = dict[str, Tensor]
+NEEDED = ("numba", "scipy", "threadpoolctl")
+
+
+class LearnerUnavailableError(ConfigError):
+    """The compiled learner cannot be had here."""
+
+
+class Learner(ABC):
+    """Updates an agent in place from a replay buffer.
+
+    Attributes:
+        name: What ``training.learner`` calls it.
+        threads: How many threads its matrix products use.
+    """
+
+    name: ClassVar[str]
+    threads: int
+
+    @abstractmethod
+    def learn(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> list[Metrics]:
+        """Do ``count`` updates, and return the metrics of those that moved the actor, scalars by name.
+
+        Args:
+            replay: Sampled from.
+            rng: Draws the transitions.
+            count: How many updates.
+        """
+
+
+class ReferenceLearner(Learner):
+    """Calls :meth:`Agent.update` for each batch."""
+
+    name = "reference"
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent, self.threads = agent, torch.get_num_threads()
+
+    def learn(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> list[Metrics]:
+        """Do updates one by one."""
+        agent, found = self._agent, []
+        for _ in range(count):
+            metrics = agent.update(replay.sample(agent.config.batch_size, rng, agent.device))
+            if "actor_loss" in metrics:
+                found.append(metrics)
+        return found
+
+
+def make_learner(agent: Agent, training: TrainingConfig, before: str | None, report: Callable[[str], None]) -> Learner:
+    """Make the learner that ``training.learner`` asks for.
+
+    Args:
+        agent: What learns.
+        training: Has the choice, and how many threads the compiled learner's products use.
+        before: Which one a resumed run was saved with; ``auto``, by a version that had only the reference.
+        report: Told when the compiled learner is compiled, why it cannot be had, and that a resume is not exact.
+
+    Raises:
+        LearnerUnavailableError: A new run asks for ``compiled``, and it cannot be had.
+    """
+    learner = _chosen(agent, training, before is not None, report)
+    if before is not None and learner.name != (before := "reference" if before == "auto" else before):
+        report(
+            f"the {learner.name} learner continues what the {before} learner began: the same updates, but rounded "
+            "differently, so this resume is not exact"
+        )
+    return learner
+
+
+def _chosen(agent: Agent, training: TrainingConfig, resumed: bool, report: Callable[[str], None]) -> Learner:
+    choice = training.learner
+    if choice == "reference" or (choice == "auto" and (resumed or _compilable(agent) is None)):
+        return ReferenceLearner(agent)
+    try:
+        return _compiled(agent, max(1, training.torch_threads), report)
+    except LearnerUnavailableError as error:
+        if choice == "compiled" and not resumed:
+            raise
+        report(f"{error}; the reference does the updates, which is slower")
+        return ReferenceLearner(agent)
+
+
+def _compilable(agent: Agent) -> str | None:
+    """Return the module of this agent's compiled learner; that of its base class would be another algorithm's."""
+    module: str | None = vars(type(agent)).get("compiled")
+    return module if agent.device.type == "cpu" else None
+
+
+def _compiled(agent: Agent, threads: int, report: Callable[[str], None]) -> Learner:
+    module = _compilable(agent)
+    if module is None:
+        raise LearnerUnavailableError(
+            f"training.learner is 'compiled', which there is for TD3 on the CPU only, not for "
+            f"{type(agent).__name__} on {agent.device}; use 'auto' or 'reference'"
+        )
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise LearnerUnavailableError(
+            f"the compiled learner needs {', '.join(missing)}, which is not installed: pip install {' '.join(missing)}"
+        )
+    learner: Learner = import_module(module).LEARNER(agent, threads, report)
+    return learner

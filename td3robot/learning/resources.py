@@ -1,0 +1,114 @@
+"""Whether a run fits into this machine's memory, asked before it takes any."""
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from td3robot.config import AgentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.errors import ConfigError
+
+# Of the free memory, what a run may plan with; the rest is for everything that is not counted here.
+SHARE = 0.9
+# What an environment takes: measured 57 MB for a grasp with its physics; of others, only that it is something [bytes].
+ARM_BYTES, OTHER_BYTES = 60e6, 1e6
+CGROUP = Path("/sys/fs/cgroup")
+FLOAT = 4
+
+
+def free_bytes() -> float:
+    """Return the memory that this process may still take: the machine's, or less where a control group has less."""
+    free = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        limit, used = ((CGROUP / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        free = min(free, float(limit) - float(used))
+    except (OSError, ValueError, StopIteration):
+        pass  # no Linux, or no control group with a limit
+    return SHARE * free
+
+
+def require_room_for_environments(config: RunConfig) -> None:
+    """Require that the environments fit into memory.
+
+    Raises:
+        ConfigError: With the number that would.
+    """
+    each = ARM_BYTES if isinstance(config.environment, RobotEnvironmentConfig) else OTHER_BYTES
+    fitting = max(int(free_bytes() / each), 1)
+    if config.training.environments > fitting:
+        raise ConfigError(
+            f"training.environments {config.training.environments} need about "
+            f"{_gb(config.training.environments * each)}, and {_gb(free_bytes())} are free; {fitting} would do"
+        )
+
+
+def require_room_for_learning(config: RunConfig, observation_size: int, action_size: int) -> None:
+    """Require that the replay buffer and the networks fit into memory.
+
+    A save takes the replay buffer once more for a moment. Networks are counted with targets, gradients, the moments of
+    Adam and the activations of a batch.
+
+    Raises:
+        ConfigError: Naming the setting, with the value that would do.
+    """
+    agent, free = config.agent, free_bytes()
+    row = 2.0 * FLOAT * (2 * observation_size + action_size + 3)
+    filled = min(agent.replay_capacity, config.training.steps)
+    if filled * row > free:
+        raise ConfigError(
+            f"agent.replay_capacity {agent.replay_capacity} needs {_gb(filled * row)} when it is saved, and "
+            f"{_gb(free)} are free; {int(free / row)} would do"
+        )
+    sizes = observation_size, action_size
+
+    def needed(actor: Sequence[int], critic: Sequence[int], batch: int = agent.batch_size) -> float:
+        """Return the bytes of networks with hidden layers of these widths."""
+        return _network_bytes(agent, sizes, actor, critic, batch)
+
+    need = needed(agent.actor_hidden, agent.critic_hidden)
+    if need <= free:
+        return
+    if needed(agent.actor_hidden, agent.critic_hidden, 1) <= free:
+        batch = _largest(lambda value: needed(agent.actor_hidden, agent.critic_hidden, value) <= free)
+        raise ConfigError(
+            f"agent.batch_size {agent.batch_size} needs {_gb(need)}, and {_gb(free)} are free; {batch} would do"
+        )
+    layers = len(agent.actor_hidden), len(agent.critic_hidden)
+    width = _largest(lambda value: needed([value] * layers[0], [value] * layers[1], 1) <= free)
+    raise ConfigError(
+        f"networks with agent.actor_hidden {list(agent.actor_hidden)} and agent.critic_hidden "
+        f"{list(agent.critic_hidden)} need {_gb(need)}, and {_gb(free)} are free; widths of {width} would do"
+    )
+
+
+def _network_bytes(
+    agent: AgentConfig, sizes: tuple[int, int], actor: Sequence[int], critic: Sequence[int], batch: int
+) -> float:
+    observation, action = sizes
+    actors = 6.0 if agent.average_tau < 1.0 else 5.0  # itself, target, gradient, two moments, average
+    weights = actors * _parameters([observation, *actor, action])
+    weights += 2 * 5.0 * _parameters([observation + action, *critic, 1])
+    activations = 8.0 * batch * (sum(map(float, actor)) + 2.0 * sum(map(float, critic)) + 2 * observation)
+    return FLOAT * (weights + activations)
+
+
+def _parameters(widths: Sequence[int]) -> float:
+    return sum(float(before) * after + after for before, after in pairwise(widths))
+
+
+def _largest(fits: Callable[[int], bool]) -> int:
+    """Return the largest number that fits, at least 1."""
+    high = 1
+    while fits(2 * high):
+        high *= 2
+    low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3g} GB"

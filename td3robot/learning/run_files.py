@@ -1,0 +1,47 @@
+"""What a training writes into its run directory besides checkpoints and metrics."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from td3robot.config import RunConfig, to_yaml
+from td3robot.errors import EnvironmentFaultError, Td3RobotError
+from td3robot.policy.checkpoint import CONFIG
+
+CHANGES, TRACEBACK = "changes.json", "environment-fault.txt"
+
+
+def describe_run(
+    run: Path, config: RunConfig, changes: Sequence[dict[str, Any]], report: Callable[[str], None]
+) -> None:
+    """Write down what is trained, and what was changed when the run was resumed.
+
+    Args:
+        run: The run directory; gets ``config.yaml``, and ``changes.json`` where there are any.
+        config: The run's.
+        changes: As of :attr:`~td3robot.learning.trainer.Trainer.changes`.
+        report: Called with a sentence where a file could not be written.
+    """
+    try:
+        whole = run / f"{CONFIG}.new"
+        whole.write_text(to_yaml(config), encoding="utf-8")
+        whole.replace(run / CONFIG)
+        if changes:
+            (run / CHANGES).write_text(json.dumps(changes, indent=1) + "\n", encoding="utf-8")
+        else:
+            (run / CHANGES).unlink(missing_ok=True)
+    except OSError as error:
+        report(f"{error.filename} could not be written: {error.strerror or error}")
+
+
+def with_traceback(run: Path, error: Td3RobotError) -> Td3RobotError:
+    """Write down an environment's own traceback, where there is one, and return the error with the file's name."""
+    if not isinstance(error, EnvironmentFaultError) or not error.details:
+        return error
+    path = run / TRACEBACK
+    try:
+        path.write_text(error.details, encoding="utf-8")
+    except OSError:
+        return error
+    return EnvironmentFaultError(f"{error}; its traceback is in {path}")

@@ -1,0 +1,74 @@
+"""What a training saves: to be resumed, and to be played."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from td3robot import seeding
+from td3robot.config import to_yaml
+from td3robot.envs.playing import Evaluation
+from td3robot.policy.checkpoint import Arrays, Contents
+
+if TYPE_CHECKING:
+    from td3robot.learning.trainer import Trainer
+
+
+def run_contents(trainer: "Trainer") -> Contents:
+    """Return everything that a resumed run needs."""
+    rows, replay_counters = trainer.replay.state()
+    episodes, episode_indices = trainer.collector.state()
+    documents = _documents(trainer, trainer.best, trainer.best_step)
+    documents["counters"] |= {
+        "replay": replay_counters,
+        "episodes": episode_indices,
+    }
+    documents["random"] = {
+        "exploration": seeding.state(trainer.exploration.rng),
+        "replay": seeding.state(trainer.replay_rng),
+    }
+    arrays = {name: _to_numpy(group) for name, group in trainer.agent.tensors().items()}
+    arrays |= {
+        "normalizer": trainer.agent.normalizer.state(),
+        "exploration": trainer.exploration.state(),
+        "torch_generator": {"state": trainer.agent.generator.get_state().numpy()},
+        "replay": rows,
+        "episodes": episodes,
+        "interim": _interim(trainer),
+    }
+    return Contents(to_yaml(trainer.config), documents, arrays)
+
+
+def play_contents(trainer: "Trainer", evaluation: Evaluation) -> Contents:
+    """Return what running the policy needs, and the critics."""
+    return Contents(
+        config=to_yaml(trainer.config),
+        documents=_documents(trainer, evaluation, trainer.step),
+        arrays={name: _to_numpy(group) for name, group in trainer.agent.play_tensors().items()}
+        | {"normalizer": trainer.agent.normalizer.state()},
+    )
+
+
+def _documents(trainer: "Trainer", evaluation: Evaluation | None, evaluated_step: int) -> dict[str, Any]:
+    documents: dict[str, Any] = {
+        "contract": dict(trainer.contract.terms),
+        "evaluation": evaluation.to_json() if evaluation else None,
+        "counters": {
+            "step": trainer.step,
+            "updates": trainer.agent.updates,
+            "evaluated_step": evaluated_step,
+            "warm_start": trainer.warm,
+        },
+    }
+    return documents | ({"changes": trainer.changes} if trainer.changes else {})
+
+
+def _interim(trainer: "Trainer") -> Arrays:
+    """Return what was begun and is not finished: chosen actions, an evaluation, the next row of metrics."""
+    arrays = trainer.window.state(trainer.collector.averages)
+    arrays["evaluation_due"] = np.array([trainer.evaluation_due])
+    return arrays if trainer.actions is None else arrays | {"actions": trainer.actions}
+
+
+def _to_numpy(tensors: dict[str, torch.Tensor]) -> Arrays:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}

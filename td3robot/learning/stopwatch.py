@@ -1,0 +1,32 @@
+"""Where a training's wall time goes."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+ACTIVITIES = ("simulation", "learner", "evaluation", "saving")
+
+
+class Stopwatch:
+    """Wall time by activity since the last reading; for environments in another process, the time spent waiting."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+        self._since = perf_counter()
+
+    def timed(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function, and add the time it takes to ``name``."""
+        start = perf_counter()
+        try:
+            function(*arguments)
+        finally:
+            self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
+
+    def read(self) -> dict[str, float]:
+        """Return the seconds since the last reading by name, with ``other`` and ``all``, and start again."""
+        now = perf_counter()
+        spent = {name: self._spent.get(name, 0.0) for name in ACTIVITIES}
+        whole = now - self._since
+        spent |= {"other": whole - sum(spent.values()), "all": whole}
+        self._spent, self._since = {}, now
+        return spent

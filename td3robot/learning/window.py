@@ -1,0 +1,109 @@
+"""What happened since the last row of metrics; saved with a run, so that a resumed one writes the same rows."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from td3robot.learning.environments import Step
+
+Losses = dict[str, torch.Tensor]
+UNKNOWN = -1.0  # how an episode's success is saved where its environment does not say
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedEpisode:
+    """Figures of an episode that ended."""
+
+    total_reward: float
+    steps: int
+    success: bool | None
+
+
+class StepAverages:
+    """Means over the steps since the last log row; ``names`` are reported even if nothing adds to them."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.steps = 0
+        self.sums: defaultdict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
+
+    def add(self, step: Step) -> None:
+        """Add one step."""
+        self.steps += 1
+        self.sums["action/mean_abs"] += float(np.abs(step.action).mean())
+        self.sums["action/saturated"] += float((np.abs(step.action) > 0.99).mean())
+        for name, value in step.reward_terms.items():
+            self.sums[f"reward/{name}"] += value
+        for reason in step.interventions:
+            self.sums[f"guard/{reason}"] += 1.0
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each figure over the steps added."""
+        return {name: value / max(self.steps, 1) for name, value in self.sums.items()}
+
+
+class Window:
+    """Episodes and losses since the last row of metrics.
+
+    Attributes:
+        finished: Episodes that ended.
+        losses: What the learner's updates returned, on its device.
+    """
+
+    def __init__(self) -> None:
+        self.finished: list[FinishedEpisode] = []
+        self.losses: list[Losses] = []
+
+    def figures(self) -> dict[str, float]:
+        """Return the means, by the names of a row's columns."""
+        row: dict[str, float] = {}
+        if finished := self.finished:
+            row["episode/return"] = float(np.mean([episode.total_reward for episode in finished]))
+            row["episode/steps"] = float(np.mean([episode.steps for episode in finished]))
+            if finished[0].success is not None:
+                row["episode/success"] = float(np.mean([bool(episode.success) for episode in finished]))
+        for name in self.losses[0] if self.losses else ():
+            row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in self.losses]).mean())
+        return row
+
+    def state(self, averages: StepAverages) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays, the steps' averages with it; names are numbered to keep their order."""
+        finished = [
+            (episode.total_reward, episode.steps, UNKNOWN if episode.success is None else episode.success)
+            for episode in self.finished
+        ]
+        arrays = {
+            "steps": np.array([averages.steps], np.int64),
+            "finished": np.array(finished, np.float64).reshape(-1, 3),
+        }
+        for index, (name, value) in enumerate(averages.sums.items()):
+            arrays[f"sum.{index:03d}.{name}"] = np.array([value])
+        for index, name in enumerate(self.losses[0] if self.losses else ()):
+            values = torch.stack([loss[name] for loss in self.losses])
+            arrays[f"loss.{index:03d}.{name}"] = values.detach().cpu().numpy()
+        return arrays
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> StepAverages:
+        """Restore what :meth:`state` returned, and return the steps' averages."""
+        self.finished = [
+            FinishedEpisode(float(reward), int(steps), None if success == UNKNOWN else bool(success))
+            for reward, steps, success in arrays["finished"]
+        ]
+        losses = {name: torch.from_numpy(values).to(device) for name, values in _numbered("loss", arrays)}
+        count = min((len(values) for values in losses.values()), default=0)
+        self.losses = [{name: values[index] for name, values in losses.items()} for index in range(count)]
+        averages = StepAverages()
+        averages.steps = int(arrays["steps"][0])
+        for name, value in _numbered("sum", arrays):
+            averages.sums[name] = float(value[0])
+        return averages
+
+
+def _numbered(kind: str, arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:
+    """Return the arrays of a kind, in the order of their numbers, by their names."""
+    found = [name for name in sorted(arrays) if name.startswith(f"{kind}.")]
+    return [(name.split(".", 2)[2], arrays[name]) for name in found]

@@ -1,0 +1,78 @@
+"""The tables of a run, whatever another program has made of them in between."""
+
+import csv
+import re
+
+import pytest
+
+from td3robot.learning.log import METRICS, read_log
+from td3robot.learning.metrics import CsvTable
+
+
+def table(path, until=100, said=None):
+    return CsvTable(path, until, (said if said is not None else []).append)
+
+
+def fill(path):
+    made = table(path)
+    for step in (10, 20, 30):
+        made.add({"step": step, "loss": step / 8})
+    made.add({"step": 40, "loss": 5.0, "late": 1.0})
+    return path.read_bytes()
+
+
+def test_a_table_goes_on_where_it_was_and_drops_what_lies_beyond(tmp_path):
+    path = tmp_path / METRICS
+    fill(path)
+    table(path, until=20).add({"step": 21, "loss": 2.5})
+    assert read_log(tmp_path, METRICS)["loss"] == [(10, 1.25), (20, 2.5), (21, 2.5)]
+
+
+def excel_utf16(text):
+    return text.replace(",", "\t").encode("utf-16")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text.replace(",", ";").encode(), "names no column 'step'"),
+        (excel_utf16, "codec can't decode"),
+        (lambda text: "\n".join(text.splitlines()[1:]).encode(), "names no column 'step'"),
+        (lambda text: text.encode().replace(b"loss", b"\xe4\xf6"), "codec can't decode"),
+        (lambda text: b"\x00" * 100, "NUL|names no column 'step'"),
+        (lambda text: b"PK\x03\x04" + bytes(range(128)), "."),
+    ],
+)
+def test_a_table_that_another_program_spoilt_is_kept_and_training_goes_on(tmp_path, spoil, said):
+    path, heard = tmp_path / METRICS, []
+    spoilt = spoil(fill(path).decode())
+    path.write_bytes(spoilt)
+    made = table(path, said=heard)
+    made.add({"step": 50, "loss": 1.0})
+    assert read_log(tmp_path, METRICS) == {"loss": [(50.0, 1.0)]}
+    assert (tmp_path / "metrics-set-aside-1.csv").read_bytes() == spoilt
+    assert len(heard) == 1
+    assert re.search(said, heard[0])
+    assert "is no longer the table of this run" in heard[0] and "metrics-set-aside-1.csv" in heard[0]
+    path.write_bytes(spoilt)
+    table(path)
+    assert (tmp_path / "metrics-set-aside-2.csv").read_bytes() == spoilt
+
+
+def test_a_byte_order_mark_and_other_line_ends_cost_nothing(tmp_path):
+    path, heard = tmp_path / METRICS, []
+    text = fill(path).decode()
+    path.write_bytes(text.replace("\r\n", "\n").encode("utf-8-sig"))
+    assert len(read_log(tmp_path, METRICS)["loss"]) == 4
+    table(path, said=heard).add({"step": 50, "loss": 1.0})
+    with path.open(newline="") as file:
+        assert [row["step"] for row in csv.DictReader(file)] == ["10", "20", "30", "40", "50"]
+    assert heard == []
+
+
+def test_an_empty_table_is_begun_anew(tmp_path):
+    path, heard = tmp_path / METRICS, []
+    path.write_bytes(b"")
+    table(path, said=heard).add({"step": 1, "loss": 2.0})
+    assert read_log(tmp_path, METRICS) == {"loss": [(1.0, 2.0)]}
+    assert heard == []
