@@ -12,6 +12,7 @@ from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
+from td3robot.standin.traits import NOMINAL, ToolTraits
 from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
@@ -28,6 +29,7 @@ class SimulatedArm:
         spec: The nominal robot.
         objects: What lies on the table.
         parameters: The arm's own Denavit-Hartenberg parameters; the nominal ones, if not given.
+        tool: What nobody told the controller about its tool.
 
     Attributes:
         spec: The robot as it is, with its own kinematics.
@@ -37,15 +39,21 @@ class SimulatedArm:
     """
 
     def __init__(
-        self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = (), parameters: DhParameters | None = None
+        self,
+        spec: RobotSpec,
+        objects: tuple[ObjectModel, ...] = (),
+        parameters: DhParameters | None = None,
+        tool: ToolTraits = NOMINAL.tool,
     ) -> None:
         self.parameters = parameters or DhParameters.of(spec.arm.chain)
         arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())
-        self.spec = replace(spec, arm=arm, control_rate_hz=float(RATE_HZ))
+        length = spec.tcp_offset_m + tool.longer_m
+        self.spec = replace(spec, arm=arm, control_rate_hz=float(RATE_HZ), tcp_offset_m=length)
         self._robot = MujocoRobot(self.spec, RATE_HZ, objects)
         self._robot.connect()
         assert self._robot.model is not None
         self._model, self._data = self._robot.model, self._robot.data
+        self._load(tool.payload_kg)
         self._asked = mujoco.MjData(self._model)  # for postures the arm is not in
         self._flange, self._tcp = self._model.site(FLANGE_SITE).id, self._model.site(TCP_SITE).id
         self._gain = self._model.actuator_gainprm[:JOINTS, 0].copy()
@@ -63,6 +71,14 @@ class SimulatedArm:
         self._nominal_lag_s = self.lag_s = self.spec.arm.servo.lag_s
         self._objects = [item.name for item in objects]
         self.reset(self.spec.arm.home)
+
+    def _load(self, payload_kg: float) -> None:
+        """Hang a mass at the gripper, whose weight the controller does not carry."""
+        hand = self._model.body(GRIPPER_PREFIX + self.spec.gripper.palm).id
+        told = float(self._model.body_mass[hand])
+        self._model.body_mass[hand] = told + payload_kg
+        self._model.body_gravcomp[hand] *= told / (told + payload_kg)
+        mujoco.mj_setConst(self._model, mujoco.MjData(self._model))
 
     def set_lag(self, lag_s: float) -> None:
         """Have the servo follow its target with a first-order lag.

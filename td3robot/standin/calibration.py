@@ -23,6 +23,7 @@ def drawn_parameters(arm: ArmModel, config: CalibrationConfig) -> DhParameters:
     rng, nominal = np.random.default_rng(config.seed), DhParameters.of(arm.chain)
 
     def drawn(values: tuple[float, ...], sigma: float, kept: int = 0) -> tuple[float, ...]:
+        """Return the values with deviates added, the last ``kept`` of them as they are."""
         deviates = sigma * rng.standard_normal(len(values))
         deviates[len(values) - kept :] = 0.0
         return tuple((np.array(values) + deviates).tolist())

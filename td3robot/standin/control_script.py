@@ -147,14 +147,15 @@ class ControlScript(Program):
 
     def _wait_for(self, motion: Motion) -> None:
         def is_over() -> bool:
+            """Whether the motion is done, or another took its place."""
             return motion.done or self._controller.motion is not motion
 
         self._waiting = is_over
 
     def _servo_j(self) -> None:
         self._claim("servoj")
-        time_s, lookahead_s = self._number(8), self._number(9)
-        self._controller.servo(self._vector(0), time_s, lookahead_s)
+        time_s, lookahead_s, gain = self._number(8), self._number(9), self._number(10)
+        self._controller.servo(self._vector(0), time_s, lookahead_s, gain)
 
     def _speed_j(self) -> None:
         self._claim("speedj")

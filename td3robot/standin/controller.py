@@ -15,7 +15,7 @@ from td3robot.standin.accounting import Accounting
 from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.standin.gripper import Gripper
 from td3robot.standin.inputs import Inputs
-from td3robot.standin.motion import Brake, Hold, Motion, Reference
+from td3robot.standin.motion import USUAL_GAIN, Brake, Hold, Motion, Reference
 from td3robot.standin.program import Program
 from td3robot.standin.safety import Safety
 from td3robot.standin.settings import StandinConfig
@@ -64,7 +64,7 @@ class Controller:
         self.arm, self.config = arm, config
         self.safety = Safety(config.safety, arm)
         self.accounting = Accounting(arm.spec, config.accounting_window_s)
-        self.gripper, self.gripper_silent = Gripper(arm.spec.gripper), False
+        self.gripper, self.gripper_silent = Gripper(arm.spec.gripper, config.traits.gripper), False
         self.ticks = 0
         self.inputs = Inputs(lambda: self.time_s)
         self.robot_mode = RobotMode.POWER_OFF
@@ -73,7 +73,7 @@ class Controller:
         self.model = config.model
         self.popup: str | None = None
         self.payload, self.payload_cog = _payload(config, arm), [0.0, 0.0, 0.05]
-        offset = arm.spec.tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
+        offset = config.spec().tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
         self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
         self.program: Program | None = None
         self.refusing: str | None = None
@@ -278,11 +278,12 @@ class Controller:
 
     # Motion
 
-    def servo(self, target: Array, time_s: float, lookahead_s: float) -> None:
+    def servo(self, target: Array, time_s: float, lookahead_s: float, gain: float = USUAL_GAIN) -> None:
         """Aim servoJ at joint angles (6,) [rad]; does nothing while the arm must not move."""
         if not self.may_move:
             return
-        servo = self.motion.servoed(self.reference.q + self.arm.lag_s * self.reference.v)
+        at = self.reference.q + self.arm.lag_s * self.reference.v
+        servo = self.motion.servoed(at, self.config.traits.servo)
         if servo is not self.motion:
             self.motion = servo
             self.accounting.forget_targets()
@@ -295,7 +296,7 @@ class Controller:
             self.inputs.arrived_s = None
         if not np.array_equal(servo.target, target):
             self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
-            servo.aim(target, time_s)
+            servo.aim(target, time_s, min(max(gain, 100.0), 2000.0))
 
     def drive(self, motion: Motion) -> None:
         """Switch to a motion other than servoJ; does nothing while the arm must not move."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, PositiveFloat, TypeAdapter, ValidationError
 
 from td3robot.config import NonNegative, Section
+from td3robot.config.plain import parse_plain
 from td3robot.errors import ConfigError, choose
 
 # What ends only when a person ends it lasts an hour.
@@ -199,11 +199,11 @@ def load_faults(path: Path) -> tuple[AnyFault, ...]:
         ConfigError: The file cannot be read or says something that is no fault.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = parse_plain(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"faults {path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} {error}") from None
     if not isinstance(values, dict) or set(values) != {"faults"} or not isinstance(values["faults"], list):
         raise ConfigError(f"{path} must hold a mapping with one key, faults: a list of faults")
     try:

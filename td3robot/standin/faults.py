@@ -107,11 +107,11 @@ class Faults:
         controller, line = self._controller, self._line
         match fault:
             case kinds.Latency():
-                line.delay_s = line.jitter_s = 0.0
+                line.delay_s, line.jitter_s = line.traits.delay_s, line.traits.jitter_s
             case kinds.DroppedPackets():
                 line.drop = 0.0
             case kinds.DelayedPackets():
-                line.hiccup = 0.0
+                line.hiccup, line.hiccup_s = line.traits.hiccup, line.traits.hiccup_s
             case kinds.FrozenStream():
                 line.frozen = line.repeating = False
             case kinds.ClosedSockets():

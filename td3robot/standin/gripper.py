@@ -5,9 +5,12 @@ the same. Timings are assumed; the force
 is stored and not modelled.
 """
 
+from collections import deque
+
 from td3robot.errors import ConfigError
 from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.standin.arm import PERIOD_S
+from td3robot.standin.traits import NOMINAL, GripperTraits
 
 # Pads that meet stop the fingers up to this many counts before the last one.
 PADS_GIVE = 8
@@ -26,21 +29,26 @@ class Gripper:
 
     Args:
         model: Which gripper it is.
+        traits: How it answers its registers.
 
     Attributes:
         fraction: Where the motor wants the fingers: 0 open, 1 closed.
         powered: Whether the tool has power; without, every register reads ``?``.
     """
 
-    def __init__(self, model: GripperModel) -> None:
-        self._counts = _counts(model)
-        self._rates = [speed / model.jaw.stroke_m for speed in self._counts.speed_m_s]
+    def __init__(self, model: GripperModel, traits: GripperTraits = NOMINAL.gripper) -> None:
+        self._counts, self._traits = _counts(model), traits
+        slowest, fastest = (speed / model.jaw.stroke_m for speed in self._counts.speed_m_s)
+        self._rates = slowest, max(slowest, traits.fastest * fastest)
         self.powered = True
         self.can_activate = True
         self.fraction = 0.0
         self._set = dict.fromkeys(SETTABLE, 0)
         self._set.update(SPE=255, FOR=150)
         self._requested = 0
+        self._now_s, self._paused_until_s = 0.0, 0.0
+        self._coming: deque[tuple[float, int]] = deque()
+        self._goal = 0.0
         self._activating_s: float | None = None
         self._active = False
         self._closed, self._still_s, self._object = 0.0, 0.0, 3
@@ -62,9 +70,10 @@ class Gripper:
 
     def reset(self) -> None:
         """Open at once, and be as activated as before."""
-        self.fraction = 0.0
+        self.fraction = self._goal = 0.0
         self._set.update(POS=0, GTO=0)
         self._requested, self._object = 0, 3
+        self._coming.clear()
 
     def get(self, name: str) -> int | None:
         """Read a register; None where there is no such."""
@@ -82,7 +91,7 @@ class Gripper:
         elif values.get("ACT") == 1 and not self._active and self._activating_s is None and self.can_activate:
             self._activating_s = 0.0
         if self._active and self._set["GTO"] == 1 and ("POS" in values or "GTO" in values):
-            self._requested = self._set["POS"]
+            self._request(self._set["POS"])
             self._object, self._still_s = 0, 0.0
         return True
 
@@ -91,6 +100,7 @@ class Gripper:
         still = abs(closed - self._closed) < STILL_RATE * PERIOD_S
         self._still_s = self._still_s + PERIOD_S if still else 0.0
         self._closed = closed
+        self._now_s += PERIOD_S
         if not self.powered:
             return
         if self._activating_s is not None:
@@ -98,21 +108,36 @@ class Gripper:
             self._approach(0.0, 1.0)
             if self._activating_s >= ACTIVATION_S:
                 self._active, self._activating_s = True, None
-                self._requested = self._set["POS"]
+                self._request(self._set["POS"])
         elif self._active and self._set["GTO"] == 1:
-            slowest, fastest = self._rates
-            rate = slowest + (fastest - slowest) * self._set["SPE"] / 255
-            goal = (self._requested - self._counts.open) / (self._counts.closed - self._counts.open)
-            self._approach(min(max(goal, 0.0), 1.0), rate)
-            self._detect(goal)
+            self._go()
+
+    def _request(self, position: int) -> None:
+        """Ask for a position, which the fingers hear of after the latency."""
+        self._requested = position
+        self._coming.append((self._now_s + self._traits.latency_s, position))
+
+    def _go(self) -> None:
+        """Move towards the newest position that got through."""
+        while self._coming and self._coming[0][0] < self._now_s - 1e-9:  # written before this period
+            position = self._coming.popleft()[1]
+            goal = min(max((position - self._counts.open) / (self._counts.closed - self._counts.open), 0.0), 1.0)
+            if goal != self._goal and abs(self.fraction - self._goal) > 1e-9:
+                self._paused_until_s = self._now_s + self._traits.pause_s
+            self._goal = goal
+        if self._now_s < self._paused_until_s:
+            return
+        slowest, fastest = self._rates
+        self._approach(self._goal, slowest + (fastest - slowest) * self._set["SPE"] / 255)
+        self._detect()
 
     def _approach(self, goal: float, rate: float) -> None:
         step = rate * PERIOD_S
         self.fraction += min(max(goal - self.fraction, -step), step)
 
-    def _detect(self, goal: float) -> None:
+    def _detect(self) -> None:
         """Tell an object from the end of the way: at rest before the requested position."""
-        if self._still_s < STILL_S or abs(min(max(goal, 0.0), 1.0) - self.fraction) > 1e-9:
+        if self._coming or self._still_s < STILL_S or abs(self._goal - self.fraction) > 1e-9:
             return
         position = self._position()
         shut = self._requested > position >= self._counts.closed - PADS_GIVE

@@ -5,11 +5,16 @@ arm follow the reference is q + T v; for servoJ, that is the very target that wa
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 
 import numpy as np
 
 from td3robot.standin.arm import PERIOD_S
+from td3robot.standin.traits import NOMINAL, ServoTraits
 from td3robot.state import Array
+
+# The gain at which a servo has its damping; ur_rtde's default, and the lowest but 100 that URScript takes.
+USUAL_GAIN = 300.0
 
 
 class Reference:
@@ -45,9 +50,9 @@ class Motion(ABC):
         """Give the motion that ends this one, with the fastest joint's deceleration [rad/s^2]."""
         return Brake(deceleration)
 
-    def servoed(self, q: Array) -> "Servo":
+    def servoed(self, q: Array, traits: ServoTraits) -> "Servo":
         """Give the servo that takes over from this motion, its first target at q (6,) [rad]."""
-        return Servo(q)
+        return Servo(q, traits)
 
 
 class Hold(Motion):
@@ -61,25 +66,49 @@ class Hold(Motion):
 
 
 class Servo(Motion):
-    """servoJ: move to each target in a straight line within its time, followed with the servo's lag."""
+    """servoJ: move to each target in a straight line within its time, followed as the servo's traits say.
 
-    def __init__(self, q: Array) -> None:
-        self.goal, self.target, self._left_s = q.copy(), q.copy(), 0.0
+    Undamped enough, the reference follows the goal like a mass on a spring: with the lag T of the lookahead time
+    (2 zeta / omega for a ramp), ``a = omega^2 (goal - q) - 2 zeta omega v`` and ``omega = 2 zeta / T``. URScript's
+    manual says that a higher gain reacts faster and may overshoot: zeta falls with its square root (assumed).
+    """
 
-    def servoed(self, q: Array) -> "Servo":
+    def __init__(self, q: Array, traits: ServoTraits = NOMINAL.servo) -> None:
+        self.goal, self.target = q.copy(), q.copy()
+        self._aim, self._left_s = q.copy(), 0.0
+        self._traits, self._gain = traits, USUAL_GAIN
+        self._coming: deque[tuple[float, Array, float]] = deque()
+        self._now_s = 0.0
+        self._v: Array | None = None
+
+    def servoed(self, q: Array, traits: ServoTraits) -> "Servo":
         """Give this servo: it is already following targets."""
         return self
 
-    def aim(self, target: Array, time_s: float) -> None:
-        """Take a new target (6,) [rad], to be reached in ``time_s``."""
-        self.target, self._left_s = target.copy(), max(time_s, PERIOD_S)
+    def aim(self, target: Array, time_s: float, gain: float = USUAL_GAIN) -> None:
+        """Take a new target (6,) [rad], to be reached in ``time_s`` from when it gets through."""
+        self.target, self._gain = target.copy(), gain
+        self._coming.append((self._now_s + self._traits.transport_s, self.target, max(time_s, PERIOD_S)))
 
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
         """Move the goal towards the target, and let the reference follow, both slowed down by the slider."""
+        while self._coming and self._coming[0][0] <= self._now_s + 1e-9:
+            _, self._aim, self._left_s = self._coming.popleft()
+        self._now_s += PERIOD_S
         if self._left_s > 1e-9:
-            self.goal = self.goal + (self.target - self.goal) * min(1.0, scale * PERIOD_S / self._left_s)
+            self.goal = self.goal + (self._aim - self.goal) * min(1.0, scale * PERIOD_S / self._left_s)
             self._left_s -= scale * PERIOD_S
-        return reference.move(scale * (self.goal - reference.q) / lag_s, lag_s)
+        return reference.move(scale * self._velocity(reference, lag_s), lag_s)
+
+    def _velocity(self, reference: Reference, lag_s: float) -> Array:
+        away: Array = self.goal - reference.q
+        if self._traits.damping is None:
+            return away / lag_s
+        zeta = np.array(self._traits.damping) * (USUAL_GAIN / self._gain) ** 0.5
+        omega = 2.0 * zeta / lag_s
+        v = reference.v if self._v is None else self._v
+        self._v = v + PERIOD_S * (omega**2 * away - 2.0 * zeta * omega * v)
+        return self._v
 
 
 class Speed(Motion):

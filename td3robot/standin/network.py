@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from td3robot.standin.loop import Connection
+from td3robot.standin.traits import NOMINAL, NetworkTraits
 
 Action = Callable[[], None]
 
@@ -12,7 +13,13 @@ Action = Callable[[], None]
 class Line:
     """Carries data packages both ways. What is late keeps its order, as on TCP.
 
+    Args:
+        clock: The controller's time [s].
+        seed: Draws what is drawn.
+        traits: What the network does where no fault makes it worse.
+
     Attributes:
+        traits: As given.
         delay_s, jitter_s: Of every package, each way.
         drop: Probability that a package vanishes.
         hiccup, hiccup_s: Probability that a package is late by so much, and with it all that follow.
@@ -20,13 +27,15 @@ class Line:
         repeating: The last package of each connection is sent again and again.
     """
 
-    def __init__(self, clock: Callable[[], float], seed: int) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], seed: int, traits: NetworkTraits = NOMINAL.network) -> None:
+        self._clock, self.traits = clock, traits
         self._random = random.Random(seed)
         self._out: deque[tuple[float, Action]] = deque()
         self._in: deque[tuple[float, Action]] = deque()
         self._last: dict[Connection, bytes] = {}
-        self.delay_s = self.jitter_s = self.drop = self.hiccup = self.hiccup_s = 0.0
+        self.delay_s, self.jitter_s = traits.delay_s, traits.jitter_s
+        self.hiccup, self.hiccup_s = traits.hiccup, traits.hiccup_s
+        self.drop = 0.0
         self.frozen = self.repeating = False
 
     def send(self, connection: Connection, package: bytes) -> None:

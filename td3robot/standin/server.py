@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from td3robot.standin import settings
 from td3robot.standin.arm import PERIOD_S, RATE_HZ, SimulatedArm
@@ -39,10 +40,11 @@ class Server:
         self.loop = Loop(config.host)
         self._listen()  # first, so that a port that is taken is reported at once
         spec = config.spec()
-        self.arm = SimulatedArm(spec, config.object_models(), own_parameters(spec.arm, config.calibration))
+        parameters = own_parameters(spec.arm, config.calibration)
+        self.arm = SimulatedArm(spec, config.object_models(), parameters, config.traits.tool)
         self.controller = Controller(self.arm, config)
-        self.line = Line(lambda: self.controller.time_s, config.seed)
-        self.vision = VisionSystem(self.arm, config.tracker)
+        self.line = Line(lambda: self.controller.time_s, config.seed, config.traits.network)
+        self.vision = VisionSystem(self.arm, config.tracker, config.traits.camera, config.seed)
         self.faults = Faults(config.faults, self.controller, self.line, self.loop, self.vision)
         self.clock = Clock()
         self._began = time.monotonic()
@@ -100,6 +102,7 @@ class Server:
         """Stop when a pipe from the parent closes, or when ``parent`` is no longer the parent process."""
 
         def read() -> None:
+            """Stop once the pipe is closed at its other end."""
             if not os.read(lifeline, 1024):
                 self.loop.forget_file(lifeline)
                 self.stop()
@@ -123,19 +126,26 @@ class Server:
         return RtdePort(connection, self.controller, self._sources, self._in_use, self.line)
 
 
-def run_standin(config: settings.StandinConfig, lifeline: int | None = None, parent: int = 0) -> None:
+def run_standin(
+    config: settings.StandinConfig,
+    lifeline: int | None = None,
+    parent: int = 0,
+    on_listening: Callable[[], None] = lambda: None,
+) -> None:
     """Run a stand-in in this process until it is interrupted.
 
     Args:
         config: What to stand in for.
         lifeline: A pipe whose end ends the stand-in.
         parent: The process whose death ends it, where there is a lifeline.
+        on_listening: Called once all ports are open.
 
     Raises:
         RobotError: A port is taken.
     """
     server = Server(config)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    on_listening()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: server.stop())
     if lifeline is not None:
         server.live_with(lifeline, parent)

@@ -16,6 +16,7 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.spec import robot_spec
 from td3robot.robots.ur.models import is_ur, model_names
 from td3robot.standin.fault_kinds import AnyFault, first_error, load_faults
+from td3robot.standin.traits import NOMINAL, Traits
 from td3robot.state import ObjectModel
 
 # Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
@@ -73,6 +74,7 @@ class StandinConfig(Section):
         robot: Arm and gripper, where the table is and what sits between flange and gripper; ``backend`` and the rates
             do not matter.
         calibration: How this arm differs from the nominal one; ``off`` for not at all.
+        traits: How this cell differs from the training simulation's idea of one.
         objects: What lies on the table, by name.
         tracker: ``HOST:PORT`` that object poses are sent to.
         lab_port: Port of the lab: faults, objects, truth.
@@ -91,6 +93,7 @@ class StandinConfig(Section):
     polyscope: Literal["5.11", "5.23"] = "5.11"
     robot: RobotConfig = RobotConfig()
     calibration: CalibrationConfig | Literal["off"] = CalibrationConfig()
+    traits: Traits = NOMINAL
     objects: dict[str, ObjectConfig] = Field(default_factory=dict)
     safety: SafetyConfig = SafetyConfig()
     faults: tuple[AnyFault, ...] = ()

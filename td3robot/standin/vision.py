@@ -1,29 +1,59 @@
-"""Object poses as a vision system would send them: JSON datagrams at 60 Hz."""
+"""Object poses as a vision system would send them: JSON datagrams, one an object and frame."""
 
 import json
+import random
 import socket
 import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
 
 from td3robot.geometry import quaternion
-from td3robot.standin.arm import RATE_HZ, SimulatedArm
+from td3robot.standin.arm import PERIOD_S, SimulatedArm
+from td3robot.standin.traits import NOMINAL, CameraTraits
+from td3robot.state import Pose
 
-VISION_HZ = 60.0
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one frame showed.
+
+    Attributes:
+        due_s: When its datagrams are sent, by the controller's time.
+        exposed_at: Unix time of its exposure [s].
+        poses: Of the objects that were seen.
+    """
+
+    due_s: float
+    exposed_at: float
+    poses: dict[str, Pose]
 
 
 class VisionSystem:
     """Sends where the objects are, to whatever tracks them.
 
+    Args:
+        arm: Knows where they are.
+        address: ``HOST:PORT`` of the tracker; None sends nothing.
+        traits: Of the camera.
+        seed: Draws jitter, noise and lost frames.
+
     Attributes:
         silent: Send nothing.
-        offset_m: Added to every position.
+        offset_m: Added to every position, besides the camera's own.
     """
 
-    def __init__(self, arm: SimulatedArm, address: str | None) -> None:
-        self._arm = arm
+    def __init__(
+        self, arm: SimulatedArm, address: str | None, traits: CameraTraits = NOMINAL.camera, seed: int = 0
+    ) -> None:
+        self._arm, self._traits = arm, traits
         self._address: tuple[str, int] | None = None
         self.silent = False
         self.offset_m = (0.0, 0.0, 0.0)
-        self._due = 0.0
+        self._random = random.Random(seed)
+        self._now_s = self._next_s = 0.0
+        self._coming: deque[Frame] = deque()
         if address is not None:
             host, _, port = address.partition(":")
             self._address = (host, int(port))
@@ -31,30 +61,52 @@ class VisionSystem:
             self._socket.setblocking(False)
 
     def tick(self) -> None:
-        """Send every pose when its time has come."""
+        """Expose a frame and send another, each when its time has come."""
         if self._address is None:
             return
-        self._due -= 1.0
-        if self._due > 0.0:
-            return
-        self._due += RATE_HZ / VISION_HZ
-        if self.silent:
-            return
-        for datagram in self._datagrams():
-            try:
-                self._socket.sendto(datagram, self._address)
-            except OSError:
-                return  # nobody listens, or the buffer is full: a datagram may be lost
+        if self._now_s >= self._next_s:
+            self._next_s += 1.0 / self._traits.rate_hz
+            self._expose()
+        while self._coming and self._coming[0].due_s <= self._now_s:
+            self._send(self._coming.popleft())
+        self._now_s += PERIOD_S
 
-    def _datagrams(self) -> list[bytes]:
-        stamp = time.time()
-        found = []
-        for name, pose in self._arm.object_poses().items():
+    def _expose(self) -> None:
+        traits = self._traits
+        lost = self._random.random() < traits.drop
+        late = traits.latency_s + self._random.uniform(0.0, traits.jitter_s)
+        if lost or self.silent:
+            return
+        due = self._now_s + late
+        if self._coming:
+            due = max(due, self._coming[-1].due_s)  # frames are processed in their order
+        self._coming.append(Frame(due, time.time(), self._seen()))
+
+    def _seen(self) -> dict[str, Pose]:
+        """Return the poses of the objects that the hand does not hide, as the camera measures them."""
+        traits, tool = self._traits, self._arm.tcp().position
+        away = np.array(traits.offset_m) + self.offset_m
+        return {
+            name: Pose(pose.position + away + self._noise(), pose.rotation)
+            for name, pose in self._arm.object_poses().items()
+            if float(np.linalg.norm(pose.position - tool)) >= traits.hidden_m
+        }
+
+    def _noise(self) -> list[float]:
+        sigma = self._traits.noise_m
+        return [self._random.gauss(0.0, sigma) if sigma else 0.0 for _ in range(3)]
+
+    def _send(self, frame: Frame) -> None:
+        stamp = frame.exposed_at if self._traits.stamped == "exposed" else time.time()
+        for name, pose in frame.poses.items():
             message = {
                 "name": name,
                 "stamp": stamp,
-                "position_m": (pose.position + self.offset_m).tolist(),
+                "position_m": pose.position.tolist(),
                 "quaternion_wxyz": quaternion(pose.rotation).tolist(),
             }
-            found.append(json.dumps(message).encode())
-        return found
+            assert self._address is not None
+            try:
+                self._socket.sendto(json.dumps(message).encode(), self._address)
+            except OSError:
+                return  # nobody listens, or the buffer is full: a datagram may be lost

@@ -127,6 +127,16 @@ say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tc
         assert served.wait(5.0) == 0
 
 
+def test_the_command_says_that_it_serves_once_it_does():
+    host = process.free_host()
+    with socket.create_server((host, 29999)):
+        command = [sys.executable, "-m", "td3robot", "standin", "ur5e", "--host", host]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "cannot listen" in done.stderr
+    assert "serves on" not in done.stderr
+
+
 def test_the_command_refuses_the_network():
     refused = CliRunner().invoke(app, ["standin", "ur5e", "--host", "10.1.1.1"])
     assert isinstance(refused.exception, ConfigError) and "--allow-network" in str(refused.exception)

@@ -92,6 +92,7 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         pack, reach = robot_state.pack_state, FLANGE_M + TOOL_M
 
         def packed() -> bytes:
+            """Return the packed state, with the pose of the tool in place of joint 7's."""
             joint = robot_state.state["O_T_EE"]
             x, y, z, o = (joint[4 * i : 4 * i + 3] for i in range(4))  # column by column
             tool = [
@@ -122,6 +123,7 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         report = checker.report
 
         def tell(violation: Any, *, enforced: bool) -> None:
+            """Count and report a violation, and pass it on."""
             if checker.should_log(violation):
                 self.violations += 1
                 self._events.tell("violation", what=violation.describe(), enforced=enforced)

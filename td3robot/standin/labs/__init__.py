@@ -4,6 +4,7 @@ A rehearsal drives the controller with the same driver as the real one, and ever
 :class:`Lab`. Each backend has a module here, named like its ``robot.backend``.
 """
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
 from td3robot.config import RobotConfig
-from td3robot.errors import ConfigError
+from td3robot.errors import ConfigError, RobotError
 from td3robot.registry import Registry
 from td3robot.robots.cells import CellConfig
+from td3robot.standin.personalities import NOMINAL, Personality
 from td3robot.state import ObjectModel, Pose
 
 LABS: Registry[type["Lab"]] = Registry("backend", "td3robot.standin.labs")
@@ -32,6 +34,7 @@ class Setup:
         stream_hz: How often targets are streamed and states reported; None is the driver's default.
         late_periods: After so many control periods without a new target the driver reports a fault; None is the
             driver's default. More is for computers that are busy with other things.
+        personality: What makes this cell differ from the training simulation's idea of one.
     """
 
     robot: RobotConfig
@@ -40,6 +43,7 @@ class Setup:
     faults: Path | None = None
     stream_hz: int | None = None
     late_periods: float | None = None
+    personality: Personality = NOMINAL
 
 
 class RestWatch(Protocol):
@@ -73,14 +77,25 @@ class Lab(ABC):
 
     Attributes:
         arms: What it can stand in for, as in ``robot.arm``.
+        ports: The TCP ports that it listens on.
         cell: How the stand-in is reached and driven; with a tracker where there are objects.
     """
 
     arms: ClassVar[Sequence[str]]
+    ports: ClassVar[Sequence[int]]
     cell: CellConfig
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
+
+    @classmethod
+    @abstractmethod
+    def require_driver(cls) -> None:
+        """Require the packages that drive the arm from this computer.
+
+        Raises:
+            MissingExtraError: They are not installed.
+        """
 
     @abstractmethod
     def place(self, name: str, pose: Pose) -> None:
@@ -135,6 +150,19 @@ class Lab(ABC):
         self.close()
 
 
+def lab_of(arm: str) -> type[Lab]:
+    """Return the lab that can stand in for an arm.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for lab in LABS.values():
+        if arm in lab.arms:
+            return lab
+    known = ", ".join(sorted(arm for lab in LABS.values() for arm in lab.arms))
+    raise ConfigError(f"there is no stand-in for the arm {arm!r} (choices: {known})")
+
+
 def start_lab(setup: Setup) -> Lab:
     """Start the stand-in of an arm.
 
@@ -142,8 +170,27 @@ def start_lab(setup: Setup) -> Lab:
         ConfigError: There is none.
         RobotError: It did not start.
     """
-    for lab in LABS.values():
-        if setup.robot.arm in lab.arms:
-            return lab(setup)
-    known = ", ".join(sorted(arm for lab in LABS.values() for arm in lab.arms))
-    raise ConfigError(f"there is no stand-in for the arm {setup.robot.arm!r} (choices: {known})")
+    return lab_of(setup.robot.arm)(setup)
+
+
+def free_host(lab: type[Lab]) -> str:
+    """Return the first loopback address from 127.0.0.2 on where nothing listens on a lab's ports.
+
+    Raises:
+        RobotError: All of them are taken.
+    """
+    for number in range(2, 255):
+        host = f"127.0.0.{number}"
+        if all(_is_free(host, port) for port in lab.ports):
+            return host
+    raise RobotError(f"no address from 127.0.0.2 to 127.0.0.254 has its ports {', '.join(map(str, lab.ports))} free")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -8,21 +8,27 @@ from typing import Any
 from td3robot.errors import ConfigError
 from td3robot.robots.arms import ARMS
 from td3robot.robots.cells.franka import FrankaCell
+from td3robot.robots.franka.link import HAND_PORT, ROBOT_PORT
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.interface import RobotSpec
 from td3robot.standin.franka.log import extremes, read_log, timekeeping
 from td3robot.standin.franka.process import FrankaStandin
 from td3robot.standin.labs import LABS, Lab, RestWatch, Setup
+from td3robot.standin.personalities import NOMINAL
 from td3robot.state import Pose
 
 # The stand-in reports its first state within a moment, also on a busy computer; a robot is given 0.1 s [s].
 MAX_STATE_AGE_S = 0.5
+# franka-sim's cycles wait where this computer is late, and the targets with them: by a tenth of all time on two slow
+# cores. The driver's patience with that [control periods]; with a robot, it keeps its own.
+LATE_PERIODS = 6.0
 
 
 class FrankaLab(Lab):
     """A stand-in for an FR3 with its hand; see :class:`Lab`."""
 
     arms = ("fr3",)
+    ports = (ROBOT_PORT, HAND_PORT)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -31,12 +37,19 @@ class FrankaLab(Lab):
             raise ConfigError(f"franka-sim has no table and no objects, and the task needs {names}; rehearse reach")
         if setup.faults is not None:
             raise ConfigError("franka-sim's faults cannot be timed by a file; leave --faults out")
+        if setup.personality is not NOMINAL:
+            raise ConfigError(f"franka-sim has no cell {setup.personality.name!r}: its arm is always the same")
         if not setup.host.startswith("127."):
             raise ConfigError(f"the stand-in's host {setup.host!r} is not a loopback address; use 127.x.x.x")
         self.cell: FrankaCell = FrankaCell.model_validate(_cell(setup))
         self._folder = tempfile.TemporaryDirectory(prefix="td3robot-franka-")
         self._log, self._since = Path(self._folder.name) / "commands.bin", 0.0
         self.standin = FrankaStandin(setup.host, "--log", str(self._log))
+
+    @classmethod
+    def require_driver(cls) -> None:
+        """Require franka-rs."""
+        FrankaCell.require_driver()
 
     def place(self, name: str, pose: Pose) -> None:
         """Refuse: there are no objects.
@@ -94,7 +107,7 @@ def _spec(setup: Setup) -> RobotSpec:
 
 
 def _cell(setup: Setup) -> dict[str, Any]:
-    franka = {"stream_hz": setup.stream_hz, "late_periods": setup.late_periods}
+    franka = {"stream_hz": setup.stream_hz, "late_periods": setup.late_periods or LATE_PERIODS}
     return {
         "robot": setup.robot.model_dump() | {"backend": "franka"},
         "franka": {

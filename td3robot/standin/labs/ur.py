@@ -8,7 +8,17 @@ from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.fault_kinds import load_faults
 from td3robot.standin.labs import LABS, Lab, Setup
 from td3robot.standin.process import start_standin
-from td3robot.standin.settings import known_arms, objects_on_table
+from td3robot.standin.settings import (
+    DASHBOARD_PORT,
+    GRIPPER_PORT,
+    LAB_PORT,
+    PRIMARY_PORT,
+    RTDE_PORT,
+    SCRIPT_PORT,
+    SECONDARY_PORT,
+    known_arms,
+    objects_on_table,
+)
 from td3robot.standin.watch import RestWatch
 from td3robot.state import Pose
 
@@ -19,11 +29,17 @@ class UrLab(Lab):
     """A stand-in for a UR controller with a Robotiq gripper; see :class:`Lab`."""
 
     arms = known_arms()
+    ports = (RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT, GRIPPER_PORT, LAB_PORT)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.cell: UrCell = UrCell.model_validate(_cell(setup))
         self.standin = start_standin(setup.host, **_settings(setup))
+
+    @classmethod
+    def require_driver(cls) -> None:
+        """Require ur_rtde."""
+        UrCell.require_driver()
 
     def place(self, name: str, pose: Pose) -> None:
         """Put an object somewhere in the base frame, at rest."""
@@ -72,7 +88,8 @@ class UrLab(Lab):
 
 
 def _cell(setup: Setup) -> dict[str, Any]:
-    ur = {"host": setup.host, "rtde_rate_hz": setup.stream_hz, "late_periods": setup.late_periods}
+    stream_hz = setup.stream_hz or setup.personality.stream_hz
+    ur = {"host": setup.host, "rtde_rate_hz": stream_hz, "late_periods": setup.late_periods}
     cell: dict[str, Any] = {
         "robot": setup.robot.model_dump() | {"backend": "ur"},
         "ur": {name: value for name, value in ur.items() if value is not None},
@@ -83,7 +100,7 @@ def _cell(setup: Setup) -> dict[str, Any]:
 
 
 def _settings(setup: Setup) -> dict[str, Any]:
-    settings: dict[str, Any] = {"robot": setup.robot}
+    settings: dict[str, Any] = {"robot": setup.robot, **setup.personality.settings()}
     if setup.objects:
         settings["objects"] = objects_on_table(setup.objects)
         settings["tracker"] = f"{setup.host}:{TRACKER_PORT}"

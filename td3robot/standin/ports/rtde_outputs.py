@@ -64,15 +64,18 @@ def _modelled(controller: Controller) -> dict[str, Source]:
     arm = controller.arm
 
     def pose(flange: Pose) -> list[float]:
+        """Return the tool's position [m] and rotation vector [rad] in the base frame."""
         tool = compose(flange, controller.tcp_offset)
         return [*tool.position.tolist(), *rotation_vector(tool.rotation).tolist()]
 
     def speed() -> list[float]:
+        """Return the tool's velocity [m/s] and angular velocity [rad/s] in the base frame."""
         velocity = arm.tcp_velocity()
         arm_to_tool = compose(arm.flange(), controller.tcp_offset).position - arm.tcp().position
         return [*(velocity[:3] + np.cross(velocity[3:], arm_to_tool)).tolist(), *velocity[3:].tolist()]
 
     def torques() -> list[float]:
+        """Return the joints' torques [Nm]."""
         return list(arm.torques().tolist())
 
     return {

@@ -1,0 +1,149 @@
+"""Cells to rehearse in: some that users describe, by name, and any number drawn by a seed."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from td3robot.errors import ConfigError, choose
+from td3robot.standin.settings import CalibrationConfig
+from td3robot.standin.traits import NOMINAL as NOMINAL_TRAITS
+from td3robot.standin.traits import CameraTraits, GripperTraits, NetworkTraits, ServoTraits, ToolTraits, Traits
+
+# A seed far from those of the named cells' arms.
+FIRST_DRAWN = 1000
+
+
+@dataclass(frozen=True)
+class Personality:
+    """One cell.
+
+    Attributes:
+        name: As on the command line.
+        reason: Who has such a cell, in a sentence.
+        traits: How it differs from the training simulation.
+        calibration: Draws its arm.
+        stream_hz: How often its driver streams targets; None is the driver's default.
+    """
+
+    name: str
+    reason: str
+    traits: Traits = NOMINAL_TRAITS
+    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
+    stream_hz: int | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return it as fields of :class:`~td3robot.standin.settings.StandinConfig`."""
+        return {"traits": self.traits, "calibration": self.calibration}
+
+    def differences(self) -> dict[str, Any]:
+        """Return every trait that differs from the training simulation's, by its dotted name."""
+        found: dict[str, Any] = {}
+        for section in Traits.model_fields:
+            mine, theirs = getattr(self.traits, section), getattr(NOMINAL_TRAITS, section)
+            for name in type(mine).model_fields:
+                if getattr(mine, name) != getattr(theirs, name):
+                    found[f"{section}.{name}"] = getattr(mine, name)
+        if self.stream_hz is not None:
+            found["stream_hz"] = self.stream_hz
+        return found
+
+
+NOMINAL = Personality("nominal", "the training simulation's idea of an arm, so that only the wire is rehearsed")
+NAMED = {
+    cell.name: cell
+    for cell in (
+        NOMINAL,
+        Personality(
+            "new",
+            "a new e-Series arm on 500 Hz, well calibrated, with a camera at 60 Hz",
+            Traits(
+                servo=ServoTraits(damping=(0.9, 0.9, 0.9, 1.0, 1.0, 1.0), transport_s=0.004),
+                gripper=GripperTraits(latency_s=0.02),
+                camera=CameraTraits(rate_hz=60.0, latency_s=0.025, jitter_s=0.005, noise_m=0.0003),
+            ),
+            CalibrationConfig(seed=1, length_m=2e-4, angle_rad=3e-4),
+            stream_hz=500,
+        ),
+        Personality(
+            "worn",
+            "an arm of many years on 125 Hz: softer joints that overshoot, a tool nobody measured again",
+            Traits(
+                servo=ServoTraits(damping=(0.55, 0.5, 0.55, 0.7, 0.7, 0.8), transport_s=0.012),
+                tool=ToolTraits(payload_kg=0.25, longer_m=0.002),
+                gripper=GripperTraits(latency_s=0.05, fastest=0.8),
+                camera=CameraTraits(rate_hz=30.0, latency_s=0.05, jitter_s=0.01, noise_m=0.0005),
+            ),
+            CalibrationConfig(seed=2, length_m=6e-4, angle_rad=1e-3),
+            stream_hz=125,
+        ),
+        Personality(
+            "slow-gripper",
+            "a gripper set to half its speed, which pauses for each position that is streamed to it",
+            Traits(gripper=GripperTraits(latency_s=0.1, pause_s=0.03, fastest=0.5)),
+        ),
+        Personality(
+            "webcam",
+            "a webcam beside the table: 15 Hz, late, one frame in ten lost, the hand in the way",
+            Traits(
+                camera=CameraTraits(
+                    rate_hz=15.0, latency_s=0.12, jitter_s=0.03, drop=0.1, hidden_m=0.06, noise_m=0.001, stamped="sent"
+                )
+            ),
+        ),
+        Personality(
+            "bad-network",
+            "a switch shared with everything else in the building",
+            Traits(network=NetworkTraits(delay_s=0.001, jitter_s=0.002, hiccup=0.0005, hiccup_s=0.012)),
+        ),
+    )
+}
+
+
+def personality(name: str) -> Personality:
+    """Return the cell of a name, or draw the one of a seed.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if name.isdecimal():
+        return drawn(int(name))
+    if name not in NAMED:
+        raise ConfigError(f"{choose('cell', name, NAMED)}; or give a seed, a whole number from 0 on, to draw one")
+    return NAMED[name]
+
+
+def drawn(seed: int) -> Personality:
+    """Draw a cell; every range is in docs/standin.md, with its source."""
+    rng = np.random.default_rng(FIRST_DRAWN + seed)
+
+    def between(low: float, high: float, digits: int = 4) -> float:
+        """Draw a number, rounded so that it can be read."""
+        return round(float(rng.uniform(low, high)), digits)
+
+    damping = between(0.55, 1.2, 2)
+    traits = Traits(
+        servo=ServoTraits(
+            # The joints that carry the arm are the softer ones.
+            damping=tuple(round(damping * factor, 2) for factor in (0.95, 0.9, 0.95, 1.1, 1.1, 1.2)),
+            transport_s=between(0.002, 0.012),
+        ),
+        tool=ToolTraits(payload_kg=between(0.0, 0.3, 2), longer_m=between(-0.002, 0.002)),
+        gripper=GripperTraits(
+            latency_s=between(0.01, 0.15, 3), pause_s=between(0.0, 0.03, 3), fastest=between(0.3, 1.0, 2)
+        ),
+        camera=CameraTraits(
+            rate_hz=float(rng.choice([15.0, 30.0, 60.0])),
+            latency_s=between(0.02, 0.15, 3),
+            jitter_s=between(0.0, 0.033, 3),
+            drop=between(0.0, 0.1, 3),
+            hidden_m=float(rng.choice([0.0, 0.05, 0.08])),
+            noise_m=between(0.0002, 0.001),
+            offset_m=(between(-0.002, 0.002), between(-0.002, 0.002), between(-0.001, 0.001)),
+        ),
+        network=NetworkTraits(delay_s=between(0.0, 0.001), jitter_s=between(0.0, 0.001)),
+    )
+    calibration = CalibrationConfig(
+        seed=FIRST_DRAWN + seed, length_m=between(2e-4, 8e-4), angle_rad=between(3e-4, 1e-3)
+    )
+    return Personality(str(seed), f"drawn by the seed {seed}", traits, calibration, int(rng.choice([125, 500])))

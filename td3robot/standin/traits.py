@@ -1,0 +1,111 @@
+"""What makes one cell differ from the next: its servo, tool, gripper, camera and network.
+
+Nothing here is taken from the training simulation. docs/standin.md has the source of each range, and says what is
+assumed.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from td3robot.config import NonNegative, Section
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+Damping = Annotated[float, Field(ge=0.2, le=5.0)]
+Offset = Annotated[float, Field(ge=-0.05, le=0.05)]
+
+
+class ServoTraits(Section):
+    """How the controller follows servoJ.
+
+    Attributes:
+        damping: Damping ratio of each joint at a gain of 300; below 1 it overshoots, and more so with a higher gain.
+            None follows with a first-order lag, which cannot.
+        transport_s: From the arrival of a target to the first motion towards it.
+    """
+
+    damping: tuple[Damping, ...] | None = None
+    transport_s: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+
+
+class ToolTraits(Section):
+    """What hangs at the flange, and what nobody told the controller about it.
+
+    Attributes:
+        payload_kg: Mass beyond that of the gripper.
+        longer_m: How much farther from the flange the tool centre point really is.
+    """
+
+    payload_kg: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    longer_m: Offset = 0.0
+
+
+class GripperTraits(Section):
+    """How the gripper answers its registers.
+
+    Attributes:
+        latency_s: From a written position to the first motion of the fingers.
+        pause_s: How long the fingers stand still for each new position that comes while they move.
+        fastest: Its top speed as a share of the data sheet's.
+    """
+
+    latency_s: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    pause_s: Annotated[float, Field(ge=0.0, le=0.2)] = 0.0
+    fastest: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+
+
+class CameraTraits(Section):
+    """What a vision system makes of where the objects are.
+
+    Attributes:
+        rate_hz: Frames a second.
+        latency_s: From the exposure to the datagram.
+        jitter_s: Up to so much later, drawn for each frame.
+        drop: Share of frames that never come.
+        hidden_m: An object nearer than this to the tool centre point is hidden by the hand.
+        noise_m: Standard deviation of every coordinate of every position.
+        offset_m: How far the camera's frame is off.
+        stamped: What the stamp of a pose says: when its frame was exposed, or when its datagram was sent.
+    """
+
+    rate_hz: Annotated[float, Field(ge=1.0, le=500.0)] = 60.0
+    latency_s: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    jitter_s: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    drop: Share = 0.0
+    hidden_m: NonNegative = 0.0
+    noise_m: Annotated[float, Field(ge=0.0, le=0.05)] = 0.0
+    offset_m: tuple[Offset, Offset, Offset] = (0.0, 0.0, 0.0)
+    stamped: Literal["exposed", "sent"] = "exposed"
+
+    @property
+    def settled_s(self) -> float:
+        """By then, nothing from before an object was placed elsewhere arrives any more, even if frames are lost [s]."""
+        return self.latency_s + self.jitter_s + 5.0 / self.rate_hz
+
+
+class NetworkTraits(Section):
+    """What the network does to RTDE packages, each way.
+
+    Attributes:
+        delay_s, jitter_s: Of every package; up to ``jitter_s`` more, drawn for each.
+        hiccup, hiccup_s: Share of packages that are late by so much, and with them all that follow.
+    """
+
+    delay_s: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+    jitter_s: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+    hiccup: Share = 0.0
+    hiccup_s: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+
+
+class Traits(Section):
+    """One cell. The defaults are those of the training simulation's idea of an arm."""
+
+    servo: ServoTraits = ServoTraits()
+    tool: ToolTraits = ToolTraits()
+    gripper: GripperTraits = GripperTraits()
+    camera: CameraTraits = CameraTraits()
+    network: NetworkTraits = NetworkTraits()
+
+
+# The training simulation's idea of an arm.
+NOMINAL = Traits()
