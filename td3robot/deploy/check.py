@@ -3,14 +3,16 @@
 What holds for every robot is checked here; what only one vendor has, its driver adds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic, sleep
 
 import numpy as np
 
 from td3robot.envs.robot_env import RobotEnv
+from td3robot.errors import RobotError
 from td3robot.geometry import angle_of
 from td3robot.policy.contract import Contract
+from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import ATTENTION, Check, in_words
 from td3robot.robots.physical import PhysicalRobot, Status
 
@@ -18,6 +20,8 @@ from td3robot.robots.physical import PhysicalRobot, Status
 GEOMETRY_M, GEOMETRY_RAD = 0.005, 0.03
 # A controller's clock against ours: more than this is not a crystal's drift.
 CLOCK_SHARE = 0.02
+# What people call the parts of a contract that are no words.
+PARTS = {"episode_steps": "length of an episode"}
 
 
 def check_contract(check: Check, trained: Contract, here: Contract) -> None:
@@ -28,11 +32,17 @@ def check_contract(check: Check, trained: Contract, here: Contract) -> None:
         check.add(f"contract: {name}", str(theirs), str(mine), False, advice)
     for part in trained.terms:
         if not any(name.split(".")[0].split("[")[0] == part for name in differences):
-            check.add(f"contract: {part}", "as trained", "as trained", True, "")
+            check.add(f"contract: {PARTS.get(part, part)}", "as trained", "as trained", True, "")
+
+
+def check_values(check: Check, cell: CellConfig) -> None:
+    """List what a cell's file says otherwise than the defaults, for people to see it."""
+    for key, default, value in cell.changes():
+        check.add(f"cell: {key}", f"{default}, by default", value, True, "")
 
 
 def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, seconds: float = 2.0) -> None:
-    """Connect a robot and look at it.
+    """Connect a robot and look at all of it, whatever is found on the way: a no-go hides no other.
 
     Args:
         check: Collects the findings.
@@ -40,15 +50,19 @@ def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, secon
         environment: The task's environment on that robot.
         seconds: How long states are watched.
     """
-    if not robot.check_controller(check):
-        return
-    if not check.answers("connection", environment.connect):
-        return
-    check.facts |= robot.facts
-    _check_stream(check, robot, list(_watch(robot, seconds)))
-    robot.check_settings(check)
-    _check_posture(check, robot, environment)
-    _check_tool(check, robot, environment)
+    looks: dict[str, Callable[[], None]] = {
+        "state stream": lambda: _check_stream(check, robot, list(_watch(robot, seconds))),
+        "settings": lambda: robot.check_settings(check),
+        "posture": lambda: _check_posture(check, robot, environment),
+        "tool": lambda: _check_tool(check, robot, environment),
+    }
+    if robot.check_controller(check) and check.answers("connection", environment.connect):
+        check.facts |= robot.facts
+        for name, look in looks.items():
+            check.answers(name, look)
+    else:
+        for name in looks:
+            check.add(name, "a connected robot", "not looked at", False, "mend the connection first", ATTENTION)
     check.answers("objects", lambda: _check_objects(check, environment))
 
 
@@ -86,16 +100,21 @@ def _check_stream(check: Check, robot: PhysicalRobot, statuses: list[Status]) ->
 
 
 def _check_posture(check: Check, robot: PhysicalRobot, environment: RobotEnv) -> None:
-    state, arm = robot.read(), robot.spec.arm
+    (posture, _), arm = robot.reported_tool(), robot.spec.arm
     outside = [
         f"{name} at {q:.3f} rad"
-        for name, q, low, high in zip(arm.joint_names, state.q, arm.lower, arm.upper, strict=True)
+        for name, q, low, high in zip(arm.joint_names, posture, arm.lower, arm.upper, strict=True)
         if not low <= q <= high
     ]
     check.add("joint limits", "inside", ", ".join(outside) or "inside", not outside, "move it by hand, in freedrive")
-    speed = float(np.abs(state.dq).max())
-    check.add("at rest", "below 0.01 rad/s", f"{speed:.3f} rad/s", speed < 0.01, "something moves the arm", ATTENTION)
-    limit = environment.guard.admits(state.q)
+    try:
+        speed = float(np.abs(robot.read().dq).max())
+    except RobotError as error:
+        check.add("at rest", "below 0.01 rad/s", "not known", False, str(error), ATTENTION)
+    else:
+        slow = speed < 0.01
+        check.add("at rest", "below 0.01 rad/s", f"{speed:.3f} rad/s", slow, "something moves the arm", ATTENTION)
+    limit = environment.guard.admits(posture)
     check.add(
         "posture", "inside the guard's limits", limit or "inside", limit is None,
         "the arm cannot begin from here: move it by hand, in freedrive, towards home", ATTENTION,
@@ -110,7 +129,7 @@ def _check_tool(check: Check, robot: PhysicalRobot, environment: RobotEnv) -> No
     turned = angle_of(ours.rotation.T @ theirs.rotation)
     beside = float(np.hypot(away[0], away[1]))
     check.add(
-        "joints", f"tool axis within {1e3 * GEOMETRY_M:g} mm and {GEOMETRY_RAD:g} rad of ours",
+        "joints", f"tool axis within {1e3 * GEOMETRY_M:g} mm and {GEOMETRY_RAD:g} rad of where it is computed",
         f"{1e3 * beside:.1f} mm, {turned:.3f} rad", beside < GEOMETRY_M and turned < GEOMETRY_RAD,
         f"joint order, signs or zeros differ, or the tool set at {robot.console} is turned or beside the flange's axis",
     )  # fmt: skip

@@ -1,9 +1,10 @@
 """One deployment from beginning to end: check, climb the ladder, play, record, report."""
 
-import json
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from td3robot.deploy.ledger import Ledger, serial_of
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.played import Played, open_checkpoint
 from td3robot.deploy.recording import FILE, Record
-from td3robot.deploy.report import summarize
+from td3robot.deploy.report import summarize, write_report
 from td3robot.deploy.session import Session
 from td3robot.deploy.speed import scaled
 from td3robot.deploy.station import Station
-from td3robot.errors import RobotError, Td3RobotError
+from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.tracker import TaughtPose
@@ -39,6 +40,8 @@ class Request:
         taught: Where objects lie, as a person says.
         records: Directory of records and of the ledger.
         override: Why a rung below may be missing, or None.
+        unattended: Whether ``run`` may move the arm with nobody at a terminal.
+        on_record: Called with the record's path once it has begun, before anything moves.
     """
 
     checkpoint: Path
@@ -51,6 +54,8 @@ class Request:
     taught: dict[str, TaughtPose] = field(default_factory=dict)
     records: Path = Path("records")
     override: str | None = None
+    unattended: bool = False
+    on_record: Callable[[Path], None] = lambda path: None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -60,7 +65,12 @@ class Request:
 
 
 def check_cell(played: Played | None, cell: CellConfig, seconds: float = 2.0) -> Check:
-    """Compare a policy, if there is one, with its cell, and look at the connected robot; nothing moves."""
+    """Compare a policy, if there is one, with its cell, and look at the connected robot; nothing moves.
+
+    Raises:
+        MissingExtraError: The robot's driver is not installed.
+    """
+    cell.require_driver()
     with Station(played.environment if played else RobotEnvironmentConfig(robot=cell.robot), cell) as station:
         return station.check(played, seconds)
 
@@ -71,25 +81,36 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
     Raises:
         ConfigError: The request makes no sense.
         LadderError: The rung below is missing.
+        MissingExtraError: The robot's driver is not installed.
         RobotError: The robot is no-go, or cannot be reached.
     """
+    request.cell.require_driver()
     played = open_checkpoint(request.checkpoint)
     config, cell = scaled(played.environment, request.speed), request.cell.with_taught(request.taught)
     if request.mode == "confirm":
         operator.require_keys()
+    if request.mode == "run" and not (operator.present or request.unattended):
+        raise ConfigError(
+            "--mode run moves the arm, and standard input is no terminal, so nobody can stop the arm from here; start "
+            "it from a terminal, or give --unattended"
+        )
+    seconds = CHECK_S if request.mode == "check" else CHECK_BEFORE_PLAY_S
     with Station(config, cell) as station:
-        check = station.check(played, CHECK_S if request.mode == "check" else CHECK_BEFORE_PLAY_S)
+        operator.say(f"connecting to {cell.host}, and checking it; its states are watched for {seconds:g} s")
+        check = station.check(played, seconds)
         folder = request.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{request.mode}-{played.name}"
         with closing(Record(folder / FILE)) as record:
             about = {
-                "mode": request.mode, "checkpoint": str(played.path), "digest": played.digest, "speed": request.speed,
-                "override": request.override, "check": check.to_json(),
+                "checkpoint": str(played.path), "digest": played.digest, "speed": request.speed,
+                "override": request.override, "unattended": request.unattended, "check": check.to_json(),
             }  # fmt: skip
-            record.add(
-                "session", **about, contract=dict(played.policy.contract.terms), cell=cell.model_dump(mode="json")
+            record.begin(
+                request.mode, **about, contract=dict(played.policy.contract.terms), cell=cell.model_dump(mode="json")
             )
-            report = about | {"robot": check.facts, "record": str(record.path)}
-            ledger, serial = Ledger(request.records), serial_of(check.facts)
+            request.on_record(record.path)
+            report = {"mode": request.mode} | about | {"robot": check.facts, "record": str(record.path)}
+            ledger = Ledger(request.records, recovery=cell.recovery)
+            serial = serial_of(check.facts)
             if request.mode == "check":
                 report["fault"] = check.objection
             else:
@@ -97,11 +118,17 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
                     raise RobotError(f"no-go: {check.objection}")
                 ledger.require_calibration(serial, check.facts.get("calibration"))
                 ledger.require(request.mode, serial, played.digest, request.override)
+                if request.mode != "shadow":
+                    operator.say(f"taking control of {cell.host}")
                 session = station.session(request.mode, played.policy.act, record, operator)
-                session.run(request.episodes, request.seed, request.options)
+                session.on_fault = partial(ledger.latch, serial)
+                moves = request.mode in ("confirm", "run")
+                with ledger.driving(serial, record.path) if moves else nullcontext():
+                    session.run(request.episodes, request.seed, request.options)
                 report |= _figures(session, station)
-            _write_down(request, report, ledger, serial, config)
-            _write(folder / "report.json", report)
+            report["not_passed"] = _not_passed(request.mode, report, config)
+            _write_down(request, report, ledger, serial)
+            write_report(folder, report)
     return report
 
 
@@ -113,16 +140,32 @@ def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str
     Raises:
         RobotError: The cause is still there, or needs hands at the controller.
     """
-    robot = cell.driver(robot_spec(cell.robot))
+    ledger, serial = Ledger(records), serial_of(_identity(cell))
+    with ledger.held(serial):
+        robot = cell.driver(robot_spec(cell.robot))
+        try:
+            robot.recover(activate_gripper)
+            facts, q = robot.facts, robot.read().q.tolist()
+        finally:
+            robot.close()
+        if serial_of(facts) != serial:
+            raise RobotError(f"the robot changed from {serial} to {serial_of(facts)} while it was recovered; try again")
+        was = ledger.latched(serial)
+        ledger.release(serial)
+    return {"robot": facts, "q": q, "was": was}
+
+
+def _identity(cell: CellConfig) -> dict[str, Any]:
+    """Ask a robot who it is, reading only; whatever else is wrong with it is for its recovery to say."""
+    robot = cell.driver(robot_spec(cell.robot), passive=True)
     try:
-        robot.recover(activate_gripper)
-        facts, q = robot.facts, robot.read().q.tolist()
+        robot.connect()
+    except RobotError:
+        if not robot.facts:
+            raise
     finally:
         robot.close()
-    ledger, serial = Ledger(records), serial_of(facts)
-    was = ledger.latched(serial)
-    ledger.release(serial)
-    return {"robot": facts, "q": q, "was": was}
+    return robot.facts
 
 
 def _figures(session: Session, station: Station) -> dict[str, Any]:
@@ -130,30 +173,24 @@ def _figures(session: Session, station: Station) -> dict[str, Any]:
     return {"figures": summarize(session.episodes), "driver": driver, "fault": session.fault}
 
 
-def _write_down(
-    request: Request, report: dict[str, Any], ledger: Ledger, serial: str, config: RobotEnvironmentConfig
-) -> None:
+def _write_down(request: Request, report: dict[str, Any], ledger: Ledger, serial: str) -> None:
     """Write a passed rung, or a fault of a moved arm, into the ledger."""
     mode, fault, digest = request.mode, report["fault"], report["digest"]
-    if fault is None and _climbed(mode, report, config):
+    if report["not_passed"] is None:
         ledger.passed(mode, serial, digest, Path(report["record"]), request.speed, request.override)
         ledger.note_calibration(serial, report["robot"].get("calibration"))
     elif fault is not None and mode in ("confirm", "run"):
         ledger.latch(serial, fault)
 
 
-def _climbed(mode: str, report: dict[str, Any], config: RobotEnvironmentConfig) -> bool:
-    """Whether a session without a fault counts as a rung."""
+def _not_passed(mode: str, report: dict[str, Any], config: RobotEnvironmentConfig) -> str | None:
+    """Return why a session does not count as a rung, or None where it does."""
+    if report["fault"] is not None:
+        return "the check says no-go" if mode == "check" else "a fault ended it"
     if mode == "check":
-        return bool(report["check"]["go"])
+        return None
     figures = report["figures"]
     if mode == "confirm":
-        return bool(figures["steps"] >= CONFIRMED_S * config.robot.control_rate_hz)
-    return "operator" not in figures["ended"]
-
-
-def _write(path: Path, report: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Td3RobotError(f"the report {path} could not be written: {error.strerror}") from None
+        moved_s = figures["steps"] / config.robot.control_rate_hz
+        return None if moved_s >= CONFIRMED_S else f"the arm moved for {moved_s:g} s, and {CONFIRMED_S:g} s count"
+    return "the operator stopped it" if "operator" in figures["ended"] else None

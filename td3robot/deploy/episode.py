@@ -1,60 +1,43 @@
-"""One episode, played and counted, the same way on an arm and in simulation so that their figures compare."""
+"""One episode on an arm: what playing counts everywhere, and what only a real clock has."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from td3robot.envs.playing import Act, EpisodeFigures, Player, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.robots.guard import Ruling
 from td3robot.state import JointCommand
 
-Vector = NDArray[np.float32]
-Act = Callable[[Vector], Vector]
-
 
 @dataclass(slots=True)
-class Figures:
-    """The figures of one episode.
+class ArmFigures(EpisodeFigures):
+    """The figures of one episode on an arm, or of its twin in simulation.
 
     Attributes:
-        number, seed: Which episode.
-        steps: Control periods played.
-        success, distance_m: At the end.
-        total_reward: Sum over the episode.
-        reasons: In how many periods the guard changed the wish, by reason; ``any`` counts a period once.
-        tcp_speed_m_s, joint_speed_rad_s: The largest measured.
+        success: An episode that was stopped is none.
         decide_s: Time from an observation to the command sent, period by period: policy, action, guard.
         state_age_s: Age of the measured state when the command was sent, period by period.
         lead_rad: Distance of measured from commanded posture at the end of each period, of the worst joint.
         missed_ticks: Control periods that were over before ``advance`` was called.
-        ended: ``time``, ``operator``, ``fault``, or empty while the episode runs.
-        fault: What went wrong, in one sentence, or None.
+        ended: As of every episode, or ``operator``.
     """
 
-    number: int
-    seed: int
-    steps: int = 0
-    success: bool = False
-    distance_m: float | None = None
-    total_reward: float = 0.0
-    reasons: Counter[str] = field(default_factory=Counter)
-    tcp_speed_m_s: float = 0.0
-    joint_speed_rad_s: float = 0.0
+    success: bool | None = False
     decide_s: list[float] = field(default_factory=list)
     state_age_s: list[float] = field(default_factory=list)
     lead_rad: list[float] = field(default_factory=list)
     missed_ticks: int = 0
-    ended: str = ""
-    fault: str | None = None
 
 
-class Player:
-    """Plays one environment period by period.
+OnPeriod = Callable[[ArmFigures, Vector, Vector, JointCommand, Ruling, JointCommand], None]
+
+
+class ArmPlayer(Player):
+    """Play one environment period by period, and time it.
 
     Args:
         environment: On an arm, or simulated.
@@ -62,21 +45,18 @@ class Player:
         on_period: Called right after each command is sent: figures, observation, action, wish, ruling, sent.
     """
 
-    def __init__(
-        self,
-        environment: RobotEnv,
-        act: Act,
-        on_period: Callable[[Figures, Vector, Vector, JointCommand, Ruling, JointCommand], None] | None = None,
-    ) -> None:
-        self.environment, self._act, self._on_period = environment, act, on_period
-        self.figures = Figures(0, 0)
-        self._info: dict[str, Any] = {}
+    environment: RobotEnv
+    figures: ArmFigures
+    kind = ArmFigures
 
-    def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> Figures:
+    def __init__(self, environment: RobotEnv, act: Act, on_period: OnPeriod | None = None) -> None:
+        super().__init__(environment, act)
+        self._on_period = on_period
+
+    def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> ArmFigures:
         """Bring the arm to the start of an episode."""
-        self.figures = Figures(number, seed)
         self.environment.watch = None
-        self.observation, _ = self.environment.reset(seed=seed, options=options)
+        super().begin(number, seed, options)
         return self.figures
 
     def resume(self) -> None:
@@ -89,32 +69,23 @@ class Player:
         Raises:
             Td3RobotError: The policy, the guard or the robot failed.
         """
-        self._begun = perf_counter()
-        self._action = self._act(self.observation)
-        self.environment.watch = self._sent
-        self._observed = self.observation
-        missed = self.environment.robot.missed_ticks
-        self.observation, reward, _, truncated, info = self.environment.step(self._action)
-        self._count(info, float(reward), self.environment.robot.missed_ticks - missed)
-        if truncated:
-            self.figures.ended, self.figures.fault = ("fault", info["fault"]) if "fault" in info else ("time", None)
-        return truncated
+        environment, figures = self.environment, self.figures
+        self._begun, self._observed = perf_counter(), self.observation
+        environment.watch = self._sent
+        missed = environment.robot.missed_ticks
+        over = super().step()
+        figures.missed_ticks += environment.robot.missed_ticks - missed
+        figures.lead_rad.append(float(np.abs(environment.world.robot.q - environment.world.commanded.q).max()))
+        return over
+
+    def ahead(self) -> tuple[JointCommand, tuple[str, ...]]:
+        """Return what the next step would send, and what of it the guard changed; nothing is sent."""
+        ruling = self.environment.preview(self._act(self.observation))
+        return ruling.command, ruling.reasons
 
     def _sent(self, wish: JointCommand, ruling: Ruling, sent: JointCommand) -> None:
         figures, environment = self.figures, self.environment
         figures.decide_s.append(perf_counter() - self._begun)
         figures.state_age_s.append(environment.robot.now() - environment.seen.robot.stamp)
         if self._on_period is not None:
-            self._on_period(figures, self._observed, self._action, wish, ruling, sent)
-
-    def _count(self, info: dict[str, Any], reward: float, missed: int) -> None:
-        figures, world = self.figures, self.environment.world
-        figures.steps += 1
-        figures.total_reward += reward
-        figures.missed_ticks += missed
-        figures.success, figures.distance_m = bool(info["success"]), info.get("distance_m", figures.distance_m)
-        figures.reasons.update(info["interventions"])
-        figures.reasons["any"] += bool(info["interventions"])
-        figures.tcp_speed_m_s = max(figures.tcp_speed_m_s, info.get("tcp_speed_m_s", 0.0))
-        figures.joint_speed_rad_s = max(figures.joint_speed_rad_s, info.get("joint_speed_rad_s", 0.0))
-        figures.lead_rad.append(float(np.abs(world.robot.q - world.commanded.q).max()))
+            self._on_period(figures, self._observed, self.action, wish, ruling, sent)

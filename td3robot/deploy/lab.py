@@ -12,8 +12,6 @@ from td3robot.state import Pose
 
 # Where objects are put to be out of the way.
 ASIDE = Pose(np.array([0.45, -0.45, 0.05]), np.eye(3))
-# By then, what a tracker saw before an object was placed elsewhere has arrived [s].
-SEEN_S = 0.1
 
 
 class LabObjects(Objects):
@@ -31,7 +29,7 @@ class LabObjects(Objects):
         """Put every object in its place, and wait until it is seen there."""
         for name, pose in poses.items():
             self._lab.place(name, pose)
-        sleep(SEEN_S)
+        sleep(self._lab.setup.personality.traits.camera.settled_s)
         return self._seen.arrange(poses)
 
     def read(self) -> Mapping[str, Pose]:

@@ -1,12 +1,18 @@
-"""Which rungs a checkpoint has climbed on which robot, and which robots await their operator after a fault."""
+"""Which rungs a checkpoint has climbed on which robot, which robots are driven, and which await their operator.
+
+The ledger belongs to the robots, not to a folder of records: another folder, another terminal and another day know of a
+fault. Who is going to move a robot writes that down first, so that the robot stays latched if the program dies.
+"""
 
 import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +36,30 @@ def serial_of(facts: dict[str, Any]) -> str:
     return str(facts.get("serial_number", "unknown"))
 
 
+def state_directory() -> Path:
+    """Return where this user's state is: ``$XDG_STATE_HOME/td3robot``, or ``~/.local/state/td3robot``."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "td3robot"
+
+
 class Ledger:
-    """The ledger, a JSON file in the directory of records.
+    """The ledger, a JSON file in the user's state directory, and a lock for each robot beside it.
 
     Args:
-        records: That directory.
+        records: A directory of records, whose own ledger, from before there was one for all, is read as well.
+        directory: Where the ledger is; by default :func:`state_directory`.
+        recovery: The command that recovers the robot, for refusals.
     """
 
-    def __init__(self, records: Path) -> None:
-        self.path = records / "ledger.json"
+    def __init__(
+        self,
+        records: Path | None = None,
+        directory: Path | None = None,
+        recovery: str = "td3robot recover --robot CELL",
+    ) -> None:
+        self._recovery = recovery
+        self.path = (directory or state_directory()) / "ledger.json"
+        self._older = None if records is None else records / "ledger.json"
 
     def require(self, rung: str, serial: str, digest: str, override: str | None) -> None:
         """Require the rung below and, for rungs that move the arm, that no fault is pending.
@@ -50,24 +71,86 @@ class Ledger:
             self.require_released(serial)
         if rung == RUNGS[0] or override:
             return
-        below = RUNGS[RUNGS.index(rung) - 1]
-        if below not in self._read().get(serial, {}).get("checkpoints", {}).get(digest, {}):
+        passed = self._read().get(serial, {}).get("checkpoints", {}).get(digest, {})
+        missing = list(takewhile(lambda below: below not in passed, RUNGS[RUNGS.index(rung) - 1 :: -1]))
+        if missing:
             raise LadderError(
-                f"--mode {rung} asks for a passed --mode {below} of this checkpoint on robot {serial}, and "
-                f'{self.path} has none; do that first, or give --override "reason"'
+                f"--mode {rung} asks for a passed --mode {missing[0]} of this checkpoint on robot {serial}, and "
+                f"{self.path} has none; first: --mode {', then --mode '.join(reversed(missing))}"
             )
 
     def require_released(self, serial: str) -> None:
         """Require that no fault is pending; whatever moves the robot calls this first.
 
         Raises:
-            LadderError: Naming the fault.
+            LadderError: Naming the fault, or the program that drives the robot.
         """
-        latched = self._read().get(serial, {}).get("latched")
+        with self.held(serial):
+            self._require_released(serial)
+
+    @contextmanager
+    def held(self, serial: str) -> Iterator[None]:
+        """Hold a robot for as long as this lasts: no other program of this user drives it meanwhile.
+
+        Raises:
+            LadderError: Another one does.
+        """
+        self._make_directory()
+        path = self.path.with_name(f"{re.sub(r'[^0-9A-Za-z._-]', '_', serial)}.lock")
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                driven = self._read().get(serial, {}).get("driven") or {"pid": "unknown"}
+                raise LadderError(
+                    f"robot {serial} is driven by another program (process {driven['pid']}); end that first"
+                ) from None
+            yield
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def driving(self, serial: str, record: Path) -> Iterator[None]:
+        """Drive a robot for as long as this lasts. That it is driven is on disk before this begins.
+
+        If the program is killed meanwhile, whoever comes next finds that, and nothing moves until ``recover``.
+
+        Raises:
+            LadderError: Another program drives it, or a fault is pending.
+        """
+        with self.held(serial):
+            self._require_released(serial)
+            with self._changed() as robots:
+                robots.setdefault(serial, {})["driven"] = {"since": _now(), "pid": os.getpid(), "record": str(record)}
+            try:
+                yield
+            except Td3RobotError:
+                self._end_driving(serial)
+                raise
+            except BaseException as error:
+                self.latch(serial, f"the program that drove it ended unexpectedly ({type(error).__name__}: {error})")
+                raise
+            self._end_driving(serial)
+
+    def _end_driving(self, serial: str) -> None:
+        with self._changed() as robots:
+            robots.setdefault(serial, {})["driven"] = None
+
+    def _require_released(self, serial: str) -> None:
+        """Require that no fault is pending; only for who holds the robot."""
+        robot = self._read().get(serial, {})
+        latched, driven = robot.get("latched"), robot.get("driven")
+        if latched is None and driven is not None:
+            raise LadderError(
+                f"the program that drove robot {serial} (process {driven['pid']}, since {driven['since']}, record "
+                f"{driven['record']}) ended without bringing it to rest in order, and nothing moves before its "
+                f"operator has looked at it: {self._recovery}"
+            )
         if latched is not None:
             raise LadderError(
                 f"robot {serial} was stopped by a fault on {latched['at']} ({latched['fault']}), and nothing moves "
-                "before its operator has dealt with that: td3robot recover --robot CELL"
+                f"before its operator has dealt with that: {self._recovery}"
             )
 
     def note_calibration(self, serial: str, checksum: str | None) -> None:
@@ -97,44 +180,88 @@ class Ledger:
             rungs[rung] = {"at": _now(), "record": str(record), "speed": speed, "override": override}
 
     def latch(self, serial: str, fault: str) -> None:
-        """Record that a fault stopped the robot."""
+        """Record that a fault stopped the robot; the first one stays."""
         with self._changed() as robots:
-            robots.setdefault(serial, {})["latched"] = {"at": _now(), "fault": fault}
+            robot = robots.setdefault(serial, {})
+            robot["latched"] = robot.get("latched") or {"at": _now(), "fault": fault}
 
     def release(self, serial: str) -> None:
         """Record that the operator dealt with the fault."""
         with self._changed() as robots:
-            robots.setdefault(serial, {})["latched"] = None
+            robots.setdefault(serial, {}).update(latched=None, driven=None)
 
     def latched(self, serial: str) -> str | None:
-        """Return the fault that awaits its operator, or None."""
-        latched = self._read().get(serial, {}).get("latched")
-        return None if latched is None else str(latched["fault"])
+        """Return the fault that awaits its operator, or None; a program that died driving is one."""
+        robot = self._read().get(serial, {})
+        if robot.get("latched") is not None:
+            return str(robot["latched"]["fault"])
+        driven = robot.get("driven")
+        return None if driven is None else f"process {driven['pid']} ended while it drove the robot"
+
+    def waiting(self) -> list[str]:
+        """Return a sentence for each robot that awaits its operator, or is driven right now; takes no lock.
+
+        Raises:
+            LadderError: The ledger cannot be read.
+        """
+        sentences = []
+        for serial, robot in self._read().items():
+            if (latched := robot.get("latched")) is not None:
+                sentences.append(
+                    f"Robot {serial} was stopped by a fault on {latched['at']} ({latched['fault']}); nothing moves it "
+                    "before td3robot recover."
+                )
+            elif (driven := robot.get("driven")) is not None:
+                sentences.append(
+                    f"Robot {serial} is driven by process {driven['pid']} since {driven['since']}; if that ended, "
+                    "nothing moves the robot before td3robot recover."
+                )
+        return sentences
 
     def _read(self) -> dict[str, Any]:
+        older = {} if self._older is None else _robots(self._older)
+        return older | _robots(self.path)
+
+    def _make_directory(self) -> None:
         try:
-            robots: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))["robots"]
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, KeyError, TypeError):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
             raise LadderError(
-                f"{self.path} cannot be read; restore it, or delete it and climb the ladder anew"
+                f"the ledger {self.path} cannot be kept ({error.strerror}), and nothing moves without one; set "
+                "XDG_STATE_HOME to a folder that can be written to"
             ) from None
-        return robots
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, Any]]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._make_directory()
         lock = os.open(self.path.parent, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             robots = self._read()
             yield robots
             temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-            temporary.write_text(json.dumps({"robots": robots}, indent=1) + "\n", encoding="utf-8")
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(json.dumps({"robots": robots}, indent=1) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
             temporary.replace(self.path)
+            os.fsync(lock)
+        except OSError as error:
+            raise LadderError(
+                f"the ledger {self.path} could not be written ({error.strerror}); make room, and see to the robot"
+            ) from None
         finally:
             os.close(lock)
+
+
+def _robots(path: Path) -> dict[str, Any]:
+    try:
+        robots: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["robots"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise LadderError(f"{path} cannot be read; restore it, or delete it and climb the ladder anew") from None
+    return robots
 
 
 def _now() -> str:

@@ -7,11 +7,14 @@ import sys
 import termios
 import tty
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
 
+# Ctrl-C, a service manager, and a terminal that was closed.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STEP_KEYS, SECOND_KEYS, STOP_KEYS, YES_KEYS = "\r\n", "s", " q\x1b", "\r\ny"
 
 
@@ -20,7 +23,13 @@ class OperatorStop(Td3RobotError):  # noqa: N818  # stopping an arm is not an er
 
 
 class Operator(ABC):
-    """A person, or a substitute for one."""
+    """A person, or a substitute for one.
+
+    Attributes:
+        present: Whether somebody is there who can be asked, and can stop the arm.
+    """
+
+    present: ClassVar[bool] = True
 
     @abstractmethod
     def say(self, text: str) -> None:
@@ -85,23 +94,26 @@ class Operator(ABC):
 
 
 class Signals(Operator):
-    """No keyboard: SIGINT and SIGTERM stop the arm, and a second one ends the program at once."""
+    """No keyboard: SIGINT, SIGTERM and SIGHUP stop the arm, and a second one ends the program at once."""
+
+    present: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._stopped = False
         self._previous: dict[int, Any] = {}
 
     def say(self, text: str) -> None:
-        """Write to standard error."""
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        """Write to standard error, if anybody can still read it."""
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     def stop_wanted(self) -> bool:
         """Whether a signal arrived."""
         return self._stopped
 
     def agree(self, what: str) -> None:
-        """Say it and continue: starting a run without a keyboard is agreement."""
+        """Say it and continue: ``--unattended`` is agreement."""
         self.say(what)
 
     def take(self, what: str) -> None:
@@ -118,7 +130,7 @@ class Signals(Operator):
         raise ConfigError("--mode confirm waits for key presses, and standard input is no terminal; start it from one")
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -137,6 +149,8 @@ class Signals(Operator):
 class Keyboard(Signals):
     """A person at a terminal: Space, q and Escape stop the arm, as Ctrl-C does."""
 
+    present: ClassVar[bool] = True
+
     def __enter__(self) -> Self:
         super().__enter__()
         self._descriptor = sys.stdin.fileno()
@@ -147,7 +161,8 @@ class Keyboard(Signals):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._settings)
+        with suppress(OSError, termios.error):  # the terminal may be gone
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._settings)
         super().__exit__(kind, error, trace)
 
     def stop_wanted(self) -> bool:
@@ -204,7 +219,10 @@ class Keyboard(Signals):
         ready, _, _ = select.select([self._descriptor], [], [], wait_s)
         if not ready:
             return None
-        return os.read(self._descriptor, 1).decode("latin-1") or STOP_KEYS[0]  # a closed terminal stops the arm
+        try:
+            return os.read(self._descriptor, 1).decode("latin-1") or STOP_KEYS[0]  # a closed terminal stops the arm
+        except OSError:
+            return STOP_KEYS[0]
 
 
 def present_operator() -> Operator:

@@ -6,8 +6,9 @@ from pathlib import Path
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.deploy.ledger import digest_of
 from td3robot.errors import ConfigError
-from td3robot.policy.checkpoint import Checkpoint, find
+from td3robot.policy.checkpoint import opened
 from td3robot.policy.policy import Policy
+from td3robot.policy.soundness import require_playable
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ def open_checkpoint(path: Path) -> Played:
         CheckpointError: It is missing or damaged.
         ConfigError: It was trained on something that is no robot.
     """
-    saved = Checkpoint(find(path))
+    saved = opened(path)
     run = saved.config()
     if not isinstance(run.environment, RobotEnvironmentConfig):
         raise ConfigError(f"{saved.path} was trained on {run.environment.kind!r}, and there is no arm for that")
+    require_playable(saved, run)
     return Played(saved.path, run.name, digest_of(saved.path), saved.policy(), run.environment)

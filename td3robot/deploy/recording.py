@@ -1,24 +1,31 @@
 """What happened on an arm, line by line, so that a record stays readable however its session ends.
 
 A record is a text file with one JSON object a line, each with its ``kind`` and ``at``, this computer's monotonic time
-[s]. It is only ever appended to, and every line is handed to the system before the next one begins: a killed process
-loses nothing, and a power failure loses what was not on disk yet.
+[s]. Its first line, ``session``, says which version of this format follows. It is only ever appended to, and every line
+is handed to the system before the next one begins: a killed process loses nothing, and a power failure loses what was
+not on disk yet.
 """
 
 import errno
 import json
 import os
 from collections.abc import Iterator
+from importlib.metadata import version as version_of
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import numpy as np
 
 from td3robot.errors import Td3RobotError
-from td3robot.state import JointCommand, RobotState
+from td3robot.geometry import quaternion
+from td3robot.state import JointCommand, Pose, RobotState
 
 FILE = "record.jsonl"
+# Of the lines' meaning. Records from before it was written have no ``version``, and read the same.
+VERSION = 1
+# A line of a period is about 2 kB; a longer one than this is no record's, and is not taken into memory.
+LONGEST_LINE = 16 * 2**20
 
 
 class RecordError(Td3RobotError):
@@ -43,6 +50,14 @@ class Record:
         except OSError as error:
             raise RecordError(f"the record {path} cannot be made: {error.strerror}; choose another --records") from None
         self._broken = False
+
+    def begin(self, mode: str, **about: Any) -> None:
+        """Append the line ``session``: the version of this format, who writes it, when, and what the session is.
+
+        Raises:
+            RecordError: As of :meth:`add`.
+        """
+        self.add("session", version=VERSION, td3robot=version_of("td3robot"), unix_time=time(), mode=mode, **about)
 
     def add(self, kind: str, **values: Any) -> None:
         """Append one line.
@@ -82,22 +97,42 @@ class Record:
 
 
 def read_record(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a record; a last line that was cut off is left out.
+    """Yield the lines of a record, one at a time; a last line that was cut off is left out.
 
     Raises:
-        RecordError: The file cannot be read, or is not a record.
+        RecordError: The file cannot be read, is not a record, or is one of a newer version.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE):
+                number += 1
+                yield _read_line(path, number, line)
+    except _CutOffError:
+        return
+    except OSError as error:
         raise RecordError(f"the record {path} cannot be read: {error}") from None
-    for number, line in enumerate(lines):
-        try:
-            if line:
-                yield json.loads(line)
-        except ValueError:
-            if number < len(lines) - 1:
-                raise RecordError(f"{path} is no record: line {number + 1} is not JSON") from None
+
+
+class _CutOffError(Exception):
+    """The last line has no end."""
+
+
+def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+            raise _CutOffError from None
+        raise RecordError(f"{path} is no record: line {number} is not JSON") from None
+    if not isinstance(values, dict) or not isinstance(values.get("kind"), str):
+        raise RecordError(f"{path} is no record: line {number} has no kind")
+    if values["kind"] == "session" and values.get("version", VERSION) != VERSION:
+        raise RecordError(
+            f"{path} is a record of version {values['version']!r}, and this td3robot reads version {VERSION}; install "
+            "the td3robot that it was made with, or a newer one"
+        )
+    return values
 
 
 def state_to_json(state: RobotState) -> dict[str, Any]:
@@ -108,6 +143,11 @@ def state_to_json(state: RobotState) -> dict[str, Any]:
 def command_to_json(command: JointCommand) -> dict[str, Any]:
     """Return a command as plain values."""
     return {"q": command.q, "gripper": command.gripper}
+
+
+def pose_to_json(pose: Pose) -> dict[str, Any]:
+    """Return a pose in the base frame as plain values: position [m], and quaternion, w first."""
+    return {"position": pose.position, "wxyz": quaternion(pose.rotation)}
 
 
 def _plain(value: Any) -> Any:

@@ -6,24 +6,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, cast
 
-from td3robot import seeding
-from td3robot.build import make_robot_env, robot_spec
+from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import DISTURBANCES
-from td3robot.deploy.episode import Act, Figures, Player
+from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.lab import LabObjects, LabOperator
 from td3robot.deploy.played import Played
 from td3robot.deploy.recording import FILE, Record
-from td3robot.deploy.report import summarize
+from td3robot.deploy.report import summarize, write_report
 from td3robot.deploy.session import Session
 from td3robot.deploy.speed import scaled
 from td3robot.deploy.station import Station
+from td3robot.envs.playing import Act, play_episodes
 from td3robot.errors import RobotError
 from td3robot.robots.findings import Check
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.standin.labs import RestWatch, Setup, start_lab
+from td3robot.standin.labs import RestWatch, Setup, free_host, lab_of, start_lab
+from td3robot.standin.personalities import NOMINAL, Personality
 
+# What a rehearsal's record and report call it, where those of a deployment have their rung.
+MODE = "rehearse"
 # How long the arm is watched after a fault [s].
 WATCHED_S = 1.5
 # How long the check watches states [s].
@@ -36,7 +39,9 @@ class Plan:
 
     Attributes:
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
-        faults, host, stream_hz, late_periods: Of the stand-in and its driver; see :class:`Setup`.
+        faults, host, stream_hz, late_periods, personality: Of the stand-in and its driver; see :class:`Setup`. Without
+            a host, the stand-in takes a loopback address that is free.
+        on_record: Called with the record's path once it has begun, before anything moves.
     """
 
     played: Played
@@ -44,11 +49,13 @@ class Plan:
     seed: int = 12345
     speed: float = 1.0
     faults: Path | None = None
-    host: str = "127.0.0.2"
+    host: str | None = None
     records: Path = Path("records")
     stream_hz: int | None = None
     act: Act | None = None
     late_periods: float | None = None
+    personality: Personality = NOMINAL
+    on_record: Callable[[Path], None] = lambda path: None
 
 
 class Rehearsal:
@@ -71,24 +78,31 @@ class Rehearsal:
         """Do it all, and return the report.
 
         Raises:
+            MissingExtraError: The robot's driver is not installed.
             RobotError: The stand-in did not start, or the check says no-go.
         """
         plan = self.plan
-        path = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.played.name}" / FILE
-        with start_lab(self._setup()) as self._lab:
+        lab_of(self._config.robot.arm).require_driver()
+        setup = self._setup()
+        self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
+        folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.played.name}"
+        with start_lab(setup) as self._lab:
             self._operator = LabOperator(self._lab, self._say)
             with self._station() as station:
                 station.robot.activate_gripper()
-                with closing(Record(path)) as record:
+                with closing(Record(folder / FILE)) as record:
+                    self._begin_record(record)
                     check = self._check(station, record)
                     shadow = self._shadow(station, record)
                     self._lab.reset_wire()
                     arm, driver = self._play(station, record)
             wire, clock = self._lab.wire(), self._lab.clock()
-        return {
+        report = {
+            "mode": MODE,
             "checkpoint": str(plan.played.path),
+            "cell": {"name": plan.personality.name, "differs": plan.personality.differences()},
             "speed": plan.speed,
-            "record": str(path),
+            "record": str(folder / FILE),
             "check": check.to_json(),
             "shadow": summarize(shadow),
             "arm": summarize(arm),
@@ -99,15 +113,30 @@ class Rehearsal:
             "standin_clock": clock,
             "faults": self.faults,
         }
+        write_report(folder, report)
+        return report
+
+    def _begin_record(self, record: Record) -> None:
+        played = self.plan.played
+        record.begin(
+            MODE, checkpoint=str(played.path), digest=played.digest, speed=self.plan.speed, override=None,
+            contract=dict(played.policy.contract.terms), cell=self._lab.cell.model_dump(mode="json"),
+        )  # fmt: skip
+        self.plan.on_record(record.path)
 
     def _setup(self) -> Setup:
         plan, config = self.plan, self._config
-        return Setup(config.robot, config.task.objects(), plan.host, plan.faults, plan.stream_hz, plan.late_periods)
+        host = plan.host or free_host(lab_of(config.robot.arm))
+        return Setup(
+            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.late_periods, plan.personality
+        )
 
     def _station(self) -> Station:
         cell = self._lab.cell
-        names = [item.name for item in self._lab.setup.objects]
-        return Station(self._config, cell, LabObjects(cell.objects(names), self._lab) if names else None)
+        if not self._lab.setup.objects:
+            return Station(self._config, cell)
+        seen = cell.objects(object_bounds(self._config, robot_spec(cell.robot)))
+        return Station(self._config, cell, LabObjects(seen, self._lab))
 
     def _check(self, station: Station, record: Record) -> Check:
         check = station.check(self.plan.played, CHECK_S)
@@ -117,13 +146,16 @@ class Rehearsal:
         self._say(f"check: go ({len(check.findings)} findings)")
         return check
 
-    def _shadow(self, station: Station, record: Record) -> list[Figures]:
+    def _shadow(self, station: Station, record: Record) -> list[ArmFigures]:
+        self._say("shadow: one episode is decided, and nothing is sent")
         session = station.session("shadow", self._act, record, self._operator)
         session.run(1, self.plan.seed, {"stay": True})
         return session.episodes
 
-    def _play(self, station: Station, record: Record) -> tuple[list[Figures], dict[str, float]]:
+    def _play(self, station: Station, record: Record) -> tuple[list[ArmFigures], dict[str, float]]:
         """Play the episodes; after a fault, recover as an operator would, and continue with the next episode."""
+        episodes, seconds = self.plan.episodes, self._config.episode_s
+        self._say(f"run: {episodes} episodes of {seconds:g} s in real time, and the ways to their starts")
         session = station.session("run", self._act, record, self._operator, self._lab.begin_episode)
         driver: dict[str, float] = {}
         while len(session.episodes) < self.plan.episodes:
@@ -152,21 +184,15 @@ class Rehearsal:
         self._lab.clear_faults()
         robot.recover(activate_gripper=not self._lab.gripper_ready())
 
-    def _simulate(self) -> list[Figures]:
+    def _simulate(self) -> list[ArmFigures]:
         """Play the same episodes in plain simulation."""
+        self._say(f"plain simulation: the same {self.plan.episodes} episodes, without the controller")
         environment = make_robot_env(self._config)
-        player = Player(environment, self._act)
-        found = []
         try:
-            for number in range(self.plan.episodes):
-                seed = seeding.integer(self.plan.seed, seeding.Stream.EVALUATION_EPISODES, number)
-                player.begin(number, seed)
-                while not player.step():
-                    pass
-                found.append(player.figures)
+            found = play_episodes(ArmPlayer(environment, self._act), self.plan.episodes, self.plan.seed)
+            return cast("list[ArmFigures]", found)
         finally:
             environment.close()
-        return found
 
     def _limits(self) -> dict[str, float]:
         guard = self._config.guard

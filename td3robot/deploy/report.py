@@ -1,55 +1,103 @@
 """Summary of the episodes of a session: success, tracking, latencies, missed ticks, guard interventions."""
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from td3robot.deploy.episode import Figures
-from td3robot.statistics import percentiles, wilson_interval
+from td3robot.deploy.episode import ArmFigures
+from td3robot.envs import playing
+from td3robot.errors import Td3RobotError
+from td3robot.statistics import Sample
+
+REPORT = "report.json"
+# What an evaluation says of its episodes, too.
+SHARED = (
+    "success_rate",
+    "success_ci95",
+    "mean_return",
+    "mean_final_distance_m",
+    "max_tcp_speed_m_s",
+    "max_joint_speed_rad_s",
+)
 
 
-def summarize(episodes: Sequence[Figures]) -> dict[str, Any]:
+class Summary:
+    """Adds up episodes, and keeps nothing of their periods, so that a session may be of any length."""
+
+    def __init__(self) -> None:
+        self.decide_ms, self.state_age_ms, self.lead_rad = Sample(), Sample(), Sample()
+        self._episodes, self._at_end = list[ArmFigures](), list[float]()
+
+    def add(self, episode: ArmFigures) -> None:
+        """Add an episode that is over, however it ended."""
+        self.add_periods(episode)
+        if episode.lead_rad:
+            self._at_end.append(episode.lead_rad[-1])
+        self._episodes.append(replace(episode, decide_s=[], state_age_s=[], lead_rad=[]))
+
+    def add_periods(self, episode: ArmFigures) -> None:
+        """Add the times and distances of an episode's periods: those that its lists hold now."""
+        self.decide_ms.add([1e3 * t for t in episode.decide_s])
+        self.state_age_ms.add([1e3 * t for t in episode.state_age_s])
+        self.lead_rad.add(episode.lead_rad)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as plain values."""
+        episodes = self._episodes
+        steps = sum(episode.steps for episode in episodes)
+        missed = sum(episode.missed_ticks for episode in episodes)
+        shared = playing.summarize(episodes).to_json() if episodes else {}
+        return {
+            "episodes": len(episodes),
+            **{name: shared.get(name) for name in SHARED},
+            "steps": steps,
+            "tracking": self._tracking(),
+            "guard_interventions": shared.get("guard_interventions") or {},
+            "decide_ms": self.decide_ms.percentiles(),
+            "state_age_ms": self.state_age_ms.percentiles(),
+            "missed_ticks": missed,
+            "missed_share": missed / steps if steps else None,
+            "ended": dict(Counter(episode.ended for episode in episodes)),
+            "faults": [episode.fault for episode in episodes if episode.fault is not None],
+        }
+
+    def _tracking(self) -> dict[str, float] | None:
+        """Return the tracking error: while the arm moves (servo lag included), and at the end of each episode."""
+        leads = self.lead_rad
+        if not leads.count:
+            return None
+        return {
+            "rms_rad": sqrt(leads.square / leads.count),
+            "max_rad": leads.largest,
+            "at_end_rad": float(np.mean(self._at_end)),
+        }
+
+
+def summarize(episodes: Sequence[ArmFigures]) -> dict[str, Any]:
     """Summarise episodes; those that were stopped count as failures, and ``ended`` counts them.
 
     Durations are in ms, angles in rad, distances in m. What was not measured is None.
     """
-    steps = sum(episode.steps for episode in episodes)
-    successes = sum(episode.success for episode in episodes)
-    reasons: Counter[str] = Counter()
+    summary = Summary()
     for episode in episodes:
-        reasons.update(episode.reasons)
-    distances = [episode.distance_m for episode in episodes if episode.distance_m is not None]
-    missed = sum(episode.missed_ticks for episode in episodes)
-    return {
-        "episodes": len(episodes),
-        "success_rate": successes / len(episodes) if episodes else None,
-        "success_ci95": wilson_interval(successes, len(episodes)) if episodes else None,
-        "mean_return": float(np.mean([episode.total_reward for episode in episodes])) if episodes else None,
-        "mean_final_distance_m": float(np.mean(distances)) if distances else None,
-        "steps": steps,
-        "max_tcp_speed_m_s": max((episode.tcp_speed_m_s for episode in episodes), default=None),
-        "max_joint_speed_rad_s": max((episode.joint_speed_rad_s for episode in episodes), default=None),
-        "tracking": tracking(episodes),
-        "guard_interventions": {name: count / steps for name, count in sorted(reasons.items())} if steps else {},
-        "decide_ms": percentiles(1e3 * t for episode in episodes for t in episode.decide_s),
-        "state_age_ms": percentiles(1e3 * t for episode in episodes for t in episode.state_age_s),
-        "missed_ticks": missed,
-        "missed_share": missed / steps if steps else None,
-        "ended": dict(Counter(episode.ended for episode in episodes)),
-        "faults": [episode.fault for episode in episodes if episode.fault is not None],
-    }
+        summary.add(episode)
+    return summary.to_json()
 
 
-def tracking(episodes: Iterable[Figures]) -> dict[str, float] | None:
-    """Return the tracking error: while the arm moves (servo lag included), and at the end of each episode."""
-    found = [np.array(episode.lead_rad) for episode in episodes if episode.lead_rad]
-    if not found:
-        return None
-    together = np.concatenate(found)
-    return {
-        "rms_rad": float(np.sqrt(np.mean(together**2))),
-        "max_rad": float(together.max()),
-        "at_end_rad": float(np.mean([leads[-1] for leads in found])),
-    }
+def write_report(folder: Path, report: dict[str, Any]) -> None:
+    """Write a session's report beside its record.
+
+    Raises:
+        Td3RobotError: It cannot be written.
+    """
+    path = folder / REPORT
+    try:
+        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Td3RobotError(f"the report {path} could not be written: {error.strerror}") from None

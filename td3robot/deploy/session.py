@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from td3robot import seeding
-from td3robot.deploy.episode import Act, Figures, Player, Vector
+from td3robot.collection import shorten_collections
+from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.operator import Operator, OperatorStop
-from td3robot.deploy.recording import Record, RecordError, command_to_json, state_to_json
+from td3robot.deploy.recording import Record, RecordError, command_to_json, pose_to_json, state_to_json
+from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.robots.guard import Ruling
 from td3robot.robots.interface import Robot
 from td3robot.robots.travel import TravelPlan
-from td3robot.state import JointCommand, RobotState
+from td3robot.state import JointCommand, RobotState, World
 
 MODES = ("check", "shadow", "confirm", "run")
 # How often the announcer looks for a fault [s].
@@ -37,6 +39,7 @@ class Session:
     Attributes:
         episodes: Figures of the episodes so far.
         fault: What ended the session, or None.
+        on_fault: Called with every fault, once the arm is told to stop and before anything is said or recorded.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class Session:
         mode: str,
         on_episode: Callable[[int], None] = lambda number: None,
     ) -> None:
-        self.environment, self.mode, self.episodes = environment, mode, list[Figures]()
+        self.environment, self.mode, self.episodes = environment, mode, list[ArmFigures]()
         self.fault: str | None = None
+        self.on_fault: Callable[[str], None] = lambda fault: None
         self._record, self._operator, self._on_episode = record, operator, on_episode
-        self._player = Player(environment, act, self._record_period)
-        self._agreed = False
+        self._player = ArmPlayer(environment, act, self._record_period)
+        self._agreed, self._which, self._shadowed = False, "the episode", ""
+        self._announced, self._announcing = "", threading.Lock()
         environment.travel.agree = self._agree
         environment.travel.watch = self._travelled
 
@@ -69,15 +74,15 @@ class Session:
             ConfigError: The options ask for something impossible.
             RobotError: The robot cannot be opened.
         """
-        self.fault = None
-        gc.collect()
-        gc.freeze()  # later collections skip what exists now, and are short; a station undoes this
+        self.fault, self._announced = None, ""
+        shorten_collections()
         self.environment.robot.connect()  # what fails here has moved nothing
-        announcer = FaultAnnouncer(self.environment.robot, self._operator)
+        announcer = FaultAnnouncer(self.environment.robot, self._announce)
         gc.disable()  # a collection takes longer than a policy's step, and no thread runs meanwhile
         announcer.start()
         try:
             for number in range(first, first + episodes):
+                self._which = f"episode {number + 1} of {first + episodes}"
                 self._play(number, seeding.integer(seed, seeding.Stream.EVALUATION_EPISODES, number), options)
                 gc.collect()
         except OperatorStop as stop:
@@ -85,7 +90,8 @@ class Session:
         except ConfigError:
             raise  # an impossible request is not a fault of the arm
         except Td3RobotError as error:
-            self._finish("fault", self._cause(error), str(error))
+            cause = self._cause(error)
+            self._finish("fault", cause)
         finally:
             self.environment.robot.stop()
             announcer.stop()
@@ -94,24 +100,27 @@ class Session:
 
     def _play(self, number: int, seed: int, options: dict[str, Any] | None) -> None:
         self._operator.raise_if_stopped()
-        self.episodes.append(Figures(number, seed))
+        self.episodes.append(ArmFigures(number, seed))
         self._record.add("episode", number=number, seed=seed, mode=self.mode, options=options)
         self.episodes[-1] = self._player.begin(number, seed, options)
         goal = self.environment.goal
         self._record.add("goal", number=number, position=goal.position, gripper=goal.gripper)
         self._on_episode(number)
+        self._operator.say(self._which)
         self._player.resume()  # the state is as old as the way here and the announcement took
         {"run": self._run, "confirm": self._confirm, "shadow": self._shadow}[self.mode]()
         figures = self.episodes[-1]
+        if self.mode == "shadow":
+            figures.success = None  # nothing was sent, so nothing can succeed
+        if figures.fault is not None:
+            self._latch(figures.fault)
         self._record.add(
             "episode_end", number=number, ended=figures.ended, success=figures.success, fault=figures.fault,
             distance_m=figures.distance_m, missed_ticks=figures.missed_ticks,
             state=state_to_json(self.environment.world.robot),
         )  # fmt: skip
         self._record.flush()
-        self._operator.say(_line(figures))
-        if figures.fault is not None:
-            self.fault = figures.fault
+        self._operator.say(_line(figures, self.mode))
 
     def _run(self) -> None:
         while not self._player.step():
@@ -119,16 +128,44 @@ class Session:
 
     def _confirm(self) -> None:
         """Move for as long as each key press allows, and rest in between."""
-        rate = round(self.environment.robot.spec.control_rate_hz)
+        environment = self.environment
+        rate = round(environment.robot.spec.control_rate_hz)
         over = False
         while not over:
-            self.environment.robot.stop()
-            periods = self._operator.next_periods(rate)
+            self._player.resume()
+            self._operator.say(f"the next step would {self._in_words(*self._player.ahead())}")
+            before, periods = environment.world, self._operator.next_periods(rate)
+            self._record.add("operator", did="let the arm move", periods=periods)
             self._player.resume()
             for _ in range(periods):
                 if over := self._player.step():
                     break
                 self._operator.raise_if_stopped()
+            environment.robot.stop()
+            self._operator.say(f"that moved {self._moved(before)}")
+
+    def _moved(self, before: World) -> str:
+        """Say what a key press moved, now that the arm rests."""
+        q = self.environment.robot.read().q
+        x, y, z = 1e3 * (self.environment.tool_at(q).position - before.tcp.position)
+        turned = q - before.robot.q
+        joint = int(np.abs(turned).argmax())
+        name = self.environment.robot.spec.arm.joint_names[joint]
+        left = self._player.figures.distance_m
+        return (
+            f"the tool by ({x:+.1f}, {y:+.1f}, {z:+.1f}) mm, and of all joints {name} most, by {turned[joint]:+.4f} rad"
+            + ("" if left is None else f"; {1e3 * left:.1f} mm are left to the goal")
+        )
+
+    def _in_words(self, command: JointCommand, reasons: tuple[str, ...]) -> str:
+        """Say what a command would do to the arm where it stands."""
+        environment = self.environment
+        x, y, z = 1e3 * (environment.tool_at(command.q).position - environment.world.tcp.position)
+        closed, changes = 100 * command.gripper, ", ".join(sorted(reasons)) or "nothing"
+        return (
+            f"move the tool by ({x:+.1f}, {y:+.1f}, {z:+.1f}) mm, with the gripper {closed:.0f} % closed; the guard "
+            f"changes: {changes}"
+        )
 
     def _shadow(self) -> None:
         """Decide in every period as if the arm passed where it stands, at the speed it would have reached by then."""
@@ -149,18 +186,20 @@ class Session:
         way = environment.tool_at(self._sent.q).position - environment.world.tcp.position
         x, y, z = way / environment.robot.spec.period_s * 1e3
         changed = ", ".join(sorted(set(self._player.figures.reasons) - {"any"})) or "nothing"
-        self._operator.say(f"would move the tool at ({x:+.0f}, {y:+.0f}, {z:+.0f}) mm/s; the guard changes: {changed}")
+        said = f"would move the tool at ({x:+.0f}, {y:+.0f}, {z:+.0f}) mm/s; the guard changes: {changed}"
+        if said != self._shadowed:
+            self._shadowed = said
+            self._operator.say(said)
 
     def _agree(self, journey: TravelPlan) -> None:
         if journey.drops:
             self._operator.take("the gripper holds something and is going to open: take hold of it")
+            self._record.add("operator", did="took what the gripper held")
         if not self._agreed:
-            largest = float(np.abs(journey.way[0] - journey.start).max())
-            self._operator.agree(
-                f"the arm is going to move to its start, by {largest:.2f} rad in its first leg of {len(journey.way)}"
-                + (", and its gripper opens" if journey.opens_gripper else "")
-            )
+            self._operator.agree(_way_in_words(journey))
             self._agreed = True
+            self._record.add("operator", did="agreed to the way to the start")
+        self._operator.say(f"travelling to the start of {self._which}")
 
     def _travelled(self, state: RobotState, ruling: Ruling) -> None:
         self._record.add(
@@ -169,7 +208,13 @@ class Session:
         self._operator.raise_if_stopped()
 
     def _record_period(
-        self, figures: Figures, observed: Vector, action: Vector, wish: JointCommand, ruling: Ruling, sent: JointCommand
+        self,
+        figures: ArmFigures,
+        observed: Vector,
+        action: Vector,
+        wish: JointCommand,
+        ruling: Ruling,
+        sent: JointCommand,
     ) -> None:
         self._sent = sent
         self._record.add(
@@ -177,26 +222,59 @@ class Session:
             state=state_to_json(self.environment.seen.robot), observation=observed, action=action,
             wish=command_to_json(wish), command=command_to_json(ruling.command), sent=command_to_json(sent),
             reasons=ruling.reasons,
+            objects={name: pose_to_json(pose) for name, pose in self.environment.seen.objects.items()},
         )  # fmt: skip
 
     def _cause(self, error: Td3RobotError) -> str:
-        """Prefer the driver's fault: the error that arrived here may be a consequence of it."""
-        first = self.environment.robot.fault
-        return str(error) if first is None or isinstance(error, RecordError) else first
+        """Stop the arm, and say why: the driver's word first, which an error that arrived here may only follow from."""
+        robot = self.environment.robot
+        known = robot.fault
+        robot.stop()  # meanwhile, the driver says what it knows
+        if isinstance(error, RecordError) or robot.fault is None:
+            return str(error)
+        return robot.fault if known is not None else f"{robot.fault} (and: {error})"
 
-    def _finish(self, ended: str, fault: str | None, said: str) -> None:
-        """Stop the arm first, then record why."""
+    def _finish(self, ended: str, fault: str | None, said: str = "") -> None:
+        """Stop the arm first, then latch, then record and say why."""
         self.environment.robot.stop()
-        self.fault = fault
+        if fault is not None:
+            self._latch(fault)
         if self.episodes and not self.episodes[-1].ended:
             if self._player.figures.number == self.episodes[-1].number:
                 self.episodes[-1] = self._player.figures
             self.episodes[-1].ended, self.episodes[-1].fault = ended, fault
-            self.episodes[-1].success = False
-        self._operator.say(said)
+            self.episodes[-1].success = None if self.mode == "shadow" or self._ended_by_choice(ended) else False
+        if fault is None:
+            self._operator.say(said)
+        else:
+            self._say_fault(fault)
         try:
             self._record.add("stop", ended=ended, fault=fault)
         except RecordError as error:
+            self._operator.say(str(error))
+
+    def _ended_by_choice(self, ended: str) -> bool:
+        """Whether a stop says nothing of the policy: a stop key is the normal way out of ``confirm``."""
+        return self.mode == "confirm" and ended == "operator"
+
+    def _announce(self, fault: str) -> None:
+        self._latch(fault)
+        self._say_fault(fault)
+
+    def _say_fault(self, fault: str) -> None:
+        """Say a fault once, though announcer and session both find it, one of them perhaps with more words."""
+        with self._announcing:
+            if self._announced and (fault.startswith(self._announced) or self._announced.startswith(fault)):
+                return
+            self._announced = fault
+            self._operator.say(f"FAULT: {fault}")
+
+    def _latch(self, fault: str) -> None:
+        """Keep a fault, and have it latched; what cannot be latched is said, and stays latched by being driven."""
+        self.fault = fault
+        try:
+            self.on_fault(fault)
+        except Td3RobotError as error:
             self._operator.say(str(error))
 
     def _close_record(self) -> None:
@@ -213,16 +291,16 @@ class Session:
 class FaultAnnouncer(threading.Thread):
     """Announces a fault of the robot at once, even while the policy hangs and nobody asks the robot."""
 
-    def __init__(self, robot: Robot, operator: Operator) -> None:
+    def __init__(self, robot: Robot, announce: Callable[[str], None]) -> None:
         super().__init__(name="fault-announcer", daemon=True)
-        self._robot, self._operator = robot, operator
+        self._robot, self._announce = robot, announce
         self._stopping = threading.Event()
 
     def run(self) -> None:
         """Look until there is a fault to announce."""
         while not self._stopping.wait(LOOK_S):
             if (fault := self._robot.fault) is not None:
-                self._operator.say(f"FAULT: {fault}")
+                self._announce(fault)
                 return
 
     def stop(self) -> None:
@@ -231,10 +309,25 @@ class FaultAnnouncer(threading.Thread):
         self.join()
 
 
-def _line(figures: Figures) -> str:
+def _way_in_words(journey: TravelPlan) -> str:
+    legs = np.diff(np.array([journey.start, *journey.way]), axis=0)
+    largest, count = float(np.abs(legs).max()), len(legs)
+    return (
+        f"the arm will now move to its start: {count} {'leg' if count == 1 else 'legs'}, at most {largest:.2f} rad "
+        f"({np.degrees(largest):.0f} deg) on one joint" + (", and its gripper opens" if journey.opens_gripper else "")
+    )
+
+
+def _line(figures: ArmFigures, mode: str) -> str:
+    if mode == "shadow":
+        return (
+            f"watched for {figures.steps} periods, {figures.missed_ticks} of them late, and nothing was sent; "
+            f"the guard would have changed {figures.reasons['any']}"
+            + (f"; FAULT: {figures.fault}" if figures.fault else "")
+        )
     distance = "" if figures.distance_m is None else f", {1e3 * figures.distance_m:.1f} mm left"
     return (
-        f"episode {figures.number}: {'success' if figures.success else 'no success'}{distance}, "
+        f"episode {figures.number + 1}: {'success' if figures.success else 'no success'}{distance}, "
         f"{figures.steps} periods, {figures.missed_ticks} missed, guard changed {figures.reasons['any']}"
         + (f"; FAULT: {figures.fault}" if figures.fault else "")
     )

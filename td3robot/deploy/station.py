@@ -5,21 +5,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from td3robot.build import make_robot_env, robot_spec
+from td3robot.build import make_robot_env, object_bounds, robot_spec
+from td3robot.collection import shorten_collections
 from td3robot.config import RobotEnvironmentConfig
-from td3robot.deploy.check import check_contract, check_robot
-from td3robot.deploy.episode import Act
+from td3robot.deploy.check import check_contract, check_robot, check_values
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.played import Played
 from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
+from td3robot.envs.playing import Act
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.errors import ContractError, RobotError
+from td3robot.errors import RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import Robot
 from td3robot.robots.objects import Objects
+from td3robot.robots.spec import require_same_arm
 
 
 class Station:
@@ -39,15 +41,16 @@ class Station:
     """
 
     def __init__(self, config: RobotEnvironmentConfig, cell: CellConfig, objects: Objects | None = None) -> None:
-        names = [model.name for model in config.task.objects()]
         self._config, self._cell = config, cell
-        self._objects = objects or (cell.objects(names) if names else None)
-        _require_same_arm(config, cell)
-        self.robot = cell.driver(robot_spec(cell.robot), passive=True)
+        spec = robot_spec(cell.robot)
+        if objects is None and config.task.objects():
+            objects = cell.objects(object_bounds(config, spec))
+        self._objects = objects
+        require_same_arm(config.robot, cell.robot, "cell")
+        self.robot = cell.driver(spec, True, config.guard.max_tcp_speed_m_s)
         self.environment = self._on(self.robot)
         # A whole collection stalls the threads that talk to an opened robot; those after this one are short.
-        gc.collect()
-        gc.freeze()
+        shorten_collections()
 
     def check(self, played: Played | None, seconds: float) -> Check:
         """Compare a policy, if there is one, with its cell, and look at the robot, which is left open.
@@ -60,6 +63,7 @@ class Station:
         if played is not None:
             here = self._on(self.robot, played.environment).contract()
             check_contract(check, played.policy.contract, here)
+        check_values(check, self._cell)
         check_robot(check, self.robot, self.environment, seconds)
         return check
 
@@ -104,18 +108,3 @@ class Station:
     def _on(self, robot: Robot, config: RobotEnvironmentConfig | None = None) -> RobotEnv:
         """Build an environment on a robot; it opens nothing."""
         return make_robot_env(config or self._config, cell=self._cell, objects=self._objects, robot=robot)
-
-
-def _require_same_arm(config: RobotEnvironmentConfig, cell: CellConfig) -> None:
-    """Refuse a cell of another arm or gripper at once: its contract would differ in every term.
-
-    Raises:
-        ContractError: Naming both.
-    """
-    for part in ("arm", "gripper"):
-        trained, here = getattr(config.robot, part), getattr(cell.robot, part)
-        if trained != here:
-            raise ContractError(
-                f"the policy was trained for the {part} {trained!r}, and the cell's is {here!r}; choose the cell of a "
-                f"{trained}, or a policy trained for a {here}"
-            )

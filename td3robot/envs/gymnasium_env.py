@@ -6,8 +6,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, flatdim
 from gymnasium.wrappers import FlattenObservation, RescaleAction
+from numpy.typing import NDArray
 
 from td3robot.config import GymnasiumEnvironmentConfig
+from td3robot.envs.checked import in_words
 from td3robot.errors import ConfigError
 from td3robot.layout import Field, Layout
 from td3robot.policy.contract import Contract
@@ -25,12 +27,24 @@ def make_gymnasium(config: GymnasiumEnvironmentConfig, render_mode: str | None =
         environment = gymnasium.make(config.id, render_mode=render_mode, **config.kwargs)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ConfigError(f"environment {config.id!r} cannot be made: {' '.join(str(error).split())}") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # somebody else's code may raise anything
+        raise ConfigError(f"environment {config.id!r} cannot be made: it {in_words(error)}") from None
     actions = environment.action_space
     if not isinstance(actions, Box) or len(actions.shape) != 1 or not actions.is_bounded():
         raise ConfigError(f"environment {config.id!r} has action space {actions}; TD3 needs a bounded Box of one axis")
     if not isinstance(environment.observation_space, Box) or len(environment.observation_space.shape) != 1:
         environment = FlattenObservation(environment)
     return RescaleAction(environment, np.float32(-1.0), np.float32(1.0))
+
+
+def action_range(environment: Environment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the lowest and the highest action of an environment itself, before it is scaled to [-1, 1]."""
+    inner: Any = environment
+    while isinstance(inner, gymnasium.Wrapper) and not isinstance(inner, RescaleAction):
+        inner = inner.env
+    space = inner.env.action_space if isinstance(inner, RescaleAction) else environment.action_space
+    assert isinstance(space, Box)
+    return space.low, space.high
 
 
 def gymnasium_contract(config: GymnasiumEnvironmentConfig, environment: Environment) -> Contract:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -70,11 +70,14 @@ class Player:
     Attributes:
         figures: Those of the episode in progress.
         observation: What the policy acts on next.
+        action: What it chose last.
     """
+
+    kind: ClassVar[type[EpisodeFigures]] = EpisodeFigures  # what it counts
 
     def __init__(self, environment: Environment, act: Act) -> None:
         self.environment, self._act = environment, act
-        self.figures = EpisodeFigures(0, 0)
+        self.figures = self.kind(0, 0)
         self._layout: Layout | None = getattr(environment.unwrapped, "observation_layout", None)
 
     def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> EpisodeFigures:
@@ -83,9 +86,9 @@ class Player:
         Raises:
             EnvironmentFaultError: The observation is not finite.
         """
-        self.figures = EpisodeFigures(number, seed)
+        self.figures = self.kind(number, seed)
         self.observation, _ = self.environment.reset(seed=seed, options=options)
-        require_finite(self._layout, self.observation, 0.0, f"evaluation episode {number}, reset")
+        require_finite(self._layout, self.observation, 0.0, f"episode {number}, reset")
         return self.figures
 
     def step(self) -> bool:
@@ -95,8 +98,9 @@ class Player:
             EnvironmentFaultError: The observation or the reward is not finite.
         """
         figures = self.figures
-        where = f"evaluation episode {figures.number}, step {figures.steps}"
-        self.observation, reward, terminated, truncated, info = self.environment.step(self._act(self.observation))
+        where = f"episode {figures.number}, step {figures.steps}"
+        self.action = self._act(self.observation)
+        self.observation, reward, terminated, truncated, info = self.environment.step(self.action)
         require_finite(self._layout, self.observation, float(reward), where)
         figures.count(float(reward), info)
         if not (terminated or truncated):
@@ -112,6 +116,7 @@ def play_episodes(
     seed: int,
     stream: seeding.Stream = seeding.Stream.EVALUATION_EPISODES,
     on_frame: Callable[[Environment], None] | None = None,
+    on_episode: Callable[[int], None] | None = None,
 ) -> list[EpisodeFigures]:
     """Play whole episodes, and return the figures of each.
 
@@ -122,6 +127,7 @@ def play_episodes(
         stream: What the episodes are for: those that choose the best policy of a training are never those that
             judge it afterwards.
         on_frame: Called after every reset and step, to record a video.
+        on_episode: Called after every episode, with how many were played.
     """
     played = []
     for number in range(episodes):
@@ -133,6 +139,8 @@ def play_episodes(
             over = player.step()
         if on_frame is not None:
             on_frame(player.environment)
+        if on_episode is not None:
+            on_episode(number + 1)
     return played
 
 
@@ -210,13 +218,14 @@ def evaluate(
     seed: int,
     stream: seeding.Stream = seeding.Stream.EVALUATION_EPISODES,
     on_frame: Callable[[Environment], None] | None = None,
+    on_episode: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Play whole episodes without exploration, and return their figures; arguments as of :func:`play_episodes`.
 
     Raises:
         EnvironmentFaultError: An observation or reward is not finite.
     """
-    return summarize(play_episodes(Player(environment, act), episodes, seed, stream, on_frame))
+    return summarize(play_episodes(Player(environment, act), episodes, seed, stream, on_frame, on_episode))
 
 
 def require_finite(layout: Layout | None, observation: Vector, reward: float, where: str) -> None:

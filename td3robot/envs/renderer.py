@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
-from td3robot.geometry import quaternion
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.scene import set_gripper, simulation_spec
+from td3robot.robots.simulated.scene import place_cell, simulation_spec
 from td3robot.state import Array, ObjectModel, World
 
 GOAL_RADIUS_M = 0.015
@@ -29,7 +28,7 @@ class Renderer:
     def __init__(
         self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = (), width: int = 640, height: int = 480
     ) -> None:
-        self._gripper = spec.gripper
+        self._spec = spec
         scene = simulation_spec(spec, 500, objects)
         scene.visual.global_.offwidth, scene.visual.global_.offheight = width, height
         goal = scene.worldbody.add_body(name="goal", mocap=True)
@@ -71,11 +70,8 @@ class Renderer:
                 "thread; render there, or make an environment in each thread"
             )
         state = world.robot
-        self._data.qpos[: len(state.q)] = state.q
-        for name, pose in world.objects.items():
-            self._data.joint(name).qpos[:] = [*pose.position, *quaternion(pose.rotation)]
-        set_gripper(self._model, self._data, self._gripper, state.driver_q)
         self._data.mocap_pos[0] = goal_position
+        place_cell(self._model, self._data, self._spec, state.q, state.driver_q, world.objects)
         mujoco.mj_forward(self._model, self._data)
         self._gl.make_current()
         mujoco.mjv_updateScene(

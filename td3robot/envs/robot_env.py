@@ -162,22 +162,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             RobotError: The robot failed; it was told to stop.
         """
         self._require_running("step")
-        action = np.asarray(action, np.float32)
-        if action.shape != self.action_space.shape or not np.isfinite(action).all():
-            raise EnvironmentFaultError(
-                f"action {action} is not {self.action_kind.layout.size} finite numbers in [-1, 1]; nothing was sent"
-            )
-        action = np.clip(action, -1.0, 1.0)
+        action = self._admissible(action)
         wish = self.action_kind.wish(action, self.guard.commanded, self.guard.velocity, self.goal.gripper)
-        try:
-            ruling = self.guard.filter(wish, self.seen.robot, self.robot.now())
-            sent = self.robot.send(ruling.command)
-            if self.watch is not None:
-                self.watch(wish, ruling, sent)
-            self.robot.advance()
-        except RobotError:
-            self.robot.stop()
-            raise
+        ruling, sent = self._pass_period(wish)
         before = self.world
         try:
             self._look(sent)
@@ -199,6 +186,33 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if truncated:
             info["is_success"] = info["success"]
         return self._observe(), score.reward, False, truncated, info
+
+    def preview(self, action: Vector) -> Ruling:
+        """Return what a step with an action would send now; nothing is sent, and the guard forgets that it was asked.
+
+        Raises:
+            EnvironmentFaultError: There was no reset, or the action is not finite or has the wrong shape.
+            CommandRefusedError: The guard would refuse to send anything.
+        """
+        self._require_running("preview")
+        guard = self.guard.twin()
+        wish = self.action_kind.wish(self._admissible(action), guard.commanded, guard.velocity, self.goal.gripper)
+        return guard.filter(wish, self.seen.robot, self.robot.now())
+
+    def drive(self, wish: JointCommand) -> Ruling:
+        """Let one control period pass after a wish that comes from no action, as when somebody moves the arm by hand.
+
+        The guard rules on it as on any other; no reward is counted, and the episode does not get older.
+
+        Raises:
+            EnvironmentFaultError: There was no reset.
+            CommandRefusedError: The guard refused to send anything; the arm was told to stop.
+            RobotError: The robot failed; it was told to stop.
+        """
+        self._require_running("drive")
+        ruling, sent = self._pass_period(wish)
+        self._look(sent)
+        return ruling
 
     def resume(self) -> Vector:
         """Continue after a pause within an episode, in which the robot was stopped; gives the observation.
@@ -265,6 +279,27 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             raise EnvironmentFaultError(
                 f"{call}() was called before reset(): there is no episode yet; call reset() first"
             )
+
+    def _admissible(self, action: Vector) -> Vector:
+        action = np.asarray(action, np.float32)
+        if action.shape != self.action_space.shape or not np.isfinite(action).all():
+            raise EnvironmentFaultError(
+                f"action {action} is not {self.action_kind.layout.size} finite numbers in [-1, 1]; nothing was sent"
+            )
+        return np.clip(action, -1.0, 1.0)
+
+    def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:
+        """Send what the guard makes of a wish, and let one control period pass; give its ruling and what was sent."""
+        try:
+            ruling = self.guard.filter(wish, self.seen.robot, self.robot.now())
+            sent = self.robot.send(ruling.command)
+            if self.watch is not None:
+                self.watch(wish, ruling, sent)
+            self.robot.advance()
+        except RobotError:
+            self.robot.stop()
+            raise
+        return ruling, sent
 
     def _look(self, commanded: JointCommand) -> None:
         """Read the robot: ``seen`` is what a controller is told, ``world`` what is."""

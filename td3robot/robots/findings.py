@@ -58,8 +58,12 @@ class Check:
         """The first no-go in one sentence, or None."""
         for finding in self.findings:
             if finding.verdict == NO_GO:
-                return f"{finding.name}: {finding.found}, wanted {finding.expected}; {finding.advice}"
+                return f"{finding.name}: {finding.found}, wanted {finding.expected}; {finding.advice}{self._others()}"
         return None
+
+    def _others(self) -> str:
+        more = [finding.name for finding in self.findings if finding.verdict == NO_GO][1:]
+        return f" (more no-go: {', '.join(more)}; --mode check shows all)" if more else ""
 
     def add(self, name: str, expected: str, found: str, good: bool, advice: str, otherwise: str = NO_GO) -> None:
         """Add a finding; ``otherwise`` is its verdict where it is not good."""

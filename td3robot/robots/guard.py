@@ -13,6 +13,12 @@ the arm keeps its direction:
    joint speed limits there: some arms (the Franka FR3) are allowed less speed the nearer a joint is to its stop.
    The first of them is not too far ahead of the measured arm, unless it is nearer to it than the last command.
 
+An arm follows its commands with a servo's lag, in other postures than those commanded, where the same joint velocities
+move the tool differently. So step 3 also asks where the arm itself will be, by the lag of its servo: there, too, the
+tool is inside the workspace and within its speed limit, in every period until it rests. That arm is computed from the
+commands alone. One that catches up otherwise may be faster (docs/safety.md has figures); a driver watches the measured
+one.
+
 Braking reduces all joints in proportion, along a straight line in joint space. Step 3 of an earlier period has
 already admitted every one of its commands: there is always a command to send. Postures between two commands are
 not asked about: at 250 mm/s and 20 Hz they come nearer to the table or the arm by under 0.1 mm, and a joint speed limit
@@ -22,6 +28,7 @@ that is concave in the joints' angles, as the FR3's are, is nowhere lower than a
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
+from math import exp
 from operator import le
 from typing import Any, NamedTuple
 
@@ -40,6 +47,10 @@ BISECTIONS = 5
 # Tool speed is linear in joint velocity only at one posture. A step is scaled for its start, may be this much faster at
 # its end, and the rest up to the limit is for what lies between (tests/robots/test_guard.py measures it).
 TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
+# The arm itself, as its servo's lag predicts it, may be this fast where each of its joints answers this much earlier or
+# later than that [s]: heavy joints answer late, and then a motion of many joints that hardly moves the tool moves it
+# more. Without, benchmarks/cross_limits.py found 254.9 mm/s.
+TCP_SPEED_OF_ARM, UNEVEN_S = 0.99, 0.02
 # A controller gets targets in steps of some milliseconds, now and then one of them late. Joint speed and acceleration
 # stay this far below their limits, so that they hold there, too (tests/deploy/test_fuzz.py measures it).
 JOINT_SHARE = 0.97
@@ -47,6 +58,9 @@ JOINT_SHARE = 0.97
 ROUNDING = 1e-6
 # A joint speed limit of 0 counts as this, so that it can be divided by [rad/s].
 STANDSTILL_RAD_S = 1e-9
+# Between the ends of periods, and where joints answer late, an arm is this far beyond a wall that its commands and its
+# prediction keep, at most: 0.68 mm were found by benchmarks/cross_limits.py [m].
+WALL_M = 0.0008
 # A measured arm may rest this little outside of the workspace at whose wall it was stopped, and begin from there [m].
 ANCHOR_SLACK = 0.003
 # A wish further away than this is only a direction: the numbers in between must not overflow [rad].
@@ -120,6 +134,8 @@ class Guard:
 
     def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
         arm = spec.arm
+        self._lag = arm.servo.lag_s
+        self._kept = exp(-spec.period_s / self._lag)
         self.config = config
         self.kinematics = kinematics
         self._period = spec.period_s
@@ -130,6 +146,7 @@ class Guard:
         self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * spec.period_s
         self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
         self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
+        self._max_speed_of_arm = config.max_tcp_speed_m_s * TCP_SPEED_OF_ARM
         self.interventions: Counter[str] = Counter()
         self.commands = 0
         self.home = arm.home
@@ -144,11 +161,11 @@ class Guard:
         self._posture = self.kinematics.posture(q.copy())
         self._speeds = self._speed_limits.at(q)
         self.commanded = JointCommand(self._posture.q, gripper)
-        self.velocity = np.zeros_like(q)
+        self.velocity = self._behind = np.zeros_like(q)
         tool = self._posture.tcp.position
         low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
-        self._box_low = np.minimum(low, np.maximum(tool, low - ANCHOR_SLACK)).tolist()
-        self._box_high = np.maximum(high, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
+        self._box_low = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK)).tolist()
+        self._box_high = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
 
     def twin(self) -> "Guard":
         """Make a guard with the same limits, which counts for itself; for travelling, and for planning it."""
@@ -159,7 +176,7 @@ class Guard:
 
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""
-        return self._objection(self.kinematics.posture(q), np.zeros_like(q))
+        return self._objection_at(self.kinematics.posture(q), np.zeros_like(q))
 
     def require_admitted(self, q: Array) -> None:
         """Refuse to begin at a posture (n,) [rad] where the arm stands, if the guard would not let it move from there.
@@ -196,6 +213,7 @@ class Guard:
 
         step.posture.q.setflags(write=False)
         self._posture, self.velocity = step.posture, step.velocity
+        self._behind = self._followed(self._behind, step.velocity)
         self._speeds = self._speed_limits.at(step.posture.q)
         self.commanded = JointCommand(step.posture.q, min(max(wish.gripper, 0.0), 1.0))
         self.commands += 1
@@ -283,14 +301,37 @@ class Guard:
 
     def _objection(self, posture: Posture, velocity: Array) -> str | None:
         """Name the first limit broken at a posture, reached at ``velocity``, or at one that braking then commands."""
-        objection = self._objection_at(posture, velocity)
+        behind = self._followed(self._behind, velocity)
+        objection = self._objection_at(posture, velocity) or self._objection_to_arm(
+            posture.q - behind, behind, velocity
+        )
         while objection is None:
             velocity = self._braked(velocity)
             if not np.abs(velocity).max() > 0.0:
                 return None
             posture = self.kinematics.posture(posture.q + velocity * self._period)
-            objection = self._objection_at(posture, velocity)
+            behind = self._followed(behind, velocity)
+            objection = self._objection_at(posture, velocity) or self._objection_to_arm(
+                posture.q - behind, behind, velocity
+            )
         return objection
+
+    def _followed(self, behind: Array, velocity: Array) -> Array:
+        """Compute how far (n,) [rad] the arm is behind its command after a period at a velocity; it follows at 1/lag.
+
+        A first-order lag: ``behind' = velocity - behind / lag``.
+        """
+        return self._kept * behind + ((1.0 - self._kept) * self._lag) * velocity
+
+    def _objection_to_arm(self, q: Array, behind: Array, velocity: Array) -> str | None:
+        """Name the limit that the arm itself breaks at q (n,), so far behind a command that moves at a velocity."""
+        tool, jacobian = self.kinematics.tcp_and_jacobian(q)
+        joint_speeds = behind / self._lag
+        tool_speed = jacobian @ joint_speeds
+        gaining = np.abs(velocity - joint_speeds) @ np.sqrt((jacobian * jacobian).sum(axis=0))
+        if float(np.sqrt(tool_speed @ tool_speed)) + UNEVEN_S / self._lag * float(gaining) > self._max_speed_of_arm:
+            return "tcp_speed"
+        return None if _within(self._box_low, tool.position, self._box_high) else "workspace"
 
     def _objection_at(self, posture: Posture, velocity: Array) -> str | None:
         q = posture.q

@@ -5,13 +5,14 @@ from math import exp
 import numpy as np
 
 from td3robot.errors import RobotError
-from td3robot.robots.interface import Robot, RobotSpec
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array, JointCommand, RobotState
 
 
-class KinematicRobot(Robot):
+class KinematicRobot(SimulatedRobot):
     """An arm from its numbers, velocities integrated; no inertia and no contact.
 
     Each joint follows a target, which moves to the command in a straight line over the period, with a first-order lag

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.state import Pose
 
 
@@ -40,19 +39,3 @@ class NoObjects(Objects):
     def read(self) -> Mapping[str, Pose]:
         """Give nothing."""
         return {}
-
-
-class SimulatedObjects(Objects):
-    """The objects of a simulated cell, seen as a perfect tracker would."""
-
-    def __init__(self, robot: MujocoRobot) -> None:
-        self._robot = robot
-
-    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Place the objects at once."""
-        self._robot.place(poses)
-        return self._robot.object_poses()
-
-    def read(self) -> Mapping[str, Pose]:
-        """Ask the simulation."""
-        return self._robot.object_poses()

@@ -123,6 +123,8 @@ class PhysicalRobot(Robot):
     def check_controller(self, check: Check) -> bool:
         """Add what can be found out before connecting: identity, modes, safety state, answer times.
 
+        Whatever is found, all of it is looked at.
+
         Returns:
             Whether connecting makes sense.
         """

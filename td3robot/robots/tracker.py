@@ -16,16 +16,19 @@ from time import monotonic, sleep, time
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from td3robot.config.section import Section, Vector3
 from td3robot.errors import ConfigError, TrackerError, choose
 from td3robot.geometry import about_vertical, rotation_of
+from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import Objects
 from td3robot.state import Array, Pose
 
 # A rotation given as a quaternion of another length than 1 is a mistake, not a rounding.
 UNIT_TOLERANCE = 0.01
+# Of a refusal, so much is told.
+REFUSAL_LENGTH = 200
 # Nothing further from the arm's base than this is an object of its cell [m].
 FAR_M = 3.0
 # How long a tracker may take to show every object when an episode begins [s].
@@ -48,15 +51,20 @@ class TrackerConfig(Section):
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port = 47300
-    max_age_s: PositiveFloat = 0.2
-    max_jump_m: PositiveFloat = 0.05
+    max_age_s: Annotated[float, Field(ge=0.01, le=5.0)] = 0.2
+    max_jump_m: Annotated[float, Field(ge=0.005, le=0.5)] = 0.05
 
 
 class TaughtPose(Section):
-    """Where an object lies, as a person says: its position [m], and its angle about the vertical [rad]."""
+    """Where an object lies, as a person says.
+
+    Attributes:
+        position_m: Of its centre, in the base frame (x, y, z).
+        yaw_rad: Its angle about the vertical, a turn either way at most: 90 is no angle in radians.
+    """
 
     position_m: Vector3
-    yaw_rad: float = 0.0
+    yaw_rad: Annotated[float, Field(ge=-7.0, le=7.0)] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +79,18 @@ class Sighting:
 class ObjectTracker(Objects):
     """The poses that a tracker streams, as long as they are recent and plausible.
 
-    Implausible datagrams are refused and counted in :attr:`refused`; when nothing else arrives, silence is the fault,
-    and its message has the last refusal. A jump is a fault until the next episode begins.
+    An object is first seen where the task's objects lie, upright, and then where the arm can carry it. Poses elsewhere
+    and implausible datagrams are refused and counted in :attr:`refused`; when nothing else arrives, silence is the
+    fault, and its message has the last refusal. A jump is a fault until the next episode begins.
 
     Args:
         names: The objects that a task knows.
         config: Where to listen, and what to accept.
+        bounds: Where the objects can be; without, poses are believed anywhere.
     """
 
-    def __init__(self, names: Iterable[str], config: TrackerConfig) -> None:
-        self.names, self.config = tuple(names), config
+    def __init__(self, names: Iterable[str], config: TrackerConfig, bounds: ObjectBounds | None = None) -> None:
+        self.names, self.config, self.bounds = tuple(names), config, bounds
         self.refused = 0
         self._lock = threading.Lock()
         self._seen: dict[str, Sighting] = {}
@@ -151,10 +161,10 @@ class ObjectTracker(Objects):
     def _take(self, datagram: bytes, now: float, clock: float) -> None:
         try:
             name, sighting = self._parse(datagram, now, clock)
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001  # whatever it holds, one bad datagram costs one datagram
             with self._lock:
                 self.refused += 1
-                self._last_refusal = str(error)
+                self._last_refusal = str(error)[:REFUSAL_LENGTH]
             return
         with self._lock:
             before = self._seen.get(name)
@@ -174,7 +184,7 @@ class ObjectTracker(Objects):
             name, stamp = message["name"], float(message["stamp"])
             position = _numbers(message["position_m"], 3)
             quaternion = _numbers(message["quaternion_wxyz"], 4)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"not a pose: {error!r}") from None
         if name not in self.names:
             raise ValueError(choose("object", str(name), self.names))
@@ -184,7 +194,16 @@ class ObjectTracker(Objects):
         if float(np.linalg.norm(position)) > FAR_M:
             raise ValueError(f"{name!r} at {position.tolist()} m is further than {FAR_M:g} m from the arm's base")
         self._require_plausible_stamp(name, stamp, clock)
-        return name, Sighting(Pose(position, rotation_of(quaternion / length)), stamp, now)
+        pose = Pose(position, rotation_of(quaternion / length))
+        self._require_believable(name, pose)
+        return name, Sighting(pose, stamp, now)
+
+    def _require_believable(self, name: str, pose: Pose) -> None:
+        if self.bounds is None:
+            return
+        ask = self.bounds.objection_to_carried if name in self._seen else self.bounds.objection_to_lying
+        if (objection := ask(name, pose)) is not None:
+            raise ValueError(f"the pose of {name!r} is not believed: {objection}")
 
     def _require_plausible_stamp(self, name: str, stamp: float, clock: float) -> None:
         age, limit = clock - stamp, self.config.max_age_s
@@ -215,12 +234,15 @@ class TaughtObjects(Objects):
     Args:
         names: The objects that a task knows.
         taught: Where each of them lies.
+        bounds: Where objects can lie; without, anywhere.
 
     Raises:
-        ConfigError: A name is unknown, or an object was not taught.
+        ConfigError: A name is unknown, an object was not taught, or it cannot lie there.
     """
 
-    def __init__(self, names: Iterable[str], taught: Mapping[str, TaughtPose]) -> None:
+    def __init__(
+        self, names: Iterable[str], taught: Mapping[str, TaughtPose], bounds: ObjectBounds | None = None
+    ) -> None:
         known = tuple(names)
         for name in taught:
             if name not in known:
@@ -234,6 +256,9 @@ class TaughtObjects(Objects):
         self._poses = {
             name: Pose(np.array(pose.position_m), about_vertical(pose.yaw_rad)) for name, pose in taught.items()
         }
+        if bounds is not None:
+            for name, pose in self._poses.items():
+                _require_lying(name, pose, bounds)
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Return where the objects were said to lie."""
@@ -242,6 +267,15 @@ class TaughtObjects(Objects):
     def read(self) -> Mapping[str, Pose]:
         """Return where the objects were said to lie, whatever happened since."""
         return self._poses
+
+
+def _require_lying(name: str, pose: Pose, bounds: ObjectBounds) -> None:
+    if (objection := bounds.objection_to_lying(name, pose)) is not None:
+        nearest = ",".join(f"{value:.4g}" for value in bounds.nearest(name, pose.position))
+        raise ConfigError(
+            f"{name!r} cannot lie where it was said to: {objection}; positions are in metres, in the arm's base frame, "
+            f"and the nearest admissible one is {name}={nearest}"
+        )
 
 
 def taught_from_text(text: str) -> tuple[str, TaughtPose]:

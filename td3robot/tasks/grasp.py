@@ -56,7 +56,19 @@ EMPTY_MARGIN = 0.12
 
 
 class GraspRewards(Section):
-    """Weights of the grasp task's reward terms; :class:`Grasp` has the formulas."""
+    """Weights of the grasp task's reward terms; :class:`Grasp` has the formulas.
+
+    Attributes:
+        approach: Reward for progress of the tool down to the object.
+        alignment: Reward for turning the tool to the way in which the object can be gripped.
+        grasp: Reward for closing on the object.
+        push: Penalty on sliding the object over the table.
+        lift: Reward for being near the height at which the object is held.
+        rise: Reward for progress of the object to that height.
+        held: Reward for holding it there at rest.
+        smoothness: Penalty on changes of the action.
+        guard: Penalty on steps that the guard changed.
+    """
 
     approach: NonNegative = 4.0
     alignment: NonNegative = 5.0
@@ -137,6 +149,8 @@ class GraspConfig(TaskConfig):
     practice_share: UnitInterval = 0.5
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
+    title: ClassVar[str] = "grasp and lift"
+    achieved: ClassVar[str] = "lifted and held"
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:

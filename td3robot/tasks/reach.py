@@ -17,7 +17,15 @@ from td3robot.tasks.shaping import nearness, progress, roughness
 
 
 class ReachRewards(Section):
-    """Weights of the reach task's reward terms; :class:`Reach` has the formulas."""
+    """Weights of the reach task's reward terms; :class:`Reach` has the formulas.
+
+    Attributes:
+        progress: Reward for every bit of the way that the commanded tool point comes nearer.
+        precision: Reward for being near the goal, on the scale of the tolerance.
+        settled: Reward for being at the goal and at rest.
+        smoothness: Penalty on changes of the action.
+        guard: Penalty on steps that the guard changed.
+    """
 
     progress: NonNegative = 1.0
     precision: NonNegative = 1.0
@@ -48,6 +56,8 @@ class ReachConfig(TaskConfig):
     near_m: PositiveFloat = 0.03
     rewards: ReachRewards = ReachRewards()
     region: ClassVar[str] = "task.goals"
+    title: ClassVar[str] = "reach a point"
+    achieved: ClassVar[str] = "reached"
 
     @classmethod
     def regions(cls, arm: ArmModel) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import load_config, to_yaml
 from td3robot.deploy.lab import LabOperator
+from td3robot.deploy.operator import OperatorStop
 from td3robot.deploy.played import open_checkpoint
 from td3robot.errors import RobotError
 from td3robot.policy.checkpoint import Contents, write
@@ -18,6 +19,7 @@ from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.process import start_standin
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+COUNTERS = {"step": 0, "updates": 0, "evaluated_step": 0, "warm_start": False}
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +66,8 @@ def write_checkpoint():
 def save_checkpoint(path, config):
     """Write a policy of random weights, which moves the tool somewhere."""
     rng = np.random.default_rng(0)
+    agent = config.agent.model_copy(update={"actor_hidden": (16,)})
+    config = config.model_copy(update={"agent": agent})
     environment = make_robot_env(config.environment)
     contract = environment.contract()
     environment.close()
@@ -72,12 +76,17 @@ def save_checkpoint(path, config):
         "net.0.weight": rng.normal(size=(16, inputs)) / 4, "net.0.bias": np.zeros(16),
         "net.2.weight": rng.normal(size=(outputs, 16)) / 4, "net.2.bias": np.zeros(outputs),
     }  # fmt: skip
-    moments = {"mean": np.zeros(inputs), "variance": np.ones(inputs), "enabled": np.array([True])}
+    moments = {
+        "mean": np.zeros(inputs),
+        "variance": np.ones(inputs),
+        "enabled": np.array([True]),
+        "count": np.array([1.0]),
+    }
     write(
         path,
         Contents(
             to_yaml(config),
-            {"contract": dict(contract.terms), "counters": {"step": 0}},
+            {"contract": dict(contract.terms), "counters": COUNTERS, "evaluation": None},
             {"actor": {name: value.astype(np.float32) for name, value in actor.items()}, "normalizer": moments},
         ),
     )
@@ -97,7 +106,7 @@ def played(checkpoint):
 
 
 class Person(LabOperator):
-    """Agrees, presses keys that were given before, and stops the arm after so many looks."""
+    """Agrees, presses the given keys and then the one that stops, and stops the arm after so many looks."""
 
     def __init__(self, keys=(), stop_after=None):
         super().__init__(None, lambda text: None)
@@ -116,6 +125,8 @@ class Person(LabOperator):
         raise RobotError(what)
 
     def next_periods(self, per_second):
+        if not self.keys:
+            raise OperatorStop("the operator stopped the arm")
         return self.keys.pop(0)
 
 

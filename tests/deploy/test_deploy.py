@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,11 @@ def test_the_ladder_from_check_to_run(standin, cell, checkpoint, person, tmp_pat
     np.testing.assert_allclose(standin.state()["q"], before, atol=1e-6)
     assert standin.record() == []
     assert any("would move the tool at" in text for text in person.said)
+    assert any(
+        re.search(r"watched for 40 periods, \d+ of them late, and nothing was sent", text) for text in person.said
+    )
+    assert not any("success" in text for text in person.said)
+    assert report["figures"]["success_rate"] is None
 
     person.keys = [1, 20, 1, 20]
     report = deploy(ask(checkpoint, cell, tmp_path, "confirm"), person)
@@ -74,6 +80,19 @@ def test_the_ladder_from_check_to_run(standin, cell, checkpoint, person, tmp_pat
     wire = standin.state()["wire"]["measured"]
     assert 0.01 < wire["tcp_speed_m_s"] < 0.25
     assert max(map(abs, standin.state()["dq"])) < 0.01
+
+
+def test_confirm_says_what_the_next_step_would_do_and_what_a_key_moved(standin, cell, checkpoint, person, tmp_path):
+    person.keys = [1, 20, 1, 20]
+    before = np.array(standin.state()["q"])
+    report = deploy(ask(checkpoint, cell, tmp_path, "confirm", override="a test"), person)
+    assert report["fault"] is None
+    nexts = [text for text in person.said if text.startswith("the next step would move the tool by (")]
+    moved = [text for text in person.said if text.startswith("that moved the tool by (")]
+    assert (len(nexts), len(moved)) == (4, 4)
+    assert all("the guard changes: " in text and "% closed" in text for text in nexts)
+    turned = sum(float(re.search(r"by ([+-][\d.]+) rad; [\d.]+ mm are left to the goal$", text)[1]) for text in moved)
+    assert np.abs(np.array(standin.state()["q"]) - before).max() <= abs(turned) + 0.2
 
 
 def test_confirm_without_a_keyboard_is_refused_before_anything_else(cell, checkpoint, tmp_path):
@@ -103,8 +122,8 @@ def test_the_operator_stops_the_arm_which_holds_and_everything_is_kept(standin, 
     assert max(map(abs, standin.state()["dq"])) < 0.01
     serial = report["robot"]["serial_number"]
     with pytest.raises(LadderError):  # a run that was stopped is no rung
-        Ledger(tmp_path).require("run", serial, report["digest"], None)
-    assert Ledger(tmp_path).latched(serial) is None
+        Ledger().require("run", serial, report["digest"], None)
+    assert Ledger().latched(serial) is None
 
 
 @pytest.mark.slow
@@ -144,7 +163,7 @@ def running(standin, cell, checkpoint, tmp_path):
     path.write_text(yaml.safe_dump({"ur": {"host": standin.host}}))
     arguments = [
         "deploy", checkpoint, "--robot", path, "--mode", "run", "--override", "a test", "--records", tmp_path,
-        "--goal", "0.2,0.5,0.3", "--speed", "0.3", "--json",
+        "--goal", "0.2,0.5,0.3", "--speed", "0.3", "--unattended", "--json",
     ]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *map(str, arguments)],
@@ -182,6 +201,7 @@ def test_ctrl_c_stops_and_reports_and_torch_is_not_needed(running, standin):
     out, error = running.communicate(timeout=30)
     assert running.returncode == 0, error
     assert "the operator stopped the arm" in error
+    assert "nanobind" not in error
     report = json.loads(out)
     assert report["figures"]["ended"] == {"operator": 1}
     assert max(map(abs, standin.state()["dq"])) < 0.01

@@ -48,12 +48,15 @@ def test_a_fault(scene, drill):
     assert outcome.moving
     periods, last = outcome.recorded
     assert periods >= 8
+    assert outcome.left == ()
     if drill.says is None:
-        assert (outcome.said, outcome.ended) == (None, "operator")
+        assert (outcome.said, outcome.ended, outcome.latched) == (None, "operator", None)
         assert periods >= 20
         return
     assert re.search(drill.says, outcome.said)
     assert outcome.ended == "fault"
+    # On a full disk, what latches the robot is that it is driven, which was written before it moved.
+    assert outcome.latched and ("disk" in drill.name or outcome.said.startswith(outcome.latched))
     assert outcome.told_s < 1.0
     assert last == ("period" if "disk" in drill.name else "rest")
     if drill.rests_within_s is not None:

@@ -1,16 +1,24 @@
 """A driver of another make climbs the same ladder: no controller, no sockets, nothing in deploy/ knows it."""
 
 import json
+import re
+from itertools import pairwise
+from pathlib import Path
 from time import monotonic
 
 import numpy as np
 import pytest
 
 from td3robot.build import robot_spec
+from td3robot.cli.deployment import _show_rung
 from td3robot.config import RobotConfig
 from td3robot.deploy.deployment import Request, deploy, recover
 from td3robot.deploy.ledger import LadderError, Ledger
-from td3robot.errors import RobotError
+from td3robot.deploy.operator import Signals
+from td3robot.deploy.recording import read_record
+from td3robot.errors import ConfigError, RobotError
+from td3robot.report.session import read_session
+from td3robot.report.session_page import verdict
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics
@@ -114,7 +122,7 @@ class OtherRobot(PhysicalRobot):
 
 
 class OtherCell(CellConfig):
-    def driver(self, spec, passive=False):
+    def driver(self, spec, passive=False, max_tcp_speed_m_s=np.inf):
         return OtherRobot(spec, passive)
 
 
@@ -149,10 +157,66 @@ def test_it_climbs_the_ladder_on_one_connection_each(controller, checkpoint, per
     json.dumps(report, allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("keys", "why", "said"),
+    [
+        ([20], None, r"confirm passed for this checkpoint on robot other-1; next: td3robot deploy \S+ --robot CELL "
+         "--mode run$"),
+        ([1, 1], "the arm moved for 0.1 s, and 1 s count", "confirm not passed for .*: the arm moved for 0.1 s"),
+    ],
+)  # fmt: skip
+def test_each_mode_says_whether_it_passed(controller, checkpoint, person, tmp_path, capsys, keys, why, said):
+    person.keys = keys
+    request = ask(checkpoint, tmp_path, "confirm", override="a test")
+    report = deploy(request, person)
+    assert report["figures"]["ended"] == {"operator": 1}
+    assert report["not_passed"] == why
+    assert report["figures"]["success_rate"] is None  # nobody failed
+    _show_rung(report, request)
+    assert re.search(said, capsys.readouterr().err.strip())
+    found = verdict(read_session(Path(report["record"])))
+    assert found.word == ("Passed" if why is None else "Stopped")
+
+
+def test_shadow_says_only_what_is_new(controller, checkpoint, person, tmp_path):
+    deploy(ask(checkpoint, tmp_path, "shadow", override="a test"), person)
+    would = [text for text in person.said if text.startswith("would move the tool")]
+    assert would
+    assert all(one != other for one, other in pairwise(would))
+
+
+def test_what_goes_on_is_said_before_it_takes_its_time(controller, checkpoint, person, tmp_path):
+    request = Request(
+        checkpoint, OtherCell(robot=RobotConfig()), "run", speed=1.0, episodes=2, records=tmp_path, override="a test"
+    )
+    deploy(request, person)
+    begun = [text for text in person.said if not text.startswith("episode ") or " of " in text]
+    assert begun == [
+        "connecting to the robot, and checking it; its states are watched for 1 s",
+        "taking control of the robot",
+        "travelling to the start of episode 1 of 2", "episode 1 of 2",
+        "travelling to the start of episode 2 of 2", "episode 2 of 2",
+    ]  # fmt: skip
+    (agreed,) = person.agreed
+    assert re.fullmatch(
+        r"the arm will now move to its start: \d legs?, at most \d\.\d\d rad \(\d+ deg\) on one joint", agreed
+    )
+
+
+def test_without_a_terminal_a_run_has_to_say_that_nobody_attends_it(controller, checkpoint, tmp_path):
+    with pytest.raises(ConfigError, match=r"nobody can stop the arm from here; .*--unattended"):
+        deploy(ask(checkpoint, tmp_path, "run", override="a test"), Signals())
+    assert controller.log == []
+    report = deploy(ask(checkpoint, tmp_path, "run", override="a test", unattended=True), Signals())
+    assert report["fault"] is None
+    (session, *_) = read_record(Path(report["record"]))
+    assert session["unattended"] is True
+
+
 def test_control_is_not_taken_before_the_ladder_allows_it(controller, checkpoint, person, tmp_path):
     with pytest.raises(LadderError):
         deploy(ask(checkpoint, tmp_path, "run"), person)
-    Ledger(tmp_path).latch("other-1", "it hit the table")
+    Ledger().latch("other-1", "it hit the table")
     with pytest.raises(LadderError, match="it hit the table"):
         deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
     assert "control" not in controller.log
@@ -162,11 +226,12 @@ def test_a_fault_is_latched_and_recovered_and_a_turned_tool_is_no_go(controller,
     controller.fault_after = 10
     report = deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
     assert report["fault"] == "a reflex stopped the arm"
-    assert Ledger(tmp_path).latched("other-1") == "a reflex stopped the arm"
-    with pytest.raises(RobotError, match="a reflex"):
+    assert [text for text in person.said if "a reflex" in text] == ["FAULT: a reflex stopped the arm"]
+    assert Ledger().latched("other-1") == "a reflex stopped the arm"
+    with pytest.raises(LadderError, match="a reflex"):
         deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
     assert recover(OtherCell(robot=RobotConfig()), tmp_path, False)["was"] == "a reflex stopped the arm"
-    assert Ledger(tmp_path).latched("other-1") is None
+    assert Ledger().latched("other-1") is None
 
     controller.tilt = np.diag([1.0, -1.0, -1.0])
     with pytest.raises(RobotError, match=r"no-go: joints: .*the tool set at its web page"):

@@ -1,15 +1,17 @@
 """What keeps an arm from being moved at all, and in which words."""
 
 import copy
+import re
 
 import pytest
 
-from td3robot.deploy.check import check_contract
+from td3robot.deploy.check import PARTS, check_contract
 from td3robot.deploy.deployment import Request, check_cell, deploy
 from td3robot.deploy.played import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
 from td3robot.policy.contract import Contract
 from td3robot.robots.findings import Check
+from td3robot.robots.ur.absence import nobody_at
 
 
 def numbers(terms, prefix=()):
@@ -56,7 +58,7 @@ def test_the_same_contract_is_go(played):
     check_contract(check, played.policy.contract, played.policy.contract)
     assert check.go
     assert [finding.name for finding in check.findings] == [
-        f"contract: {name}" for name in played.policy.contract.terms
+        f"contract: {PARTS.get(name, name)}" for name in played.policy.contract.terms
     ]
 
 
@@ -70,7 +72,7 @@ def at_rest(standin):
 
 
 PREPARE = {
-    "local control": (lambda standin: standin.ask(remote=False), "remote control: false, wanted true"),
+    "local control": (lambda standin: standin.ask(remote=False), "remote control: off, wanted on"),
     "wrong model": (lambda standin: standin.fault("wrong_model", for_s=60.0), "model: UR10, wanted UR5 or UR5e"),
     "protective stop": (lambda standin: standin.fault("protective_stop"), "safety: PROTECTIVE_STOP.*td3robot recover"),
     "emergency stop": (lambda standin: standin.emergency_stop(), "robot mode: POWER_OFF|safety: ROBOT_EMERGENCY_STOP"),
@@ -90,12 +92,48 @@ def test_a_robot_that_is_not_ready_is_not_moved(name, standin, cell, checkpoint,
     standin.ask(clear_faults=True, emergency_stop=False)
 
 
+def test_a_check_goes_on_after_a_no_go_and_shows_everything(standin, cell, played):
+    """Local control, a slider, a gripper that is not active and a wrong tool length: all of them, at once."""
+    standin.ask(remote=False, speed_slider=0.3)
+    standin.fault("gripper_not_activated", for_s=5.0)
+    other = cell.model_copy(update={"robot": cell.robot.model_copy(update={"coupling_thickness_m": 0.02})})
+    check = check_cell(played, other, 0.3)
+    found = {finding.name: finding.verdict for finding in check.findings}
+    refused = {"contract: robot.tcp_offset_m", "remote control", "speed slider", "gripper", "TCP"}
+    assert refused <= {name for name, verdict in found.items() if verdict == "no-go"}
+    assert {"state stream", "payload", "joint limits", "posture", "joints"} <= set(found)
+    assert re.search(r"more no-go: remote control, .*--mode check shows all", check.objection)
+    standin.ask(clear_faults=True, remote=True, speed_slider=1.0)
+    at_rest(standin)
+
+
+def test_where_nobody_is_what_was_not_looked_at_is_listed(cell, played):
+    nowhere = cell.model_copy(update={"ur": cell.ur.model_copy(update={"host": "127.255.255.250"})})
+    check = check_cell(played, nowhere, 0.3)
+    found = {finding.name: finding.found for finding in check.findings}
+    assert (found["controller"], found["connection"], found["gripper answers"]) == (
+        "no dashboard",
+        "a refusal",
+        "a refusal",
+    )
+    assert {found[name] for name in ("state stream", "settings", "posture", "tool")} == {"not looked at"}
+
+
 def test_a_wrong_address_is_said_in_one_sentence(cell, checkpoint, person, tmp_path):
     nowhere = cell.model_copy(update={"ur": cell.ur.model_copy(update={"host": "127.255.255.250"})})
     with pytest.raises(
-        RobotError, match=r"there is no UR controller at 127\.255\.255\.250, port 29999 .*check ur\.host"
+        RobotError,
+        match=r"127\.255\.255\.250, port 29999 .*td3robot standin ur5e --host 127\.255\.255\.250",
     ):
         deploy(ask(checkpoint, nowhere, tmp_path), person)
+
+
+def test_nobody_at_an_address_of_a_network_is_about_cable_and_address():
+    error = OSError(111, "Connection refused")
+    assert nobody_at("192.168.0.10", 30004, error).endswith(
+        "(Connection refused); check ur.host, the cable and the robot's network settings"
+    )
+    assert "cable" not in nobody_at("127.0.0.2", 30004, error)
 
 
 def test_a_cell_unlike_that_of_training_is_refused(standin, cell, checkpoint, person, tmp_path):

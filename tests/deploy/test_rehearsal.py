@@ -40,13 +40,19 @@ def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
     plan = Plan(played, episodes=1, host=own_host(2), records=tmp_path, late_periods=10.0)
     report = Rehearsal(plan, said.append).run()
     json.dumps(report, allow_nan=False)
-    assert said[0].startswith("check: go")
+    assert said[0] == f"starting a simulated controller of the ur5e on {plan.host}"
+    assert said[1].startswith("check: go")
+    stages = [text.split(":")[0] for text in said]
+    assert [stage for stage in stages if stage in ("shadow", "run", "plain simulation")] == [
+        "shadow", "run", "plain simulation"
+    ]  # fmt: skip
     assert report["arm"]["faults"] == []
     arm, simulation = report["arm"], report["simulation"]
     assert arm["ended"] == simulation["ended"] == {"time": 1}
     assert arm["mean_final_distance_m"] == pytest.approx(simulation["mean_final_distance_m"], abs=0.03)
-    # By the stand-in's clock: a window of 100 ms, and arrivals that other programs on this computer delay.
-    assert report["wire"]["targets"]["tcp_speed_m_s"] <= 1.05 * report["limits"]["tcp_speed_m_s"]
+    # By the stand-in's clock over 100 ms: arrivals 20 ms late, as on a busy computer, look a quarter faster. The exact
+    # bound on what is sent is held by tests/robots/test_guard_laws.py.
+    assert report["wire"]["targets"]["tcp_speed_m_s"] <= 1.25 * report["limits"]["tcp_speed_m_s"]
     assert report["shadow"]["steps"] == 40
 
 

@@ -5,16 +5,19 @@ import pytest
 
 from td3robot import seeding
 from td3robot.build import make_robot_env
-from td3robot.deploy.episode import Figures, Player
+from td3robot.cli.deployment import _show_check
+from td3robot.cli.figures import figure_text
+from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.report import summarize
 from td3robot.envs.playing import evaluate
+from td3robot.report.figures import ROWS
 from td3robot.statistics import percentiles
 
 
 def test_the_figures_of_a_player_are_those_of_an_evaluation(played):
     environment = make_robot_env(played.environment)
     wanted = evaluate(environment, played.policy.act, 3, seed=7)
-    found, player = [], Player(environment, played.policy.act)
+    found, player = [], ArmPlayer(environment, played.policy.act)
     for number in range(3):
         player.begin(number, seeding.integer(7, seeding.Stream.EVALUATION_EPISODES, number))
         while not player.step():
@@ -31,11 +34,11 @@ def test_the_figures_of_a_player_are_those_of_an_evaluation(played):
 
 
 def test_figures_by_hand():
-    one = Figures(0, 1, steps=4, success=True, distance_m=0.002, total_reward=3.0, ended="time", missed_ticks=1)
+    one = ArmFigures(0, 1, steps=4, success=True, distance_m=0.002, total_reward=3.0, ended="time", missed_ticks=1)
     one.lead_rad += [0.0, 0.3, 0.4, 0.0]
     one.decide_s += [0.001, 0.002, 0.003]
     one.reasons.update({"lead": 2, "any": 2})
-    two = Figures(1, 2, steps=4, ended="fault", fault="it fell")
+    two = ArmFigures(1, 2, steps=4, ended="fault", fault="it fell")
     report = summarize([one, two])
     assert report["success_rate"] == 0.5
     assert report["missed_share"] == 1 / 8
@@ -52,4 +55,16 @@ def test_nothing_gives_none_and_no_nan():
     assert report["tracking"] is None
     assert percentiles([]) is None
     json.dumps(report, allow_nan=False)
-    assert np.isfinite(summarize([Figures(0, 0)])["mean_return"])
+    assert np.isfinite(summarize([ArmFigures(0, 0)])["mean_return"])
+
+
+def test_a_terminal_has_words_for_how_episodes_ended():
+    (row,) = [row for row in ROWS if row.title == "Episodes ended by"]
+    assert figure_text(row, {"ended": {"time": 5, "fault": 1}}) == "the end of their time (5), a fault (1)"
+
+
+def test_a_terminal_has_words_for_measured_times(capsys):
+    times = {"p50": 8.0, "p99": 8.3, "max": 9.12, "counts": [1]}
+    _show_check({"findings": [], "histograms": {"arm_state_period_ms": times}, "edges_ms": [8.0], "go": True})
+    said = capsys.readouterr().err
+    assert "time between two states: median 8.0 ms, 99 % within 8.3 ms, longest 9.1 ms" in said

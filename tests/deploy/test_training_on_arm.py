@@ -53,9 +53,9 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
     path = tmp_path / "cell.yaml"
     path.write_text(f"ur: {{host: {standin.host}, late_periods: 10}}\n")
     with pytest.raises(ConfigError, match="is already at step 40"):
-        resumed_on_arm(run, path, tmp_path / "on", None, tmp_path)
+        resumed_on_arm(run, path, tmp_path / "on", (None, None), tmp_path)
 
-    trainer = resumed_on_arm(run, path, tmp_path / "on", 85, tmp_path)
+    trainer = resumed_on_arm(run, path, tmp_path / "on", (85, None), tmp_path)
     owed = []
     monkeypatch.setattr(
         trainer.collector,
@@ -65,7 +65,7 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
     try:
         trainer.train()
     finally:
-        trainer.environment.close()
+        trainer.close()
     assert trainer.step == 85
     assert trainer.replay.size == 85
     assert owed == [18] * 20 + [40] * 20 + [60] * 5  # what was owed before, and after each of two whole episodes
@@ -91,10 +91,10 @@ def test_a_fault_in_training_on_the_arm_waits_for_its_operator(standin, tmp_path
     monkeypatch.setattr(training.arm_training, "resumed_on_arm", soon_at_fault)
     with pytest.raises(Td3RobotError, match=r"protective stop.*what was saved is in"):
         train(resume=run, robot=path, out=tmp_path / "on", steps=2000, records=records)
-    (serial,) = json.loads(Ledger(records).path.read_text())["robots"]
-    assert "protective stop" in Ledger(records).latched(serial)
+    (serial,) = json.loads(Ledger().path.read_text())["robots"]
+    assert "protective stop" in Ledger().latched(serial)
     standin.ask(reset=True)  # the controller is ready again, but nobody has said so here
     with pytest.raises(LadderError, match="td3robot recover"):
-        resumed_on_arm(run, path, tmp_path / "again", 2000, records)
+        resumed_on_arm(run, path, tmp_path / "again", (2000, None), records)
     recover(load_cell(path), records, activate_gripper=False)
-    assert Ledger(records).latched(serial) is None
+    assert Ledger().latched(serial) is None

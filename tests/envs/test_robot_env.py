@@ -124,6 +124,22 @@ def test_bad_actions_are_refused_and_nothing_is_sent(environment, monkeypatch, a
     assert len(sent) == 1
 
 
+def test_a_preview_is_what_the_next_step_sends_and_changes_nothing(environment, other):
+    environment.reset(seed=3)
+    other.reset(seed=3)
+    before = [guard.interventions.copy() for guard in (environment.guard, other.guard)]
+    for action in random_actions(environment, 20):
+        ruling = environment.preview(action)
+        environment.preview(-action)
+        one, two = environment.step(action), other.step(action)
+        np.testing.assert_array_equal(ruling.command.q, environment.guard.commanded.q)
+        assert ruling.reasons == one[4]["interventions"]
+        np.testing.assert_array_equal(one[0], two[0])
+    assert environment.guard.interventions - before[0] == other.guard.interventions - before[1]
+    with pytest.raises(EnvironmentFaultError, match="nothing was sent"):
+        environment.preview(np.full(environment.action_space.shape, np.nan))
+
+
 def test_actions_beyond_one_are_cut_to_one(environment):
     far = rollout(environment, 3, [np.array([50.0, -50.0, 50.0], np.float32)] * 5)[0]
     full = rollout(environment, 3, [np.array([1.0, -1.0, 1.0], np.float32)] * 5)[0]

@@ -7,9 +7,8 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import DISTURBANCES, DisturbanceConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.robots.kinematic import KinematicRobot
-from td3robot.robots.objects import SimulatedObjects
 from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
-from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
 from td3robot.robots.simulated.variation import Variation
 from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -16,7 +17,9 @@ from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.deploy.station import Station
 from td3robot.errors import CommandRefusedError, ConfigError, ContractError, MissingExtraError, RobotError
 from td3robot.robots.cells import CellConfig
+from td3robot.robots.driver.link import StoppedError
 from td3robot.robots.findings import Check
+from td3robot.robots.franka.link import FrankaLink, FrankaState
 from td3robot.robots.kinematics import Kinematics
 from td3robot.standin.franka.process import VARIABLE, FrankaStandin, judge_log
 from td3robot.standin.labs import Setup, start_lab
@@ -73,7 +76,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 
 def test_a_missing_client_in_the_worker_is_the_same_error(monkeypatch):
     messages = iter([{"missing": True}])
-    monkeypatch.setattr("td3robot.robots.franka.process.Channel.receive", lambda channel: next(messages))
+    monkeypatch.setattr("td3robot.robots.driver.process.Channel.receive", lambda channel: next(messages))
     with pytest.raises(MissingExtraError, match="'franka'"):
         driver(cell(NOBODY)).connect()
 
@@ -108,6 +111,15 @@ def test_the_simulator_s_environment_is_asked_for_by_name(monkeypatch, tmp_path)
 def test_a_lab_that_cannot_be_had_is_said(change, sentence):
     with pytest.raises(ConfigError, match=sentence):
         start_lab(Setup(RobotConfig(**KIT), **change))
+
+
+@pytest.mark.parametrize("field", ["q", "q_d"])
+def test_a_motion_does_not_begin_away_from_where_the_arm_rests(field):
+    link = FrankaLink.__new__(FrankaLink)
+    state = FrankaState(q=(0.1,) * 7, q_d=(0.1,) * 7, target=(0.1,) * 7)
+    assert link.resting(state) == state.target
+    with pytest.raises(StoppedError, match=r"is 0\.150 rad away from where the arm was sent to rest"):
+        link.resting(replace(state, **{field: (0.25,) * 7}))
 
 
 def test_a_second_client_is_told_that_there_is_room_for_one(robot, franka_standin):
@@ -190,7 +202,7 @@ def test_no_more_targets_bring_the_arm_to_rest_and_are_a_fault(franka_standin):
             robot.advance()
     assert "no new target came for 4 control periods" in (fault_of(robot) or "")
     sleep(1.0)
-    assert np.abs(robot.link_state().dq).max() < 0.005
+    assert np.abs(robot.latest().dq).max() < 0.005
     robot.close()
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from td3robot.config import Box, GuardConfig
 from td3robot.errors import CommandRefusedError
+from td3robot.robots.arms.model import Servo
 from td3robot.robots.grippers.robotiq_2f85 import ROBOTIQ_2F85
-from td3robot.robots.guard import JOINT_SHARE, Guard
+from td3robot.robots.guard import JOINT_SHARE, WALL_M, Guard
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Posture
 from td3robot.state import JointCommand, Pose, RobotState
@@ -127,7 +128,7 @@ def test_a_wish_is_followed_as_near_to_a_wall_as_braking_allows(spec, kinematics
     for _ in range(60):
         wish(guard, guard.commanded.q + np.array([0.0, -0.02, 0.0, 0.0, 0.0, 0.0]))
     height = kinematics.tcp(guard.commanded.q).position[2]
-    assert z + 0.03 - 1e-3 < height <= z + 0.03 + 1e-9
+    assert z + 0.03 - WALL_M - 1e-3 < height <= z + 0.03 - WALL_M + 1e-9
 
 
 # An invented arm: seven joints that move the tool along straight lines, and no links that could touch.
@@ -156,6 +157,7 @@ class InventedArm:
     """Seven joints between stops, with the same speed limit everywhere, or with one that depends on the posture."""
 
     home, lower, upper, velocity = np.zeros(7), -LIMITS, LIMITS, np.full(7, 2.6)
+    servo = Servo((1000.0,) * 7)
 
     def __init__(self, joint_speeds=None):
         self.joint_speeds = joint_speeds

@@ -57,7 +57,7 @@ def make(name, request):
     """Make another robot of one kind; physical ones need a stand-in."""
     cell = request.getfixturevalue(PHYSICAL[name]) if name in PHYSICAL else None
     config = RobotConfig(**KITS[name])
-    return lambda: ROBOTS[config.backend](config, (), cell)
+    return lambda: ROBOTS[config.backend](config, (), cell, GuardConfig())
 
 
 @pytest.fixture

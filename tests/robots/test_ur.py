@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from td3robot.build import ROBOTS, robot_spec
-from td3robot.config import RobotConfig
+from td3robot.config import GuardConfig, RobotConfig
 from td3robot.errors import ConfigError, MissingExtraError, RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
@@ -387,7 +387,7 @@ def test_another_robot_is_refused_at_connect(cell):
 
 
 def test_there_is_only_one_who_controls_the_arm(robot, cell):
-    with pytest.raises(RobotError, match="cannot be used"):
+    with pytest.raises(RobotError, match=r"another program drives the controller at .*end that .*if there is none, a"):
         make(cell.host).connect()
     Hand(robot).drive(2)
 
@@ -402,6 +402,17 @@ def test_a_lowered_speed_slider_is_refused_before_anything_moves(cell):
     cell.ask(speed_slider=1.0)
     time.sleep(0.05)
     Hand(robot).drive(2)
+    robot.close()
+
+
+def test_a_gripper_that_is_not_active_keeps_nobody_from_reading_the_arm(cell):
+    cell.fault("gripper_not_activated", for_s=0.5)
+    robot = make(cell.host, passive=True)
+    robot.connect()
+    q, _ = robot.reported_tool()
+    np.testing.assert_allclose(q, cell.state()["q"], rtol=0, atol=1e-3)
+    with pytest.raises(RobotError, match="the gripper is not active"):
+        robot.read()
     robot.close()
 
 
@@ -454,7 +465,7 @@ def test_without_ur_rtde_its_extra_is_named(monkeypatch, tmp_path, cell):
 
 def test_an_arm_without_a_cell_is_refused():
     with pytest.raises(ConfigError, match="needs a cell that says where it is"):
-        ROBOTS["ur"](RobotConfig(backend="ur"), (), None)
+        ROBOTS["ur"](RobotConfig(backend="ur"), (), None, GuardConfig())
 
 
 @pytest.mark.slow

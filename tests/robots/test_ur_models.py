@@ -9,11 +9,19 @@ import pytest
 
 from td3robot.errors import ConfigError
 from td3robot.registry import ARMS
-from td3robot.robots.ur import rtde
+from td3robot.robots.driver.link import StoppedError, StreamSettings
+from td3robot.robots.ur import link as module
+from td3robot.robots.ur.link import UrLink
 from td3robot.robots.ur.models import model_names
-from td3robot.robots.ur.rtde import ControllerConnection, StoppedError
 
-SETTINGS = {"host": "127.0.0.1", "models": ["UR5", "UR5e"], "connect_timeout_s": 1.0}
+SETTINGS = {
+    "host": "127.0.0.1",
+    "models": ["UR5", "UR5e"],
+    "connect_timeout_s": 1.0,
+    "servo_stop_deceleration_m_s2": 10.0,
+    "watchdog_hz": 10.0,
+}
+STREAM = StreamSettings(125, 0.05, True, None, 2.5, 10.0, 0, (), (), (), ())
 
 
 class Dashboard:
@@ -37,14 +45,14 @@ def test_an_arm_of_another_maker_is_refused():
 
 
 def test_the_right_arm_is_taken():
-    assert ControllerConnection(SETTINGS, True)._identify(Dashboard()) == {
+    assert UrLink(SETTINGS, STREAM)._identify(Dashboard()) == {
         "model": "UR5", "serial_number": "20195500001", "polyscope": "URSoftware 5.11.6.1092 (Jan 01 2024)",
     }  # fmt: skip
 
 
 def test_another_arm_is_refused_and_why():
     with pytest.raises(StoppedError, match=r"says it is a 'UR10', not one of UR5, UR5e, and what was trained for one"):
-        ControllerConnection(SETTINGS, True)._identify(Dashboard(model="UR10"))
+        UrLink(SETTINGS, STREAM)._identify(Dashboard(model="UR10"))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,7 @@ def test_another_arm_is_refused_and_why():
 )
 def test_another_generation_is_refused_though_its_arm_has_the_same_name(version, said):
     with pytest.raises(StoppedError, match=said):
-        ControllerConnection(SETTINGS, True)._identify(Dashboard(polyscope=version))
+        UrLink(SETTINGS, STREAM)._identify(Dashboard(polyscope=version))
 
 
 def serve_rtde(host, answer):
@@ -84,8 +92,8 @@ def serve_rtde(host, answer):
 )
 def test_a_controller_without_a_dashboard_is_asked_what_it_is(another_host, monkeypatch, answer, said):
     with serve_rtde(another_host, answer) as listener:
-        monkeypatch.setattr(rtde, "RTDE_PORT", listener.getsockname()[1])
-        monkeypatch.setattr(rtde, "DASHBOARD_PORT", 1)
+        monkeypatch.setattr(module, "RTDE_PORT", listener.getsockname()[1])
+        monkeypatch.setattr(module, "DASHBOARD_PORT", 1)
         with pytest.raises(StoppedError, match=said) as stop:
-            ControllerConnection(SETTINGS | {"host": another_host}, True)._require_controller()
+            UrLink(SETTINGS | {"host": another_host}, STREAM)._require_controller()
     assert not stop.value.connected

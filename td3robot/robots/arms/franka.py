@@ -108,5 +108,6 @@ FR3: ArmModel = ARMS.register(
         },
         make_spec=menagerie_fr3,
         joint_speeds=fr3_joint_speeds,
+        label="Franka FR3",
     ),
 )

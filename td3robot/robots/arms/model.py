@@ -150,6 +150,7 @@ class ArmModel:
         touching: Pairs of bodies that the guard does not keep apart: they share a housing, or the table.
         joint_speeds: Joint speed limits at a posture q (n,), as (lowest, highest) [rad/s]; None where they are
             ``velocity`` everywhere.
+        label: What people call it, ``UR5e``; its name where nothing is given.
     """
 
     name: str
@@ -165,6 +166,7 @@ class ArmModel:
     make_spec: Callable[[], "mujoco.MjSpec"]
     touching: tuple[tuple[str, str], ...] = ()
     joint_speeds: Callable[[Array], tuple[Array, Array]] | None = field(default=None)
+    label: str = ""
 
     def __post_init__(self) -> None:
         """Refuse numbers that are not of one arm.

@@ -88,14 +88,22 @@ class UrArm:
         return (0.0, *self.a2_a3, 0.0, 0.0, 0.0), (d1, 0.0, 0.0, d4, d5, d6), DH_ALPHA
 
     def make_spec(self) -> "mujoco.MjSpec":
-        """Make the MuJoCo model from the row alone. Names are the Menagerie's; links' frames are UR's."""
+        """Make the MuJoCo model from the row alone. Names are the Menagerie's; links' frames are UR's.
+
+        Where the user's Menagerie has the arm, it looks like that; no number of the model comes from there.
+        """
         from td3robot.robots.simulated.bodies import Link, arm_of_links
+        from td3robot.robots.simulated.meshes import dress, find_menagerie
 
         rows = zip(LINKS, self.links, INERTIA_TURN, self.shell_mm[1:], strict=True)
         links = [Link(*row) for row in rows]
-        return arm_of_links(
+        spec = arm_of_links(
             Chain.from_dh(*self.dh, offset_first=True), JOINTS, POSITION_LIMIT, self.torque_nm, self.shell_mm[0], links
         )
+        meshes = find_menagerie(f"universal_robots_{self.name}", f"{self.name}.xml")
+        if meshes is not None:
+            dress(spec, meshes)
+        return spec
 
     def model(self) -> ArmModel:
         """Return the arm."""
@@ -103,6 +111,7 @@ class UrArm:
         low, high = self.workspace
         return ArmModel(
             name=self.name,
+            label=self.name.upper().replace("E", "e"),
             joint_names=JOINTS,
             chain=Chain.from_dh(*self.dh),
             lower=-limits,

@@ -5,25 +5,37 @@ Each kind of controller has a module here, named like its ``robot.backend``, tha
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
-from typing import Any, Self
+from shlex import quote
+from typing import Annotated, Any, Self
 
-import yaml
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, ValidationError, model_validator
+from pydantic_core import PydanticUndefined
 
-from td3robot import registry
+from td3robot import catalog, registry
 from td3robot.config.loading import explain
-from td3robot.config.robot import RobotConfig
+from td3robot.config.plain import parse_plain
+from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 from td3robot.registry import Registry
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import Objects
 from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TaughtPose, TrackerConfig
 
 CELLS: Registry[type["CellConfig"]] = registry.CELLS
+
+# Within a second at 0.25 m/s, an arm whose states stand still goes further than any task's tolerance.
+StateAge = Annotated[float, Field(gt=0.0, le=1.0)]
+ConnectTimeout = Annotated[float, Field(ge=0.5, le=120.0)]
+# So many targets at least are streamed in a control period: fewer draw no straight line.
+TARGETS = 2.0
+# What a tool at the guard's limit carries may be so far from where it was last seen [m].
+UNSEEN_M = 0.15
 
 
 class CellConfig(Section):
@@ -38,25 +50,83 @@ class CellConfig(Section):
     robot: RobotConfig
     tracker: TrackerConfig | None = None
     taught: dict[str, TaughtPose] = Field(default_factory=dict)
+    _name: str = PrivateAttr("CELL")
+
+    @property
+    def name(self) -> str:
+        """What commands call this cell: its file's path, its name in the catalog, or CELL where it has no file."""
+        return self._name
+
+    @property
+    def recovery(self) -> str:
+        """The command that recovers this cell's robot."""
+        return f"td3robot recover --robot {quote(self._name)}"
+
+    @classmethod
+    def require_driver(cls) -> None:
+        """Require the packages that the driver is made of.
+
+        Raises:
+            MissingExtraError: They are not installed.
+        """
+
+    def require_within(self, guard: GuardConfig) -> None:
+        """Refuse values that do not go with the limits of a run.
+
+        Raises:
+            ConfigError: Naming the value, the bound, and what would do.
+        """
+        if self.tracker is None:
+            return
+        speed, age = guard.max_tcp_speed_m_s, self.tracker.max_age_s
+        if speed * age > UNSEEN_M:
+            raise ConfigError(
+                f"tracker.max_age_s is {age:g}, and what the tool carries goes {1e3 * speed * age:.0f} mm unseen in "
+                f"that time at the guard's {speed:g} m/s, more than {1e3 * UNSEEN_M:.0f} mm; set at most "
+                f"{UNSEEN_M / speed:.2g}"
+            )
+
+    def changes(self) -> list[tuple[str, str, str]]:
+        """Return every value that differs from its default, as (key, default, value) in words."""
+        return list(_changes(self, None))
+
+    def endpoints(self) -> dict[str, tuple[str, int]]:
+        """Return the addresses that the driver connects to, by what answers there: (host, TCP port)."""
+        return {}
+
+    @property
+    def host(self) -> str:
+        """Where its controller is, in words."""
+        return ", ".join(dict.fromkeys(host for host, _ in self.endpoints().values())) or "the robot"
 
     @abstractmethod
-    def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:
+    def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
         """Make the driver of this cell's robot, not connected yet.
 
         Args:
             spec: The robot that it has to be.
             passive: For reading only; see :class:`PhysicalRobot`.
+            max_tcp_speed_m_s: Of the run's guard: where the tool is measured near it, the arm is driven slower.
         """
 
-    def objects(self, names: Iterable[str]) -> Objects:
+    def objects(self, bounds: ObjectBounds) -> Objects:
         """Make what tells where objects are: the tracker, or where a person said they lie.
 
+        Args:
+            bounds: The objects, and where they can be.
+
         Raises:
-            ConfigError: The cell does not say where one of them lies.
+            ConfigError: The cell does not say where one of them lies, or says it lies where none can.
         """
         if self.tracker is not None:
-            return ObjectTracker(names, self.tracker)
-        return TaughtObjects(names, self.taught)
+            return ObjectTracker(bounds.rest_m, self.tracker, bounds)
+        return TaughtObjects(bounds.rest_m, self.taught, bounds)
+
+    def named(self, name: str) -> Self:
+        """Return the cell with what commands call it."""
+        cell = self.model_copy()
+        cell._name = name
+        return cell
 
     def with_taught(self, taught: Mapping[str, TaughtPose]) -> Self:
         """Return the cell with objects where a person says they lie, in place of its tracker."""
@@ -76,6 +146,31 @@ class CellConfig(Section):
         if self.tracker is not None and self.taught:
             raise ValueError("tracker and taught both say where objects are; keep one of them")
         return self
+
+
+def require_rate(control_hz: float, key: str, stream_hz: float) -> None:
+    """Refuse a control rate that leaves fewer than ``TARGETS`` streamed targets to a period; for validators."""
+    if control_hz * TARGETS > stream_hz:
+        raise ValueError(
+            f"robot.control_rate_hz {control_hz:g} leaves less than {TARGETS:g} targets of {key} {stream_hz:g} to a "
+            f"control period; set at most {stream_hz / TARGETS:g}, or stream faster"
+        )
+
+
+def _changes(section: Section, usual: Section | None, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield what differs from the usual section, or from the defaults of its kind; an address has no default."""
+    for name, field in type(section).model_fields.items():
+        value, key = getattr(section, name), f"{prefix}{name}"
+        default = field.get_default(call_default_factory=True, validated_data={})
+        default = default if usual is None else getattr(usual, name)
+        if isinstance(value, Section):
+            if default is None:
+                yield key, "none", "given"
+            yield from _changes(value, default if isinstance(default, Section) else None, f"{key}.")
+        elif isinstance(value, Mapping):
+            yield from ((f"{key}.{item}", "none", str(one)) for item, one in value.items())
+        elif default is not PydanticUndefined and value != default:
+            yield key, "none" if default is None else str(default), str(value)
 
 
 def cell_type(values: Mapping[str, Any]) -> type[CellConfig]:
@@ -100,19 +195,20 @@ def cell_type(values: Mapping[str, Any]) -> type[CellConfig]:
 
 
 def load_cell(path: Path) -> CellConfig:
-    """Read a cell's YAML file.
+    """Read a cell's YAML file, given by its path or by the name of one that comes with td3robot.
 
     Raises:
         ConfigError: It cannot be read, or describes no cell.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        file = catalog.cell(path)
+        values = parse_plain(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"there is no cell {path}; see configs/robots/ for those that come with td3robot") from None
+        raise ConfigError(catalog.missing("cell", path, catalog.cells())) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cell {path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} {error}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, not {type(values).__name__}")
     try:
@@ -120,6 +216,6 @@ def load_cell(path: Path) -> CellConfig:
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(values).named(catalog.shown(file))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error, kind, values)}") from None

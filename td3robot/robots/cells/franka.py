@@ -1,12 +1,14 @@
 """The cell of a Franka FR3 with its hand: how both are reached and driven."""
 
-from typing import Annotated, Literal
+from math import inf
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, model_validator
 
 from td3robot.config.robot import RobotConfig
 from td3robot.config.section import Section
-from td3robot.robots.cells import CELLS, CellConfig
+from td3robot.extras import require_extra
+from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
 
@@ -38,16 +40,16 @@ class FrankaConfig(Section):
     realtime: Literal["enforce", "ignore"] = "enforce"
     stream_hz: Annotated[float, Field(ge=50.0, le=1000.0)] = 250.0
     fraction: Annotated[float, Field(ge=0.1, le=0.9)] = 0.8
-    stop_deceleration_rad_s2: Annotated[float, Field(gt=0.0, le=10.0)] = 6.0
+    stop_deceleration_rad_s2: Annotated[float, Field(ge=2.0, le=10.0)] = 6.0
     late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
-    max_state_age_s: PositiveFloat = 0.1
+    max_state_age_s: StateAge = 0.1
     contact_torque_nm: Annotated[float, Field(gt=0.0, le=87.0)] = 20.0
     contact_force_n: Annotated[float, Field(gt=0.0, le=100.0)] = 40.0
     hand: bool = True
-    hand_speed_m_s: Annotated[float, Field(gt=0.0, le=0.1)] = 0.1
-    hand_force_n: Annotated[float, Field(gt=0.0, le=70.0)] = 40.0
+    hand_speed_m_s: Annotated[float, Field(ge=0.01, le=0.1)] = 0.1
+    hand_force_n: Annotated[float, Field(ge=1.0, le=70.0)] = 40.0
     realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
-    connect_timeout_s: PositiveFloat = 10.0
+    connect_timeout_s: ConnectTimeout = 10.0
 
 
 class FrankaCell(CellConfig):
@@ -56,11 +58,28 @@ class FrankaCell(CellConfig):
     robot: RobotConfig = Field(default_factory=lambda: RobotConfig(backend="franka", arm="fr3", gripper="franka_hand"))
     franka: FrankaConfig
 
-    def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:
+    @model_validator(mode="after")
+    def _streams_between_periods(self) -> Self:
+        require_rate(self.robot.control_rate_hz, "franka.stream_hz", self.franka.stream_hz)
+        return self
+
+    @classmethod
+    def require_driver(cls) -> None:
+        """Require franka-rs."""
+        require_extra("franka", "driving a Franka arm", "franka")
+
+    def endpoints(self) -> dict[str, tuple[str, int]]:
+        """Return the control box's port, and the hand's."""
+        from td3robot.robots.franka.link import HAND_PORT, ROBOT_PORT
+
+        ports = {"FCI": ROBOT_PORT} | ({"hand": HAND_PORT} if self.franka.hand else {})
+        return {name: (self.franka.host, port) for name, port in ports.items()}
+
+    def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
         """Make the driver of this cell's arm and hand."""
         from td3robot.robots.franka.robot import FrankaRobot
 
-        return FrankaRobot(spec, self, passive)
+        return FrankaRobot(spec, self, passive, max_tcp_speed_m_s)
 
 
 CELLS.register("franka", FrankaCell)

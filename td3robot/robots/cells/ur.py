@@ -1,19 +1,24 @@
 """The cell of a Universal Robots arm with a Robotiq gripper on its URCap: how both are reached and driven."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
-from td3robot.config.robot import RobotConfig
+from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
+from td3robot.errors import ConfigError
+from td3robot.extras import require_extra
 from td3robot.registry import GRIPPERS
-from td3robot.robots.cells import CELLS, CellConfig
+from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.tracker import Port
 
 Count = Annotated[int, Field(ge=0, le=255)]
+# An age of so many states is the least that says something: they come with some jitter.
+STATES = 2.5
 
 
 class UrConfig(Section):
@@ -30,9 +35,11 @@ class UrConfig(Section):
         watchdog_hz: The controller stops the arm when nothing arrives for a period of this rate.
         stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint; not below the guard's acceleration limit.
         servo_stop_deceleration_m_s2: Of the tool, for what is left when servoing ends: the argument of ``servoStop``.
+            Below 1, it would take longer than the controller's watchdog waits.
         late_periods: Without a new target for so many control periods, the arm is stopped and the fault reported.
         max_state_age_s: A state stream that stands still for longer is a fault.
-        min_speed_scaling: Below this speed slider the arm lags behind what it is sent, and is not driven.
+        min_speed_scaling: Below this speed slider the arm lags behind what it is sent, and is not driven; at half speed
+            it would be further behind with every period.
         realtime_priority: Of the worker on SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
         connect_timeout_s: How long the controller may take to answer, and to start its program.
     """
@@ -45,13 +52,13 @@ class UrConfig(Section):
     lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] = 0.1
     gain: Annotated[float, Field(ge=100, le=2000)] = 300.0
     watchdog_hz: Annotated[float, Field(ge=2.0, le=100.0)] = 10.0
-    stop_deceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0)] = 10.0
-    servo_stop_deceleration_m_s2: Annotated[float, Field(gt=0.0, le=20.0)] = 10.0
+    stop_deceleration_rad_s2: Annotated[float, Field(ge=2.0, le=40.0)] = 10.0
+    servo_stop_deceleration_m_s2: Annotated[float, Field(ge=1.0, le=20.0)] = 10.0
     late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
-    max_state_age_s: PositiveFloat = 0.1
-    min_speed_scaling: Annotated[float, Field(ge=0.0, le=1.0)] = 0.95
+    max_state_age_s: StateAge = 0.1
+    min_speed_scaling: Annotated[float, Field(ge=0.5, le=1.0)] = 0.95
     realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
-    connect_timeout_s: PositiveFloat = 10.0
+    connect_timeout_s: ConnectTimeout = 10.0
 
     @model_validator(mode="after")
     def _watchdog_is_fed(self) -> Self:
@@ -60,6 +67,11 @@ class UrConfig(Section):
                 f"watchdog_hz {self.watchdog_hz:g} leaves less than four targets of rtde_rate_hz {self.rtde_rate_hz} "
                 "to a period of it; one late target would stop the arm"
             )
+        if self.max_state_age_s < STATES / self.rtde_rate_hz:
+            raise ValueError(
+                f"max_state_age_s {self.max_state_age_s:g} is less than {STATES:g} states of rtde_rate_hz "
+                f"{self.rtde_rate_hz}; one late state would stop the arm; set at least {STATES / self.rtde_rate_hz:g}"
+            )
         return self
 
 
@@ -67,6 +79,7 @@ class GripperConfig(Section):
     """How a Robotiq gripper is driven through its URCap.
 
     Attributes:
+        port: Of the gripper's URCap.
         open_count, closed_count: Position counts that it reports when open, and when closed on nothing; left out, those
             of the gripper's model. Drivers are linear in between.
         speed, force: Counts of the device, 0 to 255.
@@ -81,8 +94,8 @@ class GripperConfig(Section):
     speed: Count = 255
     force: Count = 50
     poll_hz: Annotated[float, Field(ge=10.0, le=125.0)] = 60.0
-    max_age_s: PositiveFloat = 0.5
-    answer_timeout_s: PositiveFloat = 0.3
+    max_age_s: Annotated[float, Field(ge=0.05, le=5.0)] = 0.5
+    answer_timeout_s: Annotated[float, Field(ge=0.01, le=2.0)] = 0.3
 
 
 class UrCell(CellConfig):
@@ -91,6 +104,11 @@ class UrCell(CellConfig):
     robot: RobotConfig = Field(default_factory=lambda: RobotConfig(backend="ur"))
     ur: UrConfig
     gripper: GripperConfig = GripperConfig()
+
+    @model_validator(mode="after")
+    def _streams_between_periods(self) -> Self:
+        require_rate(self.robot.control_rate_hz, "ur.rtde_rate_hz", self.ur.rtde_rate_hz)
+        return self
 
     @model_validator(mode="after")
     def _closes_upwards(self) -> Self:
@@ -106,11 +124,33 @@ class UrCell(CellConfig):
             )
         return self
 
-    def driver(self, spec: RobotSpec, passive: bool = False) -> PhysicalRobot:
+    @classmethod
+    def require_driver(cls) -> None:
+        """Require ur_rtde."""
+        require_extra("ur", "driving a UR arm", "rtde_control")
+
+    def require_within(self, guard: GuardConfig) -> None:
+        """Refuse a stop that is gentler than the guard lets a policy move."""
+        super().require_within(guard)
+        stop, wanted = self.ur.stop_deceleration_rad_s2, guard.max_joint_acceleration_rad_s2
+        if stop < wanted:
+            raise ConfigError(
+                f"ur.stop_deceleration_rad_s2 is {stop:g}, and the run's guard lets a policy brake with {wanted:g} "
+                f"rad/s^2 (guard.max_joint_acceleration_rad_s2): a stop must not be gentler; set at least {wanted:g}"
+            )
+
+    def endpoints(self) -> dict[str, tuple[str, int]]:
+        """Return the controller's ports, and that of the gripper's URCap."""
+        from td3robot.robots.ur.link import DASHBOARD_PORT, RTDE_PORT
+
+        ports = {"RTDE": RTDE_PORT, "dashboard": DASHBOARD_PORT, "gripper": self.gripper.port}
+        return {name: (self.ur.host, port) for name, port in ports.items()}
+
+    def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
         """Make the driver of this cell's arm and gripper."""
         from td3robot.robots.ur.robot import UrRobot
 
-        return UrRobot(spec, self, passive)
+        return UrRobot(spec, self, passive, max_tcp_speed_m_s)
 
 
 CELLS.register("ur", UrCell)

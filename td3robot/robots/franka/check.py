@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from td3robot.robots.cells.franka import FrankaConfig
 from td3robot.robots.findings import ATTENTION, Check
-from td3robot.robots.franka.arm import ROBOT_PORT
+from td3robot.robots.franka.link import ROBOT_PORT
 
 if TYPE_CHECKING:
     from td3robot.robots.franka.robot import FrankaRobot
@@ -41,7 +41,7 @@ def check_settings(check: Check, robot: "FrankaRobot") -> None:
     """Look at mode, errors, payload and hand of a connected robot."""
     mode, errors = robot.facts["mode"], ", ".join(robot.facts["errors"])
     check.add("mode", "idle", mode, mode == "idle", "open the brakes and activate FCI in Desk; after a reflex: recover")
-    check.add("errors", "none", errors or "none", not errors, "find the cause; then: td3robot recover --robot CELL")
+    check.add("errors", "none", errors or "none", not errors, f"find the cause; then: {robot.cell.recovery}")
     known, mass = robot.config.serial_number, robot.spec.gripper.mass_kg
     check.add(
         "serial number", "in the cell's file", known or "not given", bool(known),

@@ -4,7 +4,7 @@ import threading
 from time import monotonic
 from typing import Any
 
-from td3robot.robots.ur.rtde import StoppedError
+from td3robot.robots.driver.link import StoppedError
 
 OPEN_WIDTH_M = 0.08
 # From this closed fraction on, fingers close with force on what is between them; less is a width to go to.

@@ -79,6 +79,7 @@ FRANKA_HAND: GripperModel = GRIPPERS.register(
     "franka_hand",
     GripperModel(
         name="franka_hand",
+        label="Franka Hand",
         driver_names=(FINGERS["right"], FINGERS["left"]),
         driver_unit="m",
         driver_open=OPEN_M,

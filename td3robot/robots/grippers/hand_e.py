@@ -69,6 +69,7 @@ ROBOTIQ_HAND_E: GripperModel = GRIPPERS.register(
     "robotiq_hand_e",
     GripperModel(
         name="robotiq_hand_e",
+        label="Robotiq Hand-E",
         driver_names=DRIVERS,
         driver_unit="m",
         driver_open=0.0,

@@ -93,6 +93,7 @@ class GripperModel:
         pads: What the names of the pads' geometries contain.
         driver_at: Driver position at which the pads are a width [m] apart; None where the jaw closes in proportion to
             its drivers, or is taken to.
+        label: What people call it, ``Robotiq 2F-85``; its name where nothing is given.
     """
 
     name: str
@@ -114,6 +115,7 @@ class GripperModel:
     links: tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]
     pads: str = "_pad"
     driver_at: Callable[[float], float] | None = None
+    label: str = ""
 
     @property
     def driver_range(self) -> float:

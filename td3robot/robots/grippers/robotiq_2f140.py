@@ -105,6 +105,7 @@ ROBOTIQ_2F140: GripperModel = GRIPPERS.register(
     "robotiq_2f140",
     GripperModel(
         name="robotiq_2f140",
+        label="Robotiq 2F-140",
         driver_names=DRIVERS,
         driver_unit="rad",
         driver_open=0.0,

@@ -39,6 +39,7 @@ ROBOTIQ_2F85: GripperModel = GRIPPERS.register(
     "robotiq_2f85",
     GripperModel(
         name="robotiq_2f85",
+        label="Robotiq 2F-85",
         driver_names=("right_driver_joint", "left_driver_joint"),
         driver_unit="rad",
         driver_open=0.0,

@@ -9,9 +9,8 @@ import numpy as np
 from td3robot.config.disturbance import DisturbanceConfig, in_periods
 from td3robot.geometry import about_vertical
 from td3robot.robots.interface import Robot
-from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.objects import Objects
-from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.variation import Variation
 from td3robot.state import Array, JointCommand, Pose, RobotState
 
@@ -28,7 +27,7 @@ class DisturbedRobot(Robot):
 
     is_disturbed: ClassVar[bool] = True
 
-    def __init__(self, robot: MujocoRobot | KinematicRobot, config: DisturbanceConfig) -> None:
+    def __init__(self, robot: SimulatedRobot, config: DisturbanceConfig) -> None:
         super().__init__(robot.spec)
         self.robot, self.config = robot, config
         self._driver_scale = abs(robot.spec.gripper.driver_range) / DRIVER_RANGE_RAD

@@ -7,7 +7,9 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.geometry import quaternion
-from td3robot.robots.interface import Robot, RobotSpec
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.objects import Objects
+from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
     require_chain,
@@ -18,7 +20,7 @@ from td3robot.robots.simulated.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
 
-class MujocoRobot(Robot):
+class MujocoRobot(SimulatedRobot):
     """An arm and its gripper in MuJoCo.
 
     ``move_to`` places the arm at once: a simulation need not wait. The state after it depends on nothing that
@@ -68,7 +70,7 @@ class MujocoRobot(Robot):
     def advance(self) -> None:
         """Integrate one control period."""
         data = self._open()
-        mujoco.mj_step(self.model, data, self._substeps)
+        self._integrate(data)
         if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise RobotError(
                 f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
@@ -77,6 +79,9 @@ class MujocoRobot(Robot):
         # Land on the command exactly, so that rounding never adds up, and stay there if nothing more is sent.
         data.act[: self._joints] = self._target
         data.ctrl[: self._joints] = 0.0
+
+    def _integrate(self, data: mujoco.MjData) -> None:
+        mujoco.mj_step(self.model, data, self._substeps)
 
     def move_to(self, q: Array) -> None:
         """Place the arm at q, at rest, with the gripper open."""
@@ -103,6 +108,10 @@ class MujocoRobot(Robot):
         self._open()
         self._varied.apply(variation)
 
+    def objects(self) -> Objects:
+        """Return the objects that lie in the scene."""
+        return SimulatedObjects(self)
+
     def place(self, poses: Mapping[str, Pose]) -> None:
         """Put objects somewhere, at rest; on a table that is higher than known, they lie higher, larger ones too."""
         data = self._open()
@@ -127,3 +136,19 @@ class MujocoRobot(Robot):
         if self.model is None:
             raise RobotError("the simulated arm is not connected; call connect() first")
         return self.data
+
+
+class SimulatedObjects(Objects):
+    """The objects of a simulated cell, seen as a perfect tracker would."""
+
+    def __init__(self, robot: MujocoRobot) -> None:
+        self._robot = robot
+
+    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
+        """Place the objects at once."""
+        self._robot.place(poses)
+        return self._robot.object_poses()
+
+    def read(self) -> Mapping[str, Pose]:
+        """Ask the simulation."""
+        return self._robot.object_poses()

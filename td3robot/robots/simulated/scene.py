@@ -3,17 +3,19 @@
 Arm and gripper bring their own models; here they are put together, with a table, servos and objects.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 
 from td3robot.errors import ConfigError
+from td3robot.geometry import quaternion
 from td3robot.robots.arms.model import ArmModel
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated import bodies
-from td3robot.state import Array, ObjectModel
+from td3robot.state import Array, ObjectModel, Pose
 
 GRIPPER_PREFIX = "gripper_"
 TCP_SITE = "tcp"
@@ -109,6 +111,31 @@ def set_gripper(model: mujoco.MjModel, data: mujoco.MjData, gripper: GripperMode
     for links, driver in zip(gripper.links, driver_q, strict=True):
         for name, share in links:
             data.qpos[model.joint(GRIPPER_PREFIX + name).qposadr[0]] = share * driver
+
+
+def place_cell(
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    robot: RobotSpec,
+    q: Array,
+    driver_q: Array,
+    objects: Mapping[str, Pose],
+) -> None:
+    """Place arm, gripper and objects as they were measured, to be looked at; no time passes.
+
+    Args:
+        model: Of :func:`simulation_spec`.
+        data: What is placed.
+        robot: As the model was made for.
+        q: (n,) joint angles [rad].
+        driver_q: (2,) the gripper's drivers, right then left, in their unit.
+        objects: Where objects are, by name; the others stay where they are.
+    """
+    data.qpos[: len(q)] = q
+    for name, pose in objects.items():
+        data.joint(name).qpos[:] = [*pose.position, *quaternion(pose.rotation)]
+    set_gripper(model, data, robot.gripper, driver_q)
+    mujoco.mj_kinematics(model, data)
 
 
 def require_chain(model: mujoco.MjModel, robot: RobotSpec, samples: int = 8) -> None:

@@ -20,13 +20,13 @@ COUNTS = 3
 
 
 def check_controller(check: Check, cell: UrCell, spec: RobotSpec) -> bool:
-    """Ask dashboard and gripper, before connecting; returns whether both answered."""
+    """Ask dashboard and gripper, before connecting, whatever the other says; connecting makes sense in any case."""
     try:
         _check_dashboard(check, cell, cell.ur.models or model_names(spec.arm))
     except RobotError as error:
-        check.add("controller", f"a UR at {cell.ur.host}", "nobody", False, str(error))
-        return False
-    return check.answers("gripper answers", lambda: _check_gripper_answers(check, cell))
+        check.add("controller", f"a UR at {cell.ur.host}", "no dashboard", False, str(error))
+    check.answers("gripper answers", lambda: _check_gripper_answers(check, cell))
+    return True
 
 
 def check_settings(check: Check, robot: "UrRobot") -> None:
@@ -42,6 +42,9 @@ def check_settings(check: Check, robot: "UrRobot") -> None:
         "set the payload at the pendant to the gripper's mass",
     )  # fmt: skip
     _check_kinematics(check, robot)
+    if robot.gripper.fault is not None:
+        check.add("gripper", "active, and answering", "not ready", False, robot.gripper.fault)
+        return
     count, low, high = robot.gripper.state().count, robot.gripper.open_count, robot.gripper.closed_count
     check.add(
         "gripper calibration", f"counts {low} open to {high} closed", f"now at {count}",
@@ -51,7 +54,7 @@ def check_settings(check: Check, robot: "UrRobot") -> None:
 
 
 def _check_dashboard(check: Check, cell: UrCell, models: tuple[str, ...]) -> None:
-    dashboard = DashboardClient(cell.ur.host)
+    dashboard = DashboardClient(cell.ur.host, cell.robot.arm)
     try:
         model = dashboard.ask("get robot model")
         serial = dashboard.ask("get serial number")
@@ -68,9 +71,10 @@ def _check_dashboard(check: Check, cell: UrCell, models: tuple[str, ...]) -> Non
     check.add("robot mode", "RUNNING", mode, mode == "RUNNING", "power the arm on and release its brakes")
     check.add(
         "safety", "NORMAL or REDUCED", safety, safety in ("NORMAL", "REDUCED"),
-        "find the cause; after a protective stop: td3robot recover --robot CELL",
+        f"find the cause; after a protective stop: {cell.recovery}",
     )  # fmt: skip
-    check.add("remote control", "true", remote, remote == "true", "switch to remote control at the pendant")
+    on = {"true": "on", "false": "off"}.get(remote, remote)
+    check.add("remote control", "on", on, on == "on", "switch to remote control at the pendant")
 
 
 def _check_kinematics(check: Check, robot: "UrRobot") -> None:

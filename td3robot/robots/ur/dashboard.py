@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from time import perf_counter, sleep
 
 from td3robot.errors import RobotError
+from td3robot.robots.ur.absence import nobody_at
+from td3robot.robots.ur.lines import LineReader
 
 PORT = 29999
-TIMEOUT_S = 2.0
+# For one answer, and the most bytes of it.
+TIMEOUT_S, LONGEST = 2.0, 4096
 
 
 class DashboardClient:
@@ -15,22 +18,29 @@ class DashboardClient:
 
     Args:
         host: The controller.
+        arm: Whose controller it should be, as the catalogue of arms calls it.
 
     Raises:
-        RobotError: Nobody is there.
+        RobotError: Nobody is there, or what is there does not answer as a dashboard does.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, arm: str = "ARM") -> None:
         self._where = f"dashboard at {host}, port {PORT}"
         try:
             self._socket = socket.create_connection((host, PORT), timeout=TIMEOUT_S)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._stream = self._socket.makefile("r", encoding="utf-8", newline="\n")
-            self._stream.readline()
         except OSError as error:
+            services = ", and that the dashboard server is enabled under Settings, Security, Services"
+            raise RobotError(nobody_at(host, PORT, error, services, arm)) from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lines = LineReader(self._socket, LONGEST)
+        try:
+            self._line()
+        except (OSError, UnicodeDecodeError) as error:
+            self._socket.close()
+            why = f"said nothing for {TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"failed: {error}"
             raise RobotError(
-                f"there is no UR controller at {host}, port {PORT} ({error.strerror or error}); check ur.host, the "
-                "cable and the robot's network settings"
+                f"the {self._where} accepted the connection and {why}: the dashboard hangs, or something else answers "
+                "there; end other programs that use it, or restart the controller, and check ur.host"
             ) from None
 
     def ask(self, question: str) -> str:
@@ -41,12 +51,11 @@ class DashboardClient:
         """
         try:
             self._socket.sendall(question.encode() + b"\n")
-            answer = self._stream.readline()
-        except OSError as error:
-            raise RobotError(f"the {self._where} did not answer {question!r}: {error}") from None
-        if not answer:
-            raise RobotError(f"the {self._where} closed the connection at {question!r}")
-        return answer.strip()
+            return self._line()
+        except TimeoutError:
+            raise RobotError(f"the {self._where} did not answer {question!r} within {TIMEOUT_S:g} s") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RobotError(f"the {self._where} did not answer {question!r} as a dashboard does: {error}") from None
 
     def round_trips(self, count: int, pause_s: float) -> Sequence[float]:
         """Measure how long an answer takes [s], several times."""
@@ -60,5 +69,7 @@ class DashboardClient:
 
     def close(self) -> None:
         """Let go."""
-        self._stream.close()
         self._socket.close()
+
+    def _line(self) -> str:
+        return self._lines.read(TIMEOUT_S).decode("utf-8")

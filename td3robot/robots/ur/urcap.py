@@ -14,13 +14,18 @@ from time import monotonic, sleep
 
 from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.cells.ur import GripperConfig
+from td3robot.robots.driver.timing import quantiles_ms
 from td3robot.robots.grippers.model import GripperModel
-from td3robot.robots.ur.shared_memory import quantiles_ms
+from td3robot.robots.ur.lines import LineReader
 
 ACTIVE = 3
 STOPPED_OPENING, STOPPED_CLOSING = 1, 2
 # Some URCaps end their answers without a newline: after this long nothing more is coming [s].
 LINE_PAUSE_S = 0.05
+# The most bytes of one answer, and what is dropped at most that nobody asked for.
+LONGEST, LONGEST_DRAIN = 256, 1 << 16
+# The highest value of a register, where it is not that of a byte.
+HIGHEST = {"ACT": 1, "GTO": 1, "STA": 3, "OBJ": 3}
 # How long answers may take before the first motion [s].
 CONNECT_S = 2.0
 # Activation closes and opens the fingers once [s].
@@ -56,7 +61,7 @@ class UrCapSocket:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._where = f"gripper at {host}, port {port}"
-        self.timeout_s, self._buffer = timeout_s, b""
+        self.timeout_s = timeout_s
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -65,6 +70,7 @@ class UrCapSocket:
                 "the gripper's port right?"
             ) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lines = LineReader(self._socket, LONGEST, LINE_PAUSE_S)
 
     def get(self, name: str) -> int:
         """Ask for a value.
@@ -79,6 +85,12 @@ class UrCapSocket:
             raise RobotError(
                 f"the {self._where} has no value for {name} ({answer[1]!r}): the controller does not reach the "
                 "gripper; check its cable and power"
+            )
+        highest = HIGHEST.get(name, 255)
+        if len(answer[1]) > 3 or int(answer[1]) > highest:
+            raise RobotError(
+                f"the {self._where} reports {answer[1][:20]} for {name}, which goes from 0 to {highest}: something "
+                "else answers there, or the line is disturbed"
             )
         return int(answer[1])
 
@@ -102,7 +114,7 @@ class UrCapSocket:
             self._drain()
             self._socket.settimeout(self.timeout_s)
             self._socket.sendall(request.encode("ascii") + b"\n")
-            return self._line()
+            return self._lines.read(self.timeout_s).decode("ascii")
         except TimeoutError:
             raise RobotError(f"the {self._where} did not answer {request!r} within {self.timeout_s:g} s") from None
         except (OSError, UnicodeDecodeError) as error:
@@ -110,26 +122,14 @@ class UrCapSocket:
 
     def _drain(self) -> None:
         """Drop what arrives unasked: the late answer to a request that was given up."""
-        self._buffer = b""
+        self._lines.clear()
         self._socket.setblocking(False)
         with suppress(BlockingIOError):
-            while self._socket.recv(1024):
-                pass
-
-    def _line(self) -> str:
-        while b"\n" not in self._buffer:
-            try:
-                data = self._socket.recv(1024)
-            except TimeoutError:
-                if not self._buffer:
-                    raise
-                break
-            if not data:
-                raise ConnectionError("it was closed at the other end")
-            self._buffer += data
-            self._socket.settimeout(LINE_PAUSE_S)
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode("ascii").strip()
+            dropped = 0
+            while data := self._socket.recv(4096):
+                dropped += len(data)
+                if dropped > LONGEST_DRAIN:
+                    raise ConnectionError("it keeps sending what nobody asked for")
 
 
 class RobotiqGripper:
@@ -139,6 +139,7 @@ class RobotiqGripper:
         host: The UR controller.
         config: How it is driven.
         model: Which gripper it is.
+        recovery: The command that recovers the robot, for refusals.
 
     Attributes:
         open_count, closed_count: Position counts that it reports when open, and when closed on nothing.
@@ -147,8 +148,10 @@ class RobotiqGripper:
         ConfigError: The gripper has no counts: it is not one of Robotiq's.
     """
 
-    def __init__(self, host: str, config: GripperConfig, model: GripperModel) -> None:
-        self.host, self.config = host, config
+    def __init__(
+        self, host: str, config: GripperConfig, model: GripperModel, recovery: str = "td3robot recover --robot CELL"
+    ) -> None:
+        self.host, self.config, self._recovery = host, config, recovery
         self.open_count, self.closed_count = _calibrated_counts(config, model)
         self.fault: str | None = None
         self._wanted: int | None = None
@@ -260,7 +263,7 @@ class RobotiqGripper:
         if (status := link.get("STA")) != ACTIVE:
             raise RobotError(
                 f"the gripper is not active (STA {status}, wanted {ACTIVE}): activate it at the pendant, or with "
-                "td3robot recover --activate-gripper, which closes and opens its fingers"
+                f"{self._recovery} --activate-gripper, which closes and opens its fingers"
             )
         if (fault := link.get("FLT")) != 0:
             raise RobotError(f"the gripper reports fault code {fault}; see its manual, then activate it again")

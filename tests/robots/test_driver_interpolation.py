@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from td3robot.robots.ur.interpolation import SLACK, TargetStream
+from td3robot.robots.driver.interpolation import SLACK, TargetStream
 
 PERIOD = 0.05
 

@@ -1,8 +1,8 @@
-"""The process that holds the connection to a UR controller, and nothing else.
+"""The process that holds the connection to a controller, and nothing else.
 
-It runs one loop at the RTDE rate: take the measured state, obey orders, judge, stream the next target. It is started
-by ``UrRobot``, ends with it, and stops the arm when the process that started it no longer sends targets or is gone.
-Whatever becomes of this process, the controller's own watchdog stops the arm when nothing arrives any more.
+It runs one loop at the link's rate: take the measured state, obey orders, judge, stream the next target. It ends with
+the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes of
+this process, the controller stops the arm by itself when nothing arrives any more.
 """
 
 import gc
@@ -15,56 +15,47 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from td3robot.robots.ur.interpolation import TargetStream
-from td3robot.robots.ur.rtde import ControllerConnection, StoppedError
-from td3robot.robots.ur.shared_memory import (
-    Channel,
-    ChannelClosedError,
-    SharedMemory,
-    Status,
-    WorkerState,
-    quantiles_ms,
-)
+from td3robot.robots.driver.channel import Channel, ChannelClosedError
+from td3robot.robots.driver.interpolation import TargetStream
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.pace import pace
+from td3robot.robots.driver.plausibility import Plausibility
+from td3robot.robots.driver.shared_memory import SharedMemory, Status, WorkerState
+from td3robot.robots.driver.timing import quantiles_ms
+from td3robot.robots.driver.tool import ToolCheck
 
 # A deciding process whose sign of life is older hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5
 # Slower than this is at rest, and no stop takes longer [rad/s, s].
 AT_REST_RAD_S, SETTLE_S = 0.005, 1.0
-# The share of the watchdog's period that may pass while the controller ends the servo.
-UNFED = 0.25
-# Streaming periods kept for the figures: ten minutes at 125 Hz.
-KEPT_PERIODS = 75_000
+# Streaming periods kept for the figures: ten minutes at 250 Hz.
+KEPT_PERIODS = 150_000
 
 
 class Worker:
-    """The loop between shared memory and controller."""
+    """The loop between shared memory and a controller."""
 
-    def __init__(self, channel: Channel, memory: SharedMemory, settings: dict[str, Any]) -> None:
-        self._channel, self._memory = channel, memory
-        self._tick = 1.0 / settings["ur"]["rtde_rate_hz"]
-        self._period = settings["period_s"]
-        self._deceleration = settings["ur"]["stop_deceleration_rad_s2"]
-        self._control = settings["control"]
-        self._slow = UNFED * settings["ur"]["servo_stop_deceleration_m_s2"] / settings["ur"]["watchdog_hz"]
+    def __init__(self, channel: Channel, memory: SharedMemory[Any], link: ArmLink, settings: StreamSettings) -> None:
+        self._channel, self._memory, self._link, self._settings = channel, memory, link, settings
+        self._plausibility = Plausibility(settings)
+        self._tick, self._period = 1.0 / settings.rate_hz, settings.period_s
         self._ended_at = 0.0
-        self._late_periods = settings["ur"]["late_periods"]
-        self._min_scaling = settings["ur"]["min_speed_scaling"]
-        self._controller = ControllerConnection(settings["ur"], self._control)
-        self._state = WorkerState()
+        self._state: WorkerState = link.first
         self._fault: StoppedError | None = None
         self._leaving = False
         self._played = 0
         self._periods = array("f")
         self._streamed_at: float | None = None
 
-    def connect(self, unlock_after_s: float | None) -> dict[str, Any]:
+    def connect(self) -> dict[str, Any]:
         """Open the controller and publish a first state; gives what the controller says of itself."""
-        facts = self._controller.connect(unlock_after_s)
-        self._stream = TargetStream(facts["q"], self._period, self._tick)
+        facts = self._link.connect()
+        q = tuple(facts["q"])
+        self._stream = TargetStream(list(q), self._period, self._tick)
         self._drop_targets()
         now = monotonic()
-        first = self._controller.observe(now, self._state)
-        self._state = replace(self._state, **({"stamp": now} | first), beat=now, status=Status.HOLDING)
+        first: dict[str, Any] = {"stamp": now, "q": q, "target": q} | self._link.observe(now, self._state)
+        self._state = replace(self._state, **first, beat=now, status=Status.HOLDING)
         self._memory.state.write(self._state)
         return facts
 
@@ -74,10 +65,12 @@ class Worker:
         while not (self._leaving and self._state.status in (Status.HOLDING, Status.FAILED)):
             now = monotonic()
             try:
-                self._state = replace(self._state, beat=now, **self._controller.observe(now, self._state))
+                self._state = replace(self._state, beat=now, **self._link.observe(now, self._state))
                 self._obey(now)
-                self._controller.require_healthy(self._state, now)
-                if self._control:
+                self._link.require_healthy(self._state, now)
+                if self._fault is None:  # an arm that is braked needs no measurement for it
+                    self._plausibility.check(self._state, self._state.status in (Status.STREAMING, Status.BRAKING))
+                if self._settings.control:
                     self._drive(now)
             except StoppedError as stop:
                 self._fail(stop, now)
@@ -86,13 +79,16 @@ class Worker:
                 return
             due = max(due + self._tick, now)
             sleep(max(0.0, due - monotonic()))
-        self._controller.leave()
+        self._link.leave()
 
     def _obey(self, now: float) -> None:
         try:
             while (message := self._channel.receive()) is not None:
                 if message["order"] == "figures":
                     self._channel.send(figures=self._figures())
+                    continue
+                if message["order"] == "kinematics":
+                    self._plausibility.tool = ToolCheck(message["links"])
                     continue
                 self._leaving = self._leaving or message["order"] == "leave"
                 self._stop(now)
@@ -109,13 +105,12 @@ class Worker:
                 self._require_fit(now)
             self._send(now)
             if status == Status.BRAKING and self._braked(now):
-                self._controller.servo_stop()
+                self._link.servo_stop()
                 self._ended_at = monotonic()
                 self._state = replace(self._state, status=Status.SETTLING)
             return
         self._streamed_at = None
-        if self._state.program_running:
-            self._controller.kick()
+        self._link.kick(self._state)
         if status == Status.HOLDING and self._new_target():
             self._state = replace(self._state, status=Status.STREAMING)
         elif status == Status.SETTLING and (self._speed() < AT_REST_RAD_S or now - self._ended_at > SETTLE_S):
@@ -126,33 +121,38 @@ class Worker:
         if target.count == self._played:
             return False
         if self._state.status == Status.HOLDING:
-            self._stream.anchor(list(self._state.q))
+            q = self._link.resting(self._state)
+            self._plausibility.require_tool(self._state)
+            self._stream.anchor(list(q))
+            self._state = replace(self._state, target=q)
         # One that was never seen is part of the way to the next.
         self._stream.aim(list(target.q), target.sent_at, target.count - self._played)
         self._played = target.count
+        self._link.grip(target.closed)
         return True
 
     def _require_fit(self, now: float) -> None:
-        if self._stream.idle_s(now) > (self._late_periods - 1.0) * self._period:
+        late = self._settings.late_periods
+        if self._stream.idle_s(now) > (late - 1.0) * self._period:
             raise StoppedError(
-                f"no new target came for {self._late_periods:g} control periods "
-                f"({1e3 * self._late_periods * self._period:.0f} ms): the program that decides is late"
+                f"no new target came for {late:g} control periods ({1e3 * late * self._period:.0f} ms): the program "
+                "that decides is late"
             )
-        if (behind := self._stream.behind_s(now)) > (self._late_periods - 1.0) * self._period:
-            raise StoppedError(
-                f"the arm is {1e3 * behind:.0f} ms behind its targets: this computer is too busy to stream them in time"
-            )
-        if self._state.speed_slider < self._min_scaling:
-            raise StoppedError(
-                f"the pendant's speed slider went to {100 * self._state.speed_slider:.0f} % while the arm was driven"
-            )
+        if (behind := self._stream.behind_s(now)) > (late - 1.0) * self._period:
+            why = "this computer is too busy to stream them in time"
+            if self._pace() < 1.0:
+                why = "its tool is so fast that it is slowed down, and the program that decides does not wait for it"
+            raise StoppedError(f"the arm is {1e3 * behind:.0f} ms behind its targets: {why}")
+        self._link.require_streamable(self._state)
         silence = now - self._memory.target.read().beat
         if silence > MAX_PARENT_SILENCE_S:
             raise StoppedError(f"the program that decides gave no sign of life for {silence:.2f} s")
 
     def _send(self, now: float) -> None:
-        q = self._stream.at(now)
-        self._controller.servo(q)
+        if (waited := self._link.waited_s(self._state)) > 0.0:
+            self._stream.slip(waited)  # the arm has nothing to catch up with
+        q = self._stream.at(now, self._pace())
+        self._link.servo(q)
         sent = monotonic()
         self._stream.sent(sent)
         if self._streamed_at is not None and len(self._periods) < KEPT_PERIODS:
@@ -160,10 +160,13 @@ class Worker:
         self._streamed_at = sent
         self._state = replace(self._state, target=tuple(q), slipped_s=self._stream.slipped_s)
 
+    def _pace(self) -> float:
+        return pace(self._state.tcp_speed, self._settings.max_tcp_speed_m_s)
+
     def _stop(self, now: float) -> None:
         self._drop_targets()
         if self._state.status == Status.STREAMING:
-            self._stream.brake(now, self._deceleration)
+            self._stream.brake(now, self._settings.stop_deceleration_rad_s2)
             self._state = replace(self._state, status=Status.BRAKING)
 
     def _drop_targets(self) -> None:
@@ -171,13 +174,9 @@ class Worker:
         self._played = self._memory.target.read().count
 
     def _braked(self, now: float) -> bool:
-        """Whether the target rests, and the arm is so slow that ending the servo takes no time.
-
-        While the controller ends it, ur_rtde waits, and nothing feeds the watchdog. The tool of an arm is less than 1 m
-        from any joint: its speed [m/s] is below the fastest joint's [rad/s] where one joint moves, and about it else.
-        """
+        """Whether the target rests, and the arm is slow enough for its link to end servoing, or never will be."""
         idle = self._stream.idle_s(now)
-        return idle > self._tick and (self._speed() < self._slow or idle > SETTLE_S)
+        return idle > self._tick and (self._link.may_end(self._speed()) or idle > SETTLE_S)
 
     def _speed(self) -> float:
         return max(map(abs, self._state.dq))
@@ -196,7 +195,7 @@ class Worker:
             return
         self._fault = stop
         moving = self._state.status == Status.STREAMING
-        if moving and stop.connected and self._state.program_running:
+        if moving and stop.connected and self._link.follows(self._state):
             self._stop(now)
         else:
             self._state = replace(self._state, status=Status.FAILED)
@@ -206,15 +205,16 @@ class Worker:
             self._leaving = True
 
     def _figures(self) -> dict[str, float]:
-        """Give the streaming periods so far [ms]."""
-        return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods)
+        """Give the streaming periods so far, and how much longer they were for the tool's speed [ms]."""
+        slowed = {"slowed_ms": 1e3 * self._stream.slowed_s}
+        return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods) | slowed
 
 
-def main(channel_descriptor: int, memory_descriptor: int) -> None:
-    """Run the worker on the two descriptors that it inherited; never returns."""
+def run_worker(link: type[ArmLink], channel_descriptor: int, memory_descriptor: int) -> NoReturn:
+    """Run the worker of a vendor's link on the two descriptors that this process inherited."""
     channel = Channel(socket.socket(fileno=channel_descriptor))
     try:
-        _work(channel, SharedMemory(memory_descriptor))
+        _work(channel, link, SharedMemory(memory_descriptor, link.first))
     except ChannelClosedError:  # nobody is there to work for
         pass
     except BaseException:  # noqa: BLE001  # the process that decides shows it as our last words
@@ -223,12 +223,15 @@ def main(channel_descriptor: int, memory_descriptor: int) -> None:
     _end(0)
 
 
-def _work(channel: Channel, memory: SharedMemory) -> None:
-    settings = _await_settings(channel)
-    realtime = _raise_priority(settings["ur"]["realtime_priority"])
-    worker = Worker(channel, memory, settings)
+def _work(channel: Channel, link: type[ArmLink], memory: SharedMemory[Any]) -> None:
+    while (message := channel.receive()) is None:
+        sleep(0.005)
+    settings = StreamSettings(**message["stream"])
+    realtime = _raise_priority(settings.realtime_priority)
+    worker = Worker(channel, memory, link(message["link"], settings), settings)
+    channel.send(connecting=True)
     try:
-        facts = worker.connect(settings["unlock_after_s"])
+        facts = worker.connect()
     except StoppedError as stop:
         channel.send(refused=stop.reason)
         return
@@ -241,16 +244,8 @@ def _work(channel: Channel, memory: SharedMemory) -> None:
     worker.run()
 
 
-def _await_settings(channel: Channel) -> dict[str, Any]:
-    while True:
-        message = channel.receive()
-        if message is not None:
-            return message
-        sleep(0.005)
-
-
 def _raise_priority(priority: int) -> bool:
-    """Ask for SCHED_FIFO, for this thread and those that ur_rtde starts."""
+    """Ask for SCHED_FIFO, for this thread and those that the client starts."""
     if priority == 0:
         return False
     try:
@@ -261,7 +256,7 @@ def _raise_priority(priority: int) -> bool:
 
 
 def _end(status: int) -> NoReturn:
-    """End without ur_rtde's destructors: they hang or abort where the controller has gone."""
+    """End without the clients' destructors: ur_rtde's hang or abort where the controller has gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,15 +1,25 @@
 """An FR3 through franka-rs, every call checked. With ``hand.py``, the only files that import its module ``franka``."""
 
 import socket
-from math import isfinite
-from typing import Any
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any, ClassVar
 
-from td3robot.robots.franka.shared_memory import JOINTS, FrankaState
-from td3robot.robots.ur.rtde import StoppedError
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.shared_memory import WorkerState
+from td3robot.robots.franka.hand import Hand, connect_hand
 
-ROBOT_PORT, FR3_PROTOCOL = 1337, 10
+JOINTS = 7
+
+ROBOT_PORT, HAND_PORT, FR3_PROTOCOL = 1337, 1338, 10
 # The client ends a motion whose arm strays further than this from where it began. Ours may go anywhere [rad].
 ANYWHERE = 6.5
+# A hand that has not reported for longer is a fault [s].
+MAX_HAND_AGE_S = 0.5
+# The robot's clock may wait by this against ours before its time counts as slipped: deliveries may be late [s].
+CLOCK_SLACK_S = 0.003
+# At rest, measured posture, the client's own target and what was sent last are this close to each other [rad].
+REST_RAD = 0.02
 MODES = {
     "reflex": "a reflex holds the arm",
     "user_stopped": "the arm is stopped by its user: release the stop, then close the brakes again in Desk",
@@ -19,32 +29,57 @@ MODES = {
 }
 
 
-class Arm:
-    """The connection to one control box: measured states in, targets of the client's 1 kHz generator out.
+@dataclass(frozen=True, slots=True)
+class FrankaState(WorkerState):
+    """An FR3's state.
 
-    Args:
-        settings: Those of ``FrankaConfig``.
-        control: Whether the arm is to be moved; else only states are read.
+    Attributes:
+        q_d: (7,) what the robot was told last by the client's generator [rad].
+        success_rate: Share of the last 100 commands that reached the robot in time.
+        moving: 1 while the client's motion is open.
+        width: Between the fingers [m].
+        grasped: 1 while the hand says that it holds something.
+        hand_stamp: When the hand's state was received [s].
     """
 
-    def __init__(self, settings: dict[str, Any], control: bool) -> None:
-        self._settings, self._control = settings, control
+    q: tuple[float, ...] = (0.0,) * JOINTS
+    dq: tuple[float, ...] = (0.0,) * JOINTS
+    target: tuple[float, ...] = (0.0,) * JOINTS
+    tool: tuple[float, ...] = (0.0,) * 12
+    q_d: tuple[float, ...] = (0.0,) * JOINTS
+    success_rate: float = 0.0
+    moving: int = 0
+    width: float = 0.0
+    grasped: int = 0
+    hand_stamp: float = 0.0
+
+
+class FrankaLink(ArmLink):
+    """The connection to one control box: measured states in, targets of the client's 1 kHz generator out.
+
+    The client's generator, in Rust, limits acceleration and jerk. Its motion stays open from connecting to leaving, and
+    the arm rests on the last target in between: to end one takes the client half a second, in which it tells no state.
+
+    Args:
+        settings: ``FrankaConfig`` as plain values.
+        stream: How the worker streams.
+    """
+
+    first: ClassVar[WorkerState] = FrankaState()
+
+    def __init__(self, settings: dict[str, Any], stream: StreamSettings) -> None:
+        super().__init__(settings, stream)
         self._robot: Any = None
         self._targets: Any = None
+        self._hand: Hand | None = None
+        self._hand_failed = False
         self._time: float | None = None
+        self._clock_offset, self._clock_waited = inf, 0.0
 
-    def connect(self, recover: bool) -> dict[str, Any]:
+    def connect(self) -> dict[str, Any]:
         """Open the connection, check the robot, and open a motion where the arm is to be moved.
 
-        Args:
-            recover: Clear the errors of a reflex first; at the operator's word only.
-
-        Returns:
-            What the robot says of itself, for reports.
-
-        Raises:
-            StoppedError: It is not there, not an FR3, or not ready to be moved.
-            ImportError: franka-rs is not installed.
+        Where the operator recovers the robot, the errors of a reflex are cleared first.
         """
         import franka
 
@@ -55,12 +90,15 @@ class Arm:
             self._robot = franka.Robot(host, realtime=self._settings["realtime"])
             if self._robot.fci_version != FR3_PROTOCOL:
                 raise StoppedError(f"the robot at {host} speaks protocol {self._robot.fci_version}: it is no FR3")
-            return self._begin(recover)
+            facts = self._begin()
         except self._errors as error:
             raise StoppedError(f"the control box at {host} cannot be used: {_line(error)}", False) from None
+        if self._settings["hand"]:
+            self._hand = connect_hand(self._settings)
+        return facts
 
-    def observe(self, now: float) -> dict[str, Any]:
-        """Give the fields of a new state, or none where nothing new arrived.
+    def observe(self, now: float, before: FrankaState) -> dict[str, Any]:
+        """Give the fields of a new state, or of the hand alone where nothing new arrived.
 
         Raises:
             StoppedError: The connection is lost, or the values are not usable.
@@ -70,21 +108,25 @@ class Arm:
         except self._errors as error:
             raise self._why(f"the connection to the control box failed: {_line(error)}") from None
         if state.time == self._time:
-            return {}
+            return self._fingers()
         self._time = state.time
         q, dq = state.q.tolist(), state.dq.tolist()
         if not all(map(isfinite, (*q, *dq))):
             raise StoppedError(f"the robot reports joint angles {q} and velocities {dq}, which are not usable")
+        tool = _tool(state.O_T_EE)
+        if not all(map(isfinite, tool)):
+            raise StoppedError(f"the robot reports the tool pose {tool}, which is not usable")
         self._mode, self._current_errors = state.robot_mode, list(state.current_errors)
         return {
             "stamp": now,
-            "robot_time": state.time,
+            "controller_time": state.time,
             "q": tuple(q),
             "dq": tuple(dq),
+            "tool": tool,
             "q_d": tuple(state.q_d.tolist()),
             "success_rate": state.control_command_success_rate,
             "moving": int(self._targets is not None and self._targets.running),
-        }
+        } | self._fingers()
 
     def require_healthy(self, state: FrankaState, now: float) -> None:
         """Judge the latest state.
@@ -97,10 +139,14 @@ class Arm:
         age, limit = now - state.stamp, self._settings["max_state_age_s"]
         if age > limit:
             raise StoppedError(f"the robot's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False)
-        if self._control:
+        if self._stream.control:
             self._require_ready()
+        hand = self._hand
+        if hand is not None and not self._hand_failed and (hand.fault or now - hand.stamp > MAX_HAND_AGE_S):
+            self._hand_failed = True  # said once: the arm can still be braked
+            raise StoppedError(hand.fault or f"the hand has not reported for {now - hand.stamp:.2f} s")
 
-    def aim(self, q: list[float]) -> None:
+    def servo(self, q: list[float]) -> None:
         """Hand one target q (n,) [rad] to the generator.
 
         Raises:
@@ -111,9 +157,43 @@ class Arm:
         except (self._errors, ValueError) as error:
             raise self._why(f"a target was refused: {_line(error)}") from None
 
-    def moves(self) -> bool:
-        """Whether the motion is open, so that targets reach the arm."""
+    def grip(self, closed: float) -> None:
+        """Tell the hand where to go, where there is one."""
+        if self._hand is not None:
+            self._hand.want(closed)
+
+    def resting(self, state: FrankaState) -> tuple[float, ...]:
+        """Return the last target: the motion is open, and the arm rests on it.
+
+        Raises:
+            StoppedError: The arm, or the client's generator, is elsewhere: a motion would begin with a jump.
+        """
+        for where, q in (("measured posture", state.q), ("posture that the client holds", state.q_d)):
+            away = max(abs(a - b) for a, b in zip(q, state.target, strict=True))
+            if not away <= REST_RAD:
+                raise StoppedError(
+                    f"the {where} is {away:.3f} rad away from where the arm was sent to rest (limit {REST_RAD:g} rad): "
+                    "a motion from there would begin with a jump"
+                )
+        return state.target
+
+    def follows(self, state: FrankaState) -> bool:
+        """Return whether the motion is open."""
         return self._targets is not None and bool(self._targets.running)
+
+    def waited_s(self, state: FrankaState) -> float:
+        """Return by how much the robot's own clock has waited since this was asked last [s].
+
+        A robot's clock does not wait; that of a stand-in on a busy computer does. The smallest distance between the two
+        clocks is that of an answer in time.
+        """
+        offset = state.stamp - state.controller_time
+        self._clock_offset = min(self._clock_offset, offset)
+        late = offset - self._clock_offset - self._clock_waited
+        if late <= CLOCK_SLACK_S:
+            return 0.0
+        self._clock_waited += late
+        return late
 
     def leave(self) -> None:
         """End the motion where the arm rests; the robot holds it."""
@@ -121,9 +201,13 @@ class Arm:
         if targets is not None and targets.running:
             targets.stop()
 
-    def _begin(self, recover: bool) -> dict[str, Any]:
+    def _fingers(self) -> dict[str, Any]:
+        hand = self._hand
+        return {} if hand is None else {"width": hand.width, "grasped": int(hand.grasped), "hand_stamp": hand.stamp}
+
+    def _begin(self) -> dict[str, Any]:
         state = self._latest()
-        if recover and state.robot_mode == "reflex":
+        if self._stream.recover_after_s is not None and state.robot_mode == "reflex":
             self._robot.automatic_error_recovery()
             state = self._latest()
         self._mode, self._current_errors = state.robot_mode, list(state.current_errors)
@@ -135,7 +219,7 @@ class Arm:
             "tool_pose": state.O_T_EE.tolist(),
             "tool_mass_kg": float(state.m_ee),
         }
-        if self._control:
+        if self._stream.control:
             self._require_ready()
             torque, force = self._settings["contact_torque_nm"], self._settings["contact_force_n"]
             self._robot.set_collision_behavior_simple([torque] * JOINTS, [torque] * JOINTS, [force] * 6, [force] * 6)
@@ -167,6 +251,12 @@ class Arm:
             lost = not names and "reflex" not in str(error)
             return StoppedError(f"a reflex stopped the arm ({names})" if names else _line(error), connected=not lost)
         return StoppedError(otherwise)
+
+
+def _tool(pose: Any) -> tuple[float, ...]:
+    """Return a tool's pose (4, 4) as columns and position, its x axis turned to where the fingers slide."""
+    (a, b, c, x), (d, e, f, y), (g, h, i, z), _ = pose.reshape(4, 4).tolist()
+    return (b, e, h, -a, -d, -g, c, f, i, x, y, z)
 
 
 def _line(error: BaseException) -> str:

@@ -6,32 +6,40 @@ import numpy as np
 import pytest
 
 from td3robot.robots.cells.ur import UrConfig
-from td3robot.robots.ur import worker as module
-from td3robot.robots.ur.rtde import StoppedError
-from td3robot.robots.ur.shared_memory import Channel, ChannelClosedError, SharedMemory, Status, Target
-from td3robot.robots.ur.worker import AT_REST_RAD_S, MAX_PARENT_SILENCE_S, SETTLE_S, Worker
+from td3robot.robots.driver import worker as module
+from td3robot.robots.driver.channel import Channel, ChannelClosedError
+from td3robot.robots.driver.link import StoppedError, StreamSettings
+from td3robot.robots.driver.shared_memory import SharedMemory, Status, Target
+from td3robot.robots.driver.tool import ToolCheck, pose_of
+from td3robot.robots.driver.worker import AT_REST_RAD_S, MAX_PARENT_SILENCE_S, SETTLE_S, Worker
+from td3robot.robots.ur.link import UrLink, UrState
 
 TICK, PERIOD = 0.008, 0.05
 START = 1000.0
 SPEED = 0.3  # [rad/s]
 
 
-class FakeController:
+class FakeController(UrLink):
     """An arm that is where it was told to be, and notes every call with its time."""
 
-    def __init__(self, scene):
+    def __init__(self, scene, settings, stream):
+        super().__init__(settings, stream)
         self.scene, self.calls = scene, []
         self.q, self.dq = np.full(6, 0.2), np.zeros(6)
-        self.slider, self.running, self.objection = 1.0, True, None
+        self.held, self._receive, self.scaling, self.time = None, self, 1.0, lambda: 0.0
+        self.slider, self.running, self.objection, self.tool = 1.0, True, None, (0.0,) * 12
+        self.tool_speed = 0.0
         self.servo_takes_s, self.servo_objection, self.coasting = 0.0, None, np.zeros(6)
 
-    def connect(self, unlock_after_s):
-        return {"q": self.q.tolist(), "unlock": unlock_after_s}
+    def connect(self):
+        return {"q": self.q.tolist(), "unlock": self._stream.recover_after_s}
 
     def observe(self, now, before):
         return {
             "stamp": now, "q": tuple(self.q), "dq": tuple(self.dq), "speed_slider": self.slider,
-            "program_running": int(self.running),
+            "program_running": int(self.running), "speed_scaling": self.scaling, "controller_time": self.time(),
+            "tool": self.tool,
+            "tcp_speed": self.tool_speed,
         }  # fmt: skip
 
     def require_healthy(self, state, now):
@@ -46,8 +54,12 @@ class FakeController:
         self.dq = (np.array(q) - self.q) / TICK + self.coasting
         self.q = np.array(q)
 
-    def kick(self):
-        self.note("kick")
+    def getTargetQ(self):  # noqa: N802  # ur_rtde's name
+        return (self.q if self.held is None else self.held).tolist()
+
+    def kick(self, state):
+        if state.program_running:
+            self.note("kick")
 
     def servo_stop(self):
         self.note("servo_stop")
@@ -70,16 +82,29 @@ class EndOfSceneError(Exception):
 class Scene:
     """A worker, the process that decides, and their clock."""
 
-    def __init__(self, monkeypatch, **ur):
+    def __init__(self, monkeypatch, control=True, recover_after_s=None, **ur):
         self.now, self.events = START, []
         monkeypatch.setattr(module, "monotonic", lambda: self.now)
         monkeypatch.setattr(module, "sleep", self.sleep)
-        self.memory, descriptor = SharedMemory.create()
+        self.memory, descriptor = SharedMemory.create(UrState())
         self.channel, other = Channel.pair()
         config = UrConfig.model_validate({"host": "127.0.0.1", **ur})
-        settings = {"ur": config.model_dump(mode="json"), "period_s": PERIOD, "control": True}
-        self.worker = Worker(Channel(other), SharedMemory(descriptor), settings)
-        self.arm = self.worker._controller = FakeController(self)
+        stream = StreamSettings(
+            rate_hz=1.0 / TICK,
+            period_s=PERIOD,
+            control=control,
+            recover_after_s=recover_after_s,
+            late_periods=config.late_periods,
+            stop_deceleration_rad_s2=config.stop_deceleration_rad_s2,
+            realtime_priority=0,
+            joint_names=tuple("abcdef"),
+            lower=(-6.0,) * 6,
+            upper=(6.0,) * 6,
+            velocity=(3.0,) * 6,
+            max_tcp_speed_m_s=0.25,
+        )
+        self.arm = FakeController(self, config.model_dump(mode="json"), stream)
+        self.worker = Worker(Channel(other), SharedMemory(descriptor, UrState()), self.arm, stream)
         self.count, self.q, self.alive = 0, np.full(6, 0.2), True
         self.statuses, self.said = [], []
 
@@ -127,7 +152,7 @@ class Scene:
     def run(self, seconds):
         """Play the scene; returns whether the worker left of itself."""
         self.ends = START + seconds
-        self.worker.connect(None)
+        self.worker.connect()
         try:
             self.worker.run()
         except EndOfSceneError:
@@ -166,9 +191,10 @@ def test_targets_are_streamed_once_a_tick_from_the_measured_posture(scene):
     assert (state.status, state.beat) == (Status.STREAMING, pytest.approx(scene.now, abs=2 * TICK))
 
 
-def test_the_first_state_is_there_when_connecting_returns(scene):
+def test_the_first_state_is_there_when_connecting_returns(monkeypatch):
+    scene = Scene(monkeypatch, recover_after_s=1.5)
     scene.ends = START
-    facts = scene.worker.connect(1.5)
+    facts = scene.worker.connect()
     state = scene.memory.state.read()
     assert facts["unlock"] == 1.5
     assert (state.status, state.beat, state.stamp, state.q) == (Status.HOLDING, START, START, (0.2,) * 6)
@@ -448,9 +474,24 @@ def test_figures_are_the_periods_between_streamed_targets_of_one_motion(scene):
     assert scene.memory.state.read().orders == 1  # figures are no order that stops
 
 
+def test_a_tool_near_its_limit_is_driven_slower_and_its_time_slips(scene):
+    scene.arm.tool_speed = 0.25
+    scene.stream(0.1, 8)
+    scene.at(0.2, lambda: setattr(scene.arm, "tool_speed", 0.2))
+    scene.at(0.45, lambda: scene.order("figures"))
+    scene.run(0.5)
+    assert not scene.faults
+    moved = np.diff(targets(scene)[:, 0]) / TICK
+    at = np.array(scene.arm.times("servo"))[1:] - START
+    np.testing.assert_allclose(moved[(at > 0.12) & (at < 0.2)], 0.6 * SPEED, rtol=1e-6)
+    assert moved[at > 0.21].max() == pytest.approx(SPEED)
+    figures = next(message["figures"] for message in scene.said if "figures" in message)
+    assert figures["slowed_ms"] == pytest.approx(0.4 * 95, abs=10)
+    assert scene.memory.state.read().slipped_s == pytest.approx(figures["slowed_ms"] / 1e3)
+
+
 def test_reading_alone_neither_streams_nor_feeds(monkeypatch):
-    scene = Scene(monkeypatch)
-    scene.worker._control = False
+    scene = Scene(monkeypatch, control=False)
     scene.stream(0.1, 5)
     scene.run(0.5)
     assert scene.arm.calls == []
@@ -466,3 +507,76 @@ def test_a_late_tick_is_not_made_up_for_by_faster_ones(scene):
     assert steps.max() <= SPEED * TICK * 1.001
     assert max(gaps) == pytest.approx(0.03 + TICK, abs=TICK)
     assert scene.memory.state.read().slipped_s == pytest.approx(0.03, abs=2e-3)
+
+
+def test_a_motion_does_not_begin_where_the_controller_holds_the_arm_elsewhere(scene):
+    scene.arm.held = np.full(6, 0.35)
+    scene.stream(0.1, 5)
+    scene.run(0.4)
+    assert len(scene.faults) == 1
+    assert "the measured posture is 0.150 rad away from where the controller holds the arm" in scene.faults[0]
+    assert scene.arm.times("servo") == []
+    assert scene.memory.state.read().status == Status.FAILED
+
+
+LINKS = [list(pose_of((0.0, 0.0, 0.1), (0.0, 1.0, 0.0)))] * 7
+
+
+def know_the_tool(scene):
+    """Tell the worker the kinematics, and report the tool of the arm's posture from then on."""
+    check = ToolCheck(LINKS)
+    type(scene.arm).tool = property(lambda arm: check.pose(arm.q + arm.told_q_off), lambda arm, value: None)
+    scene.arm.told_q_off = np.zeros(6)
+    scene.channel.send(order="kinematics", links=LINKS)
+
+
+def test_the_tool_is_compared_before_the_first_target_every_time(scene, monkeypatch):
+    monkeypatch.setattr(FakeController, "tool", None, raising=False)
+    know_the_tool(scene)
+    scene.stream(0.1, 5)
+    scene.at(0.34, lambda: scene.order("stop"))
+    scene.at(0.9, lambda: setattr(scene.arm, "told_q_off", np.full(6, 0.1)))
+    scene.stream(1.0, 5)
+    scene.run(1.5)
+    assert len(scene.faults) == 1 and "away from where its joint angles put it" in scene.faults[0]
+    assert scene.arm.times("servo")  # of the first motion
+    assert max(scene.arm.times("servo")) < START + 0.9
+    assert scene.memory.state.read().status == Status.FAILED
+
+
+def test_the_tool_is_compared_while_the_arm_moves(scene, monkeypatch):
+    monkeypatch.setattr(FakeController, "tool", None, raising=False)
+    know_the_tool(scene)
+    scene.arm.time = lambda: scene.now
+    scene.stream(0.1, 20)
+    scene.at(0.3, lambda: setattr(scene.arm, "told_q_off", np.full(6, 0.1)))
+    scene.run(1.0)
+    assert len(scene.faults) == 1 and "away from where its joint angles put it" in scene.faults[0]
+    assert scene.became(Status.BRAKING)[0] - (START + 0.3) == pytest.approx(0.0, abs=2 * TICK)
+
+
+@pytest.mark.parametrize("scaling", [0.5, float("nan")])
+def test_an_arm_that_the_controller_slows_down_is_stopped_after_a_moment(scene, scaling):
+    scene.stream(0.1, 20)
+    scene.at(0.3, lambda: setattr(scene.arm, "scaling", scaling))
+    scene.run(1.0)
+    assert len(scene.faults) == 1 and "the controller slows the arm down to" in scene.faults[0]
+    assert scene.became(Status.BRAKING)[0] - (START + 0.3) == pytest.approx(0.2, abs=3 * TICK)
+
+
+def test_a_short_dip_of_the_controller_s_speed_is_no_fault(scene):
+    scene.stream(0.1, 20)
+    scene.at(0.3, lambda: setattr(scene.arm, "scaling", 0.5))
+    scene.at(0.45, lambda: setattr(scene.arm, "scaling", 1.0))
+    scene.run(0.8)
+    assert scene.faults == []
+
+
+def test_a_lie_about_the_posture_brakes_the_arm_on_its_way_and_latches(scene):
+    scene.arm.time = lambda: scene.now
+    scene.stream(0.1, 20)
+    scene.at(0.3, lambda: setattr(scene.arm, "q", scene.arm.q + 0.5))
+    scene.run(1.0)
+    assert len(scene.faults) == 1 and "the state cannot be true" in scene.faults[0]
+    assert Status.BRAKING in [status for _, status in scene.statuses]
+    assert scene.memory.state.read().status == Status.FAILED

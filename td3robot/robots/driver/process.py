@@ -1,53 +1,89 @@
-"""The worker process of a UR arm, seen from the process that decides."""
+"""A worker process, seen from the process that decides."""
 
 import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Generic
 
 from td3robot.errors import MissingExtraError, RobotError
-from td3robot.robots.ur.shared_memory import Channel, ChannelClosedError, SharedMemory, Status, Target, WorkerState
+from td3robot.robots.driver.channel import Channel, ChannelClosedError
+from td3robot.robots.driver.link import StreamSettings
+from td3robot.robots.driver.shared_memory import S, SharedMemory, Status, Target
 from td3robot.state import Array
 from td3robot.subprocesses import start_python
 
 # How often signs of life are exchanged, and how long a worker may be silent [s].
 BEAT_S, MAX_SILENCE_S = 0.02, 0.15
-# For interpreter, imports and the controller's answers, beyond what the controller itself is given [s].
+# A deciding process that stood still for longer has nobody else to blame for what it missed in the last while [s].
+MAX_STALL_S, STALL_COUNTS_S = 0.25, 1.0
+# For interpreter and imports, beyond what the controller itself is given [s].
 START_S = 20.0
-# The worker needs three files and the standard library. Importing the package as users do would bring Gymnasium and
+# The worker needs a few files and the standard library. Importing the package as users do would bring Gymnasium and
 # much else into a process that has to be lean and quick to start, so it gets an empty package of the same name.
 WORKER = """
 import sys, types
 package = sys.modules["td3robot"] = types.ModuleType("td3robot")
 package.__path__ = [sys.argv[1]]
-from td3robot.robots.ur.worker import main
-main(int(sys.argv[2]), int(sys.argv[3]))
+from importlib import import_module
+from td3robot.robots.driver.worker import run_worker
+run_worker(getattr(import_module(sys.argv[2]), sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
 """
 PACKAGE = str(Path(__file__).resolve().parents[2])
 # For braking, settling and the end of servoing [s].
 STOP_S, LEAVE_S = 3.0, 2.0
 
 
-class UrProcess:
-    """Start the worker, exchange targets and states with it, and notice within 0.2 s when it is gone.
+@dataclass(frozen=True, slots=True)
+class WorkerSpec(Generic[S]):
+    """Which link a worker process drives, and how its troubles are put into words.
+
+    Attributes:
+        module, link: Where the :class:`~td3robot.robots.driver.link.ArmLink` is, and its name there. It is imported
+            in the worker alone: vendors' clients stay out of the deciding process.
+        first: A state of the link before there is any.
+        settings: The vendor's configuration, as plain values.
+        stream: How the worker streams.
+        extra, purpose: The extra that has the vendor's client, and what it is for.
+        connect_s: How long connecting may take.
+        too_slow: Why it takes longer, as a sentence.
+        when_gone: What becomes of the arm without its worker, as a clause.
+    """
+
+    module: str
+    link: str
+    first: S
+    settings: dict[str, Any]
+    stream: StreamSettings
+    extra: str
+    purpose: str
+    connect_s: float
+    too_slow: str
+    when_gone: str
+
+
+class WorkerProcess(Generic[S]):
+    """Start a worker, exchange targets and states with it, and notice within 0.2 s when it is gone.
 
     Args:
-        settings: What the worker needs to know; see ``worker.py``.
+        worker: Which worker.
         on_fault: Called once, from a thread of its own, with the reason for which the arm no longer follows.
     """
 
-    def __init__(self, settings: dict[str, Any], on_fault: Callable[[str], None]) -> None:
-        self._settings, self._on_fault = settings, on_fault
+    def __init__(self, worker: WorkerSpec[S], on_fault: Callable[[str], None]) -> None:
+        self._worker, self._on_fault = worker, on_fault
         self._lock = threading.Lock()
-        self._target = Target()
+        self._target = Target(q=worker.first.q)
         self._orders = 0
         self._answers: list[dict[str, Any]] = []
         self._closing = threading.Event()
+        self._watched_at = monotonic()
+        self._stall_s, self._stalled_at = 0.0, 0.0
 
     def start(self) -> dict[str, Any]:
         """Start the worker and have it connect.
@@ -57,13 +93,13 @@ class UrProcess:
 
         Raises:
             RobotError: The robot cannot be reached, or is not ready.
-            MissingExtraError: ur_rtde is not installed.
+            MissingExtraError: The vendor's client is not installed.
         """
-        self._memory, descriptor = SharedMemory.create()
+        self._memory, descriptor = SharedMemory.create(self._worker.first)
         self._channel, other = Channel.pair()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self._process = start_python(
-            ["-c", WORKER, PACKAGE, str(other.fileno()), str(descriptor)],
+            ["-c", WORKER, PACKAGE, self._worker.module, self._worker.link, str(other.fileno()), str(descriptor)],
             pass_fds=(other.fileno(), descriptor),
             stdin=subprocess.DEVNULL,
             stdout=self._output,
@@ -76,7 +112,7 @@ class UrProcess:
         except BaseException:
             self._end(grace_s=0.0)
             raise
-        self._watch = threading.Thread(target=self._watch_over, name="ur-worker-watch", daemon=True)
+        self._watch = threading.Thread(target=self._watch_over, name="worker-watch", daemon=True)
         self._watch.start()
         return facts
 
@@ -85,16 +121,34 @@ class UrProcess:
         """The worker's process id."""
         return self._process.pid
 
-    def state(self) -> WorkerState:
+    @property
+    def when_gone(self) -> str:
+        """What becomes of the arm without its worker, as a clause."""
+        return self._worker.when_gone
+
+    @property
+    def stall_s(self) -> float | None:
+        """For how long this process just stood still, or None where it did not: its own threads were not run [s]."""
+        now = monotonic()
+        if (silence := now - self._watched_at) > MAX_STALL_S:
+            return silence
+        return self._stall_s if self._stall_s and now - self._stalled_at < STALL_COUNTS_S else None
+
+    def state(self) -> S:
         """Give what the worker published last."""
         return self._memory.state.read()
 
-    def aim(self, q: Array) -> None:
-        """Publish the next target (n,) [rad]."""
+    def aim(self, q: Array, closed: float = -1.0) -> None:
+        """Publish the next target (n,) [rad], and the closed fraction of a gripper that the worker drives."""
         now = monotonic()
         with self._lock:
-            self._target = Target(now, now, self._target.count + 1, tuple(q.tolist()))
+            self._target = Target(now, now, self._target.count + 1, tuple(q.tolist()), closed)
             self._memory.target.write(self._target)
+
+    def tell_kinematics(self, links: Sequence[Sequence[float]]) -> None:
+        """Have the tool's pose judged from now on; :class:`~td3robot.robots.driver.tool.ToolCheck` has the links."""
+        with suppress(ChannelClosedError):  # the watch says so, and why
+            self._channel.send(order="kinematics", links=links)
 
     def request_stop(self) -> bool:
         """Have the arm brought to rest, and do not wait for it; gives whether somebody was there to hear it."""
@@ -115,6 +169,10 @@ class UrProcess:
                 return True
             sleep(0.002)
         return False
+
+    def kill(self) -> None:
+        """End the worker at once, so that the controller finds itself alone and stops the arm."""
+        self._process.kill()
 
     def figures(self) -> dict[str, float]:
         """Ask for the streaming periods so far.
@@ -150,38 +208,43 @@ class UrProcess:
             self._orders += 1
 
     def _await_ready(self) -> dict[str, Any]:
-        self._channel.send(**self._settings)
-        limit = (
-            START_S + 2 * float(self._settings["ur"]["connect_timeout_s"]) + (self._settings["unlock_after_s"] or 0.0)
-        )
-        end = monotonic() + limit
+        worker = self._worker
+        self._channel.send(link=worker.settings, stream=asdict(worker.stream))
+        end, too_slow = monotonic() + START_S, f"the arm's worker process was not ready within {START_S:g} s"
         try:
             while monotonic() < end:
                 message = self._channel.receive()
                 if message is None:
                     sleep(0.005)
+                elif "connecting" in message:
+                    end, too_slow = monotonic() + worker.connect_s, worker.too_slow
                 elif "ready" in message:
                     facts: dict[str, Any] = message["ready"]
                     return facts
                 elif "missing" in message:
-                    raise MissingExtraError("ur", "driving a UR arm")
+                    raise MissingExtraError(worker.extra, worker.purpose)
                 elif "refused" in message:
                     raise RobotError(message["refused"])
         except ChannelClosedError:
             raise RobotError(f"the arm's worker process ended while it connected ({self._how_it_ended()})") from None
-        raise RobotError(f"the arm's worker process did not connect within {limit:.0f} s")
+        raise RobotError(too_slow)
 
     def _watch_over(self) -> None:
         """Exchange signs of life; tell of a fault once, and of every silence."""
         told = False
+        self._watched_at = monotonic()
         while not self._closing.wait(BEAT_S):
+            now = monotonic()
+            if now - self._watched_at > MAX_STALL_S:
+                self._stall_s, self._stalled_at = now - self._watched_at, now
+            self._watched_at = now
             reason = self._look()
             if reason is not None and not told:
                 told = True
                 self._on_fault(reason)
             with self._lock:
                 now = monotonic()
-                self._target = Target(now, self._target.sent_at, self._target.count, self._target.q)
+                self._target = replace(self._target, beat=now)
                 self._memory.target.write(self._target)
 
     def _look(self) -> str | None:
@@ -193,17 +256,17 @@ class UrProcess:
                     return reason
                 self._answers.append(message)
         except ChannelClosedError:
-            return f"the arm's worker process ended ({self._how_it_ended()}); the controller's watchdog stops the arm"
+            return f"the arm's worker process ended ({self._how_it_ended()}); {self._worker.when_gone}"
         silence = monotonic() - self.state().beat
         if silence > MAX_SILENCE_S:
             return (
                 f"the arm's worker process gave no sign of life for {silence:.2f} s (limit {MAX_SILENCE_S:g} s); "
-                "the controller's watchdog stops the arm"
+                f"{self._worker.when_gone}"
             )
         return None
 
     def _how_it_ended(self) -> str:
-        """Give its status, and the last line it wrote: ur_rtde prints what troubles it."""
+        """Give its status, and the last line it wrote: clients print what troubles them."""
         status = self._process.wait()
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").split("\n")

@@ -1,18 +1,23 @@
 """A UR controller through ur_rtde, every call checked. The one file that imports ur_rtde.
 
 Its constructors hold the interpreter's lock, and it crashes the process when the connection is lost: all of this
-lives in the worker process of ``worker.py``, and nowhere else.
+lives in the worker process, and nowhere else.
 """
 
 import re
 import socket
 import struct
-from math import isfinite
+from dataclasses import dataclass
+from math import hypot, isfinite
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, ClassVar
 
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.shared_memory import WorkerState
+from td3robot.robots.driver.tool import pose_of
 from td3robot.robots.ur import JOINTS
-from td3robot.robots.ur.shared_memory import WorkerState
+from td3robot.robots.ur.absence import nobody_at
+from td3robot.robots.ur.sentences import translated
 
 DASHBOARD_PORT, RTDE_PORT = 29999, 30004
 # The e-Series' generation of PolyScope: 3 is CB3's, 10 is PolyScope X.
@@ -23,98 +28,128 @@ EMERGENCY_STOPS = (6, 7)
 RUNNING = 7
 # A protective stop may be unlocked 5 s after it happened (UR user manual); a little more, for other clocks.
 UNLOCK_AFTER_S = 5.5
+# The share of the watchdog's period that may pass while the controller ends the servo.
+UNFED = 0.25
+# The controller may slow the arm down for so long [s].
+SLOWED_S = 0.2
+# At rest, the measured posture and the controller's own target are this close to each other [rad].
+REST_RAD = 0.02
+# What is read of a state. ur_rtde takes packages that end too soon, and what it then reads for the end of them is old
+# or random: the time is last, and the tool's pose before it, because both are judged in every state.
+VARIABLES = (
+    "actual_q", "actual_qd", "target_q", "speed_scaling", "target_speed_fraction", "robot_mode",
+    "safety_mode", "runtime_state", "payload", "actual_TCP_speed", "actual_TCP_pose", "timestamp",
+)  # fmt: skip
+# No part of a tool's pose is as large [m, rad].
+ANYWHERE = 100.0
 # Speed and acceleration are arguments of servoJ that the controller does not use.
 UNUSED = 0.5
 
 
-class StoppedError(Exception):
-    """The arm no longer follows.
+@dataclass(frozen=True, slots=True)
+class UrState(WorkerState):
+    """A UR's state.
 
     Attributes:
-        reason: Why, as one clause for a message.
-        connected: Whether the connection to the controller can still be used.
+        speed_scaling: How much of a motion's speed the controller lets through, 0 to 1.
+        speed_slider: The slider on the pendant, 0 to 1.
+        safety_mode, robot_mode, runtime_state: The controller's numbers for them.
+        program_running: 1 while the control script runs.
     """
 
-    def __init__(self, reason: str, connected: bool = True) -> None:
-        super().__init__(reason)
-        self.reason, self.connected = reason, connected
+    q: tuple[float, ...] = (0.0,) * JOINTS
+    dq: tuple[float, ...] = (0.0,) * JOINTS
+    target: tuple[float, ...] = (0.0,) * JOINTS
+    tool: tuple[float, ...] = (0.0,) * 12
+    speed_scaling: float = 0.0
+    speed_slider: float = 0.0
+    safety_mode: int = 0
+    robot_mode: int = 0
+    runtime_state: int = 0
+    program_running: int = 0
 
 
-class ControllerConnection:
+class UrLink(ArmLink):
     """The connection to one controller: measured states in, servo targets out.
 
     Args:
         settings: ``UrConfig`` as plain values.
-        control: Whether the arm will be moved. Without it nothing is uploaded, and only states are read.
+        stream: How the worker streams.
     """
 
-    def __init__(self, settings: dict[str, Any], control: bool) -> None:
-        self._host, self._settings = settings["host"], settings
-        self._control_wanted = control
+    first: ClassVar[WorkerState] = UrState()
+
+    def __init__(self, settings: dict[str, Any], stream: StreamSettings) -> None:
+        super().__init__(settings, stream)
+        self._host = settings["host"]
+        self._slow: float = UNFED * settings["servo_stop_deceleration_m_s2"] / settings["watchdog_hz"]
         self._control: Any = None
         self._receive: Any = None
+        self._slowed_since = 0.0
 
-    def connect(self, unlock_after_s: float | None) -> dict[str, Any]:
+    def connect(self) -> dict[str, Any]:
         """Check the robot, open its interfaces, upload the control script and arm the watchdog.
 
-        Args:
-            unlock_after_s: Wait so long and unlock where a protective stop holds the arm; None does not unlock.
-
-        Returns:
-            What the robot says of itself, for reports.
-
-        Raises:
-            StoppedError: It is not there, not this robot, or not ready to be moved.
-            ImportError: ur_rtde is not installed.
+        Where the operator recovers the robot, a protective stop that holds the arm is waited out and unlocked.
         """
         from dashboard_client import DashboardClient
         from rtde_receive import RTDEReceiveInterface
 
         self._require_controller()
-        dashboard = DashboardClient(self._host)
+        dashboard, what = DashboardClient(self._host), "dashboard server (port 29999)"
         try:
             dashboard.connect(int(1e3 * self._settings["connect_timeout_s"]))
             facts = self._identify(dashboard)
-            rate = float(self._settings["rtde_rate_hz"])
-            self._receive = RTDEReceiveInterface(self._host, rate)
+            rate, what = float(self._settings["rtde_rate_hz"]), "RTDE server (port 30004)"
+            self._receive = RTDEReceiveInterface(self._host, rate, list(VARIABLES))
+            unlock_after_s = self._stream.recover_after_s
             if unlock_after_s is not None and self._receive.getSafetyMode() == PROTECTIVE_STOP:
                 sleep(unlock_after_s)
                 self._unlock(dashboard)
-            if self._control_wanted:
+            if self._stream.control:
                 self._require_ready(dashboard)
+                what = "control (ports 30004, 30003 and 29999)"
                 self._take_control(rate)
             dashboard.disconnect()
-        except RuntimeError as error:  # ur_rtde's only type; boost's socket errors arrive as it too
-            raise StoppedError(
-                f"the controller at {self._host} cannot be used: {' '.join(str(error).split())}", False
-            ) from None
+        except (RuntimeError, UnicodeDecodeError) as error:  # ur_rtde's; boost's socket errors arrive as the first, too
+            raise StoppedError(translated(error, self._host, what), False) from None
         return facts | {
             "payload_kg": float(self._receive.getPayload()),
             "tcp_pose": list(self._receive.getActualTCPPose()),
             "q": list(self._receive.getActualQ()),
         }
 
-    def observe(self, now: float, before: WorkerState) -> dict[str, Any]:
+    def observe(self, now: float, before: UrState) -> dict[str, Any]:
         """Give the fields of a new state, or none where nothing new arrived.
 
-        Angles, velocities and time come from separate calls; they are asked again where a package arrived in between.
+        Angles, velocities, tool and time come from separate calls; they are asked again where a package arrived in
+        between.
         """
         receive = self._receive
         time = receive.getTimestamp()
         if time == before.controller_time:
             return {}
         for _ in range(3):
-            q, dq, again = receive.getActualQ(), receive.getActualQd(), receive.getTimestamp()
-            if again == time:
+            q, dq = receive.getActualQ(), receive.getActualQd()
+            tool, speed = receive.getActualTCPPose(), receive.getActualTCPSpeed()
+            if (again := receive.getTimestamp()) == time:
                 break
             time = again
+        else:
+            return {}
         if len(q) != JOINTS or len(dq) != JOINTS or not all(map(isfinite, (*q, *dq))):
             raise StoppedError(f"the controller reports joint angles {q} and velocities {dq}, which are not usable")
+        if len(tool) != 6 or not all(abs(value) < ANYWHERE for value in tool):
+            raise StoppedError(f"the controller reports the tool pose {tool}, which is not usable")
+        if len(speed) != 6 or not all(map(isfinite, speed)):
+            raise StoppedError(f"the controller reports the tool velocity {speed}, which is not usable")
         return {
             "stamp": now,
             "controller_time": time,
             "q": tuple(q),
             "dq": tuple(dq),
+            "tool": pose_of(tool[:3], tool[3:]),
+            "tcp_speed": hypot(*speed[:3]),
             "speed_scaling": receive.getSpeedScaling(),
             "speed_slider": receive.getTargetSpeedFraction(),
             "safety_mode": receive.getSafetyMode(),
@@ -123,7 +158,7 @@ class ControllerConnection:
             "program_running": int(self._control is not None and self._control.isProgramRunning()),
         }
 
-    def require_healthy(self, state: WorkerState, now: float) -> None:
+    def require_healthy(self, state: UrState, now: float) -> None:
         """Judge the latest state.
 
         Raises:
@@ -138,15 +173,62 @@ class ControllerConnection:
             raise StoppedError(
                 f"the controller's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False
             )
-        if not self._control_wanted:
+        if not self._stream.control:
             return
         if (reason := _stopped_by_safety(state.safety_mode)) is not None:
             raise StoppedError(reason)
+        if state.robot_mode != RUNNING:
+            raise StoppedError(f"the arm is no longer running (robot mode {state.robot_mode}): see the pendant")
         if not state.program_running:
             raise StoppedError(
                 "the control script no longer runs on the controller: its watchdog stopped it, or somebody at the "
                 "pendant or another client did"
             )
+
+    def require_streamable(self, state: UrState) -> None:
+        """Raise where the arm is slowed down: it would lag behind what it is sent.
+
+        The pendant's slider does that, and so does the controller, near its own limits and with the slider at 100 %.
+        """
+        if state.speed_scaling >= self._settings["min_speed_scaling"]:
+            self._slowed_since = state.stamp
+        elif state.stamp - self._slowed_since > SLOWED_S and state.speed_slider >= self._settings["min_speed_scaling"]:
+            raise StoppedError(
+                f"the controller slows the arm down to {100 * state.speed_scaling:.0f} % by itself, as it does near "
+                "its own limits: it does not follow"
+            )
+        if not state.speed_slider >= self._settings["min_speed_scaling"]:
+            raise StoppedError(
+                f"the pendant's speed slider went to {100 * state.speed_slider:.0f} % while the arm was driven"
+            )
+
+    def resting(self, state: UrState) -> tuple[float, ...]:
+        """Return where the arm is, if the controller has it there as well: a motion would begin with a jump else.
+
+        Raises:
+            StoppedError: The measured posture and the controller's target differ.
+        """
+        held = self._receive.getTargetQ()
+        away = max(abs(measured - target) for measured, target in zip(state.q, held, strict=True))
+        if not away <= REST_RAD:
+            raise StoppedError(
+                f"the measured posture is {away:.3f} rad away from where the controller holds the arm (limit "
+                f"{REST_RAD:g} rad): a motion from there would begin with a jump"
+            )
+        self._slowed_since = state.stamp
+        return state.q
+
+    def follows(self, state: UrState) -> bool:
+        """Return whether the control script still runs."""
+        return bool(state.program_running)
+
+    def may_end(self, speed: float) -> bool:
+        """Return whether the arm is so slow that ending the servo takes no time.
+
+        While the controller ends it, ur_rtde waits, and nothing feeds the watchdog. The tool of an arm is less than 1 m
+        from any joint: its speed [m/s] is below the fastest joint's [rad/s] where one joint moves, and about it else.
+        """
+        return speed < self._slow
 
     def servo(self, q: list[float]) -> None:
         """Stream one target q (n,) [rad].
@@ -159,15 +241,17 @@ class ControllerConnection:
         settings = self._settings
         tick = 1.0 / settings["rtde_rate_hz"]
         if not self._control.servoJ(q, UNUSED, UNUSED, tick, settings["lookahead_s"], settings["gain"]):
-            raise StoppedError("the controller refused a target (servoJ returned false)")
+            raise StoppedError(
+                "the controller refused a target (servoJ returned false): its control script ended or stands still"
+            )
 
-    def kick(self) -> None:
-        """Tell the watchdog that somebody is here.
+    def kick(self, state: UrState) -> None:
+        """Tell the watchdog that somebody is here, where the control script runs.
 
         Raises:
             StoppedError: The controller did not take it.
         """
-        if not self._control.kickWatchdog():
+        if state.program_running and not self._control.kickWatchdog():
             raise StoppedError("the controller did not take the watchdog's sign of life (kickWatchdog returned false)")
 
     def servo_stop(self) -> None:
@@ -259,11 +343,7 @@ def _require_listener(host: str, port: int, timeout_s: float) -> None:
     try:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError as error:
-        raise StoppedError(
-            f"there is no UR controller at {host}, port {port} ({error.strerror or error}); check ur.host, the cable "
-            "and the robot's network settings",
-            connected=False,
-        ) from None
+        raise StoppedError(nobody_at(host, port, error), connected=False) from None
 
 
 def _rtde_version(host: str, timeout_s: float) -> tuple[int, int] | None:

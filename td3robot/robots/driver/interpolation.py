@@ -28,11 +28,12 @@ class TargetStream:
 
     Attributes:
         slipped_s: By how much the arm's own time has slipped in all.
+        slowed_s: How much of that was to play targets slower.
     """
 
     def __init__(self, q: list[float], period_s: float, tick_s: float) -> None:
         self._period, self._tick = period_s, tick_s
-        self.slipped_s = 0.0
+        self.slipped_s = self.slowed_s = 0.0
         self.anchor(q)
 
     def anchor(self, q: list[float]) -> None:
@@ -49,10 +50,16 @@ class TargetStream:
         if not self._braking:
             self._waiting.append((list(q), sent_at, periods * self._period))
 
-    def at(self, now: float) -> list[float]:
-        """Give the target (n,) [rad] at a time [s] that never runs backwards."""
+    def at(self, now: float, pace: float = 1.0) -> list[float]:
+        """Give the target (n,) [rad] at a time [s] that never runs backwards.
+
+        Args:
+            now: Time [s].
+            pace: Factor on the speed at which the time since the last call is played, 1 at most.
+        """
         self.slip(now - self._seen - self._tick)
         passed = min(abs(now - self._seen), self._tick + TOLERANCE_S)  # at first, nothing was seen
+        self._slow((1.0 - pace) * passed)
         self._seen = now
         while self._waiting and now >= self._ends:
             self._begin(now - passed)
@@ -100,11 +107,22 @@ class TargetStream:
 
     def slip(self, late: float) -> None:
         """Shift the segment that was being played by a delay [s], where it is too long to be made up for."""
-        if late > TOLERANCE_S and self._seen < self._ends:
-            self._begins += late
-            self._ends += late
-            self._behind += late
-            self.slipped_s += late
+        if late > TOLERANCE_S:
+            self._wait(late)
+
+    def _slow(self, wait: float) -> None:
+        if wait > 0.0 and not self._braking:
+            self.slowed_s += self._wait(wait)
+
+    def _wait(self, wait: float) -> float:
+        """Shift the segment that was being played [s]; gives by how much."""
+        if self._seen >= self._ends:
+            return 0.0
+        self._begins += wait
+        self._ends += wait
+        self._behind += wait
+        self.slipped_s += wait
+        return wait
 
     def _begin(self, earliest: float) -> None:
         self._start, (self._end, sent_at, duration) = self._end, self._waiting.popleft()

@@ -1,0 +1,89 @@
+"""An environment whose mistakes are errors of td3robot: exceptions of its own code, and values of the wrong kind."""
+
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+
+from td3robot.errors import EnvironmentFaultError, Td3RobotError
+
+LONGEST = 300  # characters of an exception's own text in a sentence
+
+
+class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Pass everything on, and raise :class:`EnvironmentFaultError` where the environment does not keep its promises."""
+
+    def __init__(self, environment: gymnasium.Env[Any, Any], title: str) -> None:
+        super().__init__(environment)
+        self._title = title
+        self._shape = environment.observation_space.shape
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode.
+
+        Raises:
+            EnvironmentFaultError: The environment raised an exception, or its observation has another shape.
+        """
+        try:
+            observation, info = self.env.reset(seed=seed, options=options)
+        except Td3RobotError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # somebody else's code may raise anything
+            self._raise("reset", error)
+        self._require_shape(observation, "reset")
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Step.
+
+        Raises:
+            EnvironmentFaultError: The environment raised an exception, its observation has another shape, or its
+                reward is no number.
+        """
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            reward = float(reward)
+        except Td3RobotError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            self._raise("step", error)
+        self._require_shape(observation, "step")
+        return observation, reward, bool(terminated), bool(truncated), info
+
+    def close(self) -> None:
+        """Close it.
+
+        Raises:
+            EnvironmentFaultError: The environment raised an exception.
+        """
+        try:
+            self.env.close()
+        except Td3RobotError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            self._raise("close", error)
+
+    def _require_shape(self, observation: Any, where: str) -> None:
+        kind, shape = getattr(observation, "dtype", None), np.shape(observation)
+        if shape != self._shape or (kind is not None and kind.kind not in "fiub"):
+            raise EnvironmentFaultError(
+                f"the environment {self._title!r} returned an observation of shape {shape} in {where}"
+                f"{'' if shape != self._shape else f' of type {kind}'}; its observation space promises numbers of "
+                f"shape {self._shape}"
+            )
+
+    def _raise(self, where: str, error: BaseException) -> NoReturn:
+        details = "".join(traceback.format_exception(error))
+        raise EnvironmentFaultError(f"the environment {self._title!r} {in_words(error)} in {where}", details) from None
+
+
+def in_words(error: BaseException) -> str:
+    """Say what an exception of somebody else's code was, and where: ``raised ValueError: no (my_env.py, line 3)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({error.code!r}){place}"
+    text = " ".join(str(error).split())[:LONGEST]
+    return f"raised {type(error).__name__}{f': {text}' if text else ''}{place}"

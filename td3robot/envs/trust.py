@@ -1,0 +1,48 @@
+"""Which code a checkpoint would have imported: its configuration names an environment, and Gymnasium its module."""
+
+import gymnasium
+
+from td3robot.config import GymnasiumEnvironmentConfig
+from td3robot.config.section import Section
+from td3robot.errors import CheckpointError
+
+OWN = ("td3robot", "gymnasium")
+
+
+def require_trusted(environment: Section, source: str, trusted: bool) -> None:
+    """Refuse to import a module of others for an environment that a checkpoint names, unless the user trusts it.
+
+    Args:
+        environment: As the checkpoint's configuration has it.
+        source: The checkpoint, for messages.
+        trusted: Whether the user said so.
+
+    Raises:
+        CheckpointError: Naming the environment and the module.
+    """
+    if trusted or not isinstance(environment, GymnasiumEnvironmentConfig):
+        return
+    if (module := foreign_module(environment.id)) is not None:
+        raise CheckpointError(
+            f"{source} names the environment {environment.id!r}, whose code is the module {module!r}; nothing was "
+            "imported; if you trust that module and this checkpoint, add --trust"
+        )
+
+
+def foreign_module(environment_id: str) -> str | None:
+    """Return the module of others that ``gymnasium.make`` would import, or None; imports nothing itself."""
+    module, colon, name = environment_id.rpartition(":")
+    if colon and not _is_own(module):
+        return module
+    try:
+        entry = gymnasium.spec(name).entry_point
+    except gymnasium.error.Error:
+        return None  # it is not registered, and cannot be made
+    if not isinstance(entry, str):
+        return None  # this program registered it, and has its code
+    found = entry.partition(":")[0]
+    return None if _is_own(found) else found
+
+
+def _is_own(module: str) -> bool:
+    return any(module == own or module.startswith(f"{own}.") for own in OWN)

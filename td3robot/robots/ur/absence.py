@@ -1,0 +1,26 @@
+"""What is said where no UR controller listens. Plain Python, for workers."""
+
+from ipaddress import ip_address
+
+
+def nobody_at(host: str, port: int, error: OSError, services: str = "", arm: str = "ARM") -> str:
+    """Return that nobody listens, and what to do: on a loopback address there can only be a stand-in.
+
+    Args:
+        host: Where nobody listens.
+        port: The TCP port there.
+        error: What the connection ended with.
+        services: What else to look at on a robot.
+        arm: Which one is wanted there.
+    """
+    nobody = f"there is no UR controller at {host}, port {port} ({error.strerror or error})"
+    if _is_loopback(host):
+        return f"{nobody}; that is this computer: start a simulated one, td3robot standin {arm} --host {host}"
+    return f"{nobody}; check ur.host, the cable and the robot's network settings{services}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,49 @@
+"""Lines from a peer that may send anything: one deadline and one size for each, however they arrive."""
+
+import socket
+from time import monotonic
+
+
+class LineReader:
+    """What a stream socket sends, line by line.
+
+    Args:
+        link: The connected socket; its timeout is set with every read.
+        longest: The most bytes without the end of a line.
+        pause_s: After this long without another byte, a line is over without its newline; None: never [s].
+    """
+
+    def __init__(self, link: socket.socket, longest: int, pause_s: float | None = None) -> None:
+        self._link, self._longest, self._pause_s = link, longest, pause_s
+        self._buffer = b""
+
+    def read(self, timeout_s: float) -> bytes:
+        """Return the next line, stripped.
+
+        Raises:
+            TimeoutError: It was not whole after ``timeout_s``.
+            ConnectionError: It is too long, or the connection was closed.
+        """
+        end = monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            if (left := end - monotonic()) <= 0.0:
+                raise TimeoutError
+            if len(self._buffer) > self._longest:
+                raise ConnectionError(f"it sent more than {self._longest} bytes without the end of a line")
+            ends_by_itself = self._pause_s is not None and self._pause_s < left and self._buffer
+            self._link.settimeout(self._pause_s if ends_by_itself else left)
+            try:
+                data = self._link.recv(4096)
+            except TimeoutError:
+                if not ends_by_itself:
+                    raise
+                break
+            if not data:
+                raise ConnectionError("it closed the connection")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.strip()
+
+    def clear(self) -> None:
+        """Forget what has arrived and was not read."""
+        self._buffer = b""

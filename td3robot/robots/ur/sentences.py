@@ -1,0 +1,68 @@
+"""ur_rtde's sentences in ours: what it means, the likeliest cause first, and what to do. Plain Python, for workers."""
+
+import re
+
+# Parts of ur_rtde 1.6.5's messages, and what a user is told instead.
+SENTENCES = (
+    (
+        "input registers are already in use",
+        "another program drives the controller at {host}: its RTDE inputs are taken; end that td3robot, ROS driver "
+        "or RTDE client first; if there is none, a fieldbus (EtherNet/IP, PROFINET, MODBUS) or a URCap holds them: "
+        "disable it under Installation",
+    ),
+    (
+        "timeout connecting to ur dashboard server|dashboard client deadline expired",
+        "the dashboard server at {host}, port 29999, accepts connections and does not answer: end other programs that "
+        "use it, or restart the controller",
+    ),
+    (
+        "operation canceled",
+        "the {what} of the controller at {host} accepts connections and does not answer in time: end other programs "
+        "that use it, see to the network, or restart the controller",
+    ),
+    (
+        "data synchronization|unable to start synchronization",
+        "the controller at {host} answers at RTDE's port 30004 and sends no states: end other RTDE clients, see to the "
+        "network's load, then try again",
+    ),
+    (
+        "control program is not running|script is not running|start control script|failed to send rtde|could not send",
+        "the controller at {host} did not start the control script: another program runs there, a popup waits at the "
+        "pendant, or its real-time client interface (port 30003) is not enabled",
+    ),
+    (
+        "could not connect to|connection refused|connect: ",
+        "a port of the controller at {host} refuses connections: enable RTDE (30004), the dashboard server (29999) and "
+        "the real-time client interface (30003) under Settings, Security, Services",
+    ),
+    (
+        "end of file|connection reset|broken pipe|connection closed",
+        "the controller at {host} closed the connection while it was set up: it restarts, its services are being "
+        "changed, or too many clients are connected; end the others and try again",
+    ),
+    (
+        "polyscopeversion::parse|parsing failed|bad lexical cast|codec can't decode",
+        "the dashboard at {host} says something that cannot be read: something else than a UR answers there; "
+        "check ur.host",
+    ),
+    (
+        "remote control",
+        "the robot is in local control: switch it to remote control at the pendant, then try again",
+    ),
+)
+LONGEST = 200
+
+
+def translated(error: BaseException, host: str, what: str) -> str:
+    """Return what an error of ur_rtde means at a controller, with its own words for who looks them up.
+
+    Args:
+        error: Its error.
+        host: The controller.
+        what: The part of the controller that was talked to: ``dashboard server (port 29999)``.
+    """
+    said = " ".join(str(error).split())[:LONGEST]
+    for pattern, sentence in SENTENCES:
+        if re.search(pattern, said.lower()):
+            return f"{sentence.format(host=host, what=what)} (ur_rtde: {said})"
+    return f"the {what} of the controller at {host} cannot be used: {said or 'ur_rtde gives no reason'}"
