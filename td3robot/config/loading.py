@@ -8,24 +8,34 @@ from typing import Any, get_args
 import yaml
 from pydantic import ValidationError
 
+from td3robot import catalog
 from td3robot.config.durations import in_seconds
+from td3robot.config.plain import parse_plain
 from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
 from td3robot.config.section import Section
 from td3robot.config.task import DEFAULT, TaskConfig, task_section
 from td3robot.errors import ConfigError, choose
 from td3robot.registry import TASKS
 
+# What pydantic's kinds of errors ask for, in words.
+WANTED = {"int_": "a whole number", "float_": "a number", "bool_": "true or false", "string_type": "a text"}
+
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
     """Read a YAML file, apply ``section.key=value`` overrides, and check the whole.
 
+    Args:
+        path: The file, or the name of a configuration that comes with td3robot.
+        overrides: As ``--set`` has them.
+
     Raises:
         ConfigError: The file cannot be read, or says something that cannot be run.
     """
+    file = catalog.configuration(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"there is no configuration {path}; see configs/ for those that come with td3robot") from None
+        raise ConfigError(catalog.missing("configuration", path, catalog.configurations())) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from None
     return parse_config(text, str(path), overrides)
@@ -38,9 +48,9 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
         ConfigError: It is no YAML mapping, or says something that cannot be run.
     """
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
+        values = parse_plain(text)
+    except ValueError as error:
+        raise ConfigError(f"{source} {error}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{source} must hold a mapping of sections, not {type(values).__name__}")
     in_seconds(values)
@@ -72,9 +82,9 @@ def _apply(values: dict[str, Any], override: str) -> None:
             raise ConfigError(f"--set {path}: {section!r} is a value, not a section")
         node = child
     try:
-        node[key] = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"--set {path}: {text!r} is not a YAML value") from None
+        node[key] = parse_plain(text)
+    except ValueError:
+        raise ConfigError(f"--set {path}: {text[:200]!r} is not a YAML value") from None
 
 
 def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
@@ -104,7 +114,10 @@ def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
     if kind == "literal_error":
         literals = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
         return f"{name}: {choose(location[-1], str(value), literals)}"
-    shown = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+    for beginning, words in WANTED.items():
+        if kind.startswith(beginning):
+            return f"{name} is {value!r:.200}, but it should be {words}"
+    shown = repr(value)[:200] if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
     return f"{name} is {shown}, but {first['msg'][0].lower()}{first['msg'][1:].replace('nput should', 't should')}"
 
 

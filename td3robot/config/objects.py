@@ -14,6 +14,7 @@ class ObjectConfig(Section):
     Attributes:
         shape: ``box``, or ``cylinder`` standing upright.
         size_m: Full extents along the object's own axes; a cylinder's first two are its diameter.
+        mass_kg: Mass.
         friction: Sliding friction between the gripper's pads and the object.
     """
 

@@ -24,6 +24,7 @@ class RobotConfig(Section):
         arm, gripper: Names of those that are registered: ``robots/arms/``, ``robots/grippers/``.
         backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or
             the name of a physical arm's cell (``robots/cells/``): ``ur``, ``franka``.
+        control_rate_hz: How often the policy acts.
         physics_rate_hz: Steps of the physics a second; a multiple of the control rate. For simulations.
         coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
         table_height_m: Height of the table top in the base frame.
@@ -32,7 +33,7 @@ class RobotConfig(Section):
     backend: Annotated[str, AfterValidator(_known_backend)] = "mujoco"
     arm: Annotated[str, AfterValidator(ARMS.known)] = "ur5e"
     gripper: Annotated[str, AfterValidator(GRIPPERS.known)] = "robotiq_2f85"
-    control_rate_hz: PositiveFloat = 20.0
+    control_rate_hz: Annotated[float, Field(ge=1.0, le=1000.0)] = 20.0
     physics_rate_hz: PositiveFloat = 400.0
     coupling_thickness_m: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
     table_height_m: Annotated[float, Field(ge=-1.0, le=0.0)] = 0.0
@@ -105,4 +106,4 @@ class GuardConfig(Section):
     workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
     max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
-    max_state_age_s: PositiveFloat = 0.15
+    max_state_age_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.15

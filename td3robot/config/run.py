@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, SerializeAsAny, model_validator
 
@@ -13,9 +13,18 @@ from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
 from td3robot.errors import choose
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 
+MANY = 10**12  # more than any run has; beyond it, numbers stop being exact somewhere
+Steps = Annotated[int, Field(gt=0, le=MANY)]
+
 
 class RobotEnvironmentConfig(Section):
-    """A task on a robot, behind the guard."""
+    """A task on a robot, behind the guard.
+
+    Attributes:
+        kind: Says that this is a robot's environment.
+        disturbance: Domain randomization: a level (``off``, ``mild``, ``real``), or values of its own.
+        episode_s: Duration of an episode.
+    """
 
     kind: Literal["robot"] = "robot"
     robot: RobotConfig = RobotConfig()
@@ -25,7 +34,7 @@ class RobotEnvironmentConfig(Section):
     action: ActionConfig = ActionConfig()
     guard: GuardConfig = GuardConfig()
     disturbance: Annotated[DisturbanceConfig, BeforeValidator(disturbance_level)] = DISTURBANCES["off"]
-    episode_s: PositiveFloat = 5.0
+    episode_s: Annotated[float, Field(gt=0.0, le=3600.0)] = 5.0
 
     @model_validator(mode="before")
     @classmethod
@@ -45,6 +54,18 @@ class RobotEnvironmentConfig(Section):
         if known is not None:
             filled["task"] = _filled(task, known.Config.regions(arm))
         return {**values, **filled}
+
+    @property
+    def title(self) -> str:
+        """What a person would call it: ``UR5e with Robotiq 2F-85: reach a point``."""
+        arm, gripper = ARMS[self.robot.arm], GRIPPERS[self.robot.gripper]
+        task = self.task.title or self.task.name
+        return f"{arm.label or arm.name} with {gripper.label or gripper.name}: {task}"
+
+    @property
+    def achieved(self) -> str:
+        """What a policy did in a successful episode, before a count: ``reached``."""
+        return self.task.achieved
 
     @property
     def episode_steps(self) -> int:
@@ -100,11 +121,23 @@ def _filled(section: Any, defaults: dict[str, Any]) -> Any:
 
 
 class GymnasiumEnvironmentConfig(Section):
-    """Any registered Gymnasium environment with flat observations and bounded continuous actions."""
+    """Any registered Gymnasium environment with flat observations and bounded continuous actions.
+
+    Attributes:
+        kind: Says that this is a Gymnasium environment.
+        id: As of ``gymnasium.make``.
+        kwargs: Further arguments of ``gymnasium.make``.
+    """
 
     kind: Literal["gymnasium"] = "gymnasium"
     id: str
     kwargs: dict[str, Any] = Field(default_factory=dict)
+    achieved: ClassVar[str] = "succeeded in"
+
+    @property
+    def title(self) -> str:
+        """What a person would call it."""
+        return self.id
 
 
 ENVIRONMENTS: Mapping[str, type[Section]] = {
@@ -124,6 +157,18 @@ class AgentConfig(Section):
 
     Attributes:
         kind: Which algorithm; see ``AGENTS``.
+        actor_hidden, critic_hidden: Widths of the hidden layers.
+        layer_norm: Whether layer normalization follows each hidden layer.
+        normalize_observations: Whether observations are scaled to zero mean and unit variance.
+        actor_learning_rate, critic_learning_rate: Of Adam.
+        gamma: Discount of a reward one step later.
+        tau: Share of a network that its target takes over at each target update.
+        policy_noise, noise_clip: Target policy smoothing: standard deviation of the noise on the target action, and
+            where it is clipped.
+        policy_freq: Critic updates for each update of actor and targets.
+        exploration_noise: Standard deviation of the Gaussian noise on the actions of exploration.
+        batch_size: Transitions in an update.
+        replay_capacity: Transitions in the replay buffer; the oldest are overwritten.
         updates_per_step: Learner updates for each environment step.
         n_step: Rewards summed before bootstrapping.
         average_tau: Share of the actor that its running average takes over at each of the actor's updates. The average
@@ -148,16 +193,16 @@ class AgentConfig(Section):
     average_tau: Fraction = 1.0
     policy_noise: NonNegative = 0.2
     noise_clip: NonNegative = 0.5
-    policy_freq: PositiveInt = 2
+    policy_freq: Annotated[int, Field(gt=0, le=1_000_000)] = 2
     exploration_noise: NonNegative = 0.1
     random_share: UnitInterval = 0.0
-    random_share_steps: NonNegativeInt = 0
-    random_action_steps: PositiveInt = 1
+    random_share_steps: Annotated[int, Field(ge=0, le=MANY)] = 0
+    random_action_steps: Annotated[int, Field(gt=0, le=1_000_000)] = 1
     greedy_share: UnitInterval = 0.0
-    batch_size: PositiveInt = 100
-    updates_per_step: PositiveFloat = 1.0
-    n_step: PositiveInt = 1
-    replay_capacity: PositiveInt = 1_000_000
+    batch_size: Annotated[int, Field(gt=0, le=MANY)] = 100
+    updates_per_step: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
+    n_step: Annotated[int, Field(gt=0, le=10_000)] = 1
+    replay_capacity: Annotated[int, Field(gt=0, le=MANY)] = 1_000_000
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 
@@ -191,24 +236,43 @@ class TrainingConfig(Section):
         overlap: Step the environments in a second process while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit. That process makes them anew from their configuration:
             an ``id`` of Gymnasium that a program registered by hand is unknown there, ``module:Name`` is known.
-        torch_threads: Threads of the learner; 0 leaves PyTorch's own choice.
+        learner: What does the updates: ``reference``, the readable one; ``compiled``, the same several times as fast,
+            rounded differently; ``auto``, compiled where that is possible. A run keeps what it began with.
+        torch_threads: Threads of the learner; 0 leaves PyTorch's own choice, and the compiled learner one.
         evaluate_every, checkpoint_every, log_every: In environment steps.
+        evaluation_episodes: Episodes of each evaluation.
+        keep_last: How many of the newest checkpoints to resume from are kept; each holds the replay buffer.
+        keep_every: Besides these, every so many of them; 0 keeps none.
+        keep_best: How many of the policies that were the best so far are kept, the best one among them.
+        answer_limit_s: How long environments in a process of their own (``overlap``) may take for a step or a reset,
+            before the training is saved and ends.
     """
 
-    steps: PositiveInt = 1_000_000
-    random_steps: PositiveInt = 10_000
-    environments: PositiveInt = 1
+    steps: Steps = 1_000_000
+    random_steps: Steps = 10_000
+    environments: Annotated[int, Field(gt=0, le=1024)] = 1
     undisturbed_share: UnitInterval = 0.0
     overlap: bool = False
+    learner: Literal["auto", "reference", "compiled"] = "auto"
     torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
-    evaluate_every: PositiveInt = 5_000
-    evaluation_episodes: PositiveInt = 10
-    checkpoint_every: PositiveInt = 50_000
-    log_every: PositiveInt = 1_000
+    evaluate_every: Steps = 5_000
+    evaluation_episodes: Annotated[int, Field(gt=0, le=100_000)] = 10
+    checkpoint_every: Steps = 50_000
+    log_every: Steps = 1_000
+    keep_last: PositiveInt = 2
+    keep_every: NonNegativeInt = 0
+    keep_best: PositiveInt = 3
+    answer_limit_s: Annotated[float, Field(ge=1.0, le=86_400.0)] = 600.0
 
 
 class RunConfig(Section):
-    """One whole run."""
+    """One whole run.
+
+    Attributes:
+        name: Of the run; its directory and its reports carry it.
+        seed: Of every random draw. The same seed gives the same run.
+        environment: What is trained on: a robot with a task, or any Gymnasium environment.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0

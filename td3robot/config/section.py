@@ -1,6 +1,8 @@
 """What every part of a configuration is made of: strict, frozen sections, and the kinds of numbers in them."""
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Self, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -45,9 +47,39 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_numbers_in_disguise(cls, values: Any) -> Any:
+        """Refuse ``true`` for a number, and a number for ``true``."""
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            kind = cls.model_fields[name].annotation if name in cls.model_fields else None
+            if kind is bool and isinstance(value, int | float) and not isinstance(value, bool):
+                raise refused(f"it is {value!r}, and should be true or false", str(name))
+            if _is_numeric(kind) and _holds_bool(value):
+                raise refused(f"it is {value!r}, and should be a number", str(name))
+        return values
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Whether a type is a number, or made of numbers alone; a union with something else is neither."""
+    if get_origin(kind) in (tuple, list, Annotated, UnionType, Union):
+        inner = [each for each in get_args(kind) if each not in (Ellipsis, NoneType)]
+        return _is_numeric(inner[0]) if get_origin(kind) is Annotated else all(map(_is_numeric, inner))
+    return kind in (int, float)
+
+
+def _holds_bool(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_bool, value))
+    return isinstance(value, bool)
+
 
 class Box(Section):
-    """An axis-aligned box in the arm's base frame [m]."""
+    """An axis-aligned box in the arm's base frame [m].
+
+    Attributes:
+        low, high: Opposite corners (x, y, z).
+    """
 
     low: Vector3
     high: Vector3

@@ -19,11 +19,16 @@ class TaskConfig(Section):
     Attributes:
         name: Of the task.
         hold_s: How long the goal must be met, at the end of an episode, for success.
+        region: What errors call the place where the tool has to be able to go.
+        title: What the task is, for titles.
+        achieved: What a policy did in a successful episode, for sentences such as ``reached 9 of 10``.
     """
 
     name: str
     hold_s: PositiveFloat
     region: ClassVar[str]
+    title: ClassVar[str] = ""
+    achieved: ClassVar[str] = "succeeded in"
 
     @classmethod
     def regions(cls, arm: Any) -> dict[str, Any]:

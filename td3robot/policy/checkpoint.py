@@ -5,37 +5,42 @@ checkpoint's name is therefore always whole. Loading runs no code. No torch here
 """
 
 import fcntl
-import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from td3robot import catalog
 from td3robot.config import RunConfig, parse_config
 from td3robot.config.durations import in_seconds
+from td3robot.config.plain import is_plain, parse_plain
 from td3robot.errors import CheckpointError
 from td3robot.policy.contract import Contract
-from td3robot.policy.observation_scaling import ObservationScaling
+from td3robot.policy.documents import read_document, short
+from td3robot.policy.manifest import MANIFEST as MANIFEST
+from td3robot.policy.manifest import held, manifest_of, verified_manifest
+from td3robot.policy.observation_scaling import Moments, ObservationScaling, require_moments
 from td3robot.policy.policy import Policy
+from td3robot.policy.retention import Retention
 
-FORMAT = "td3robot-checkpoint"
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 CONFIG = "config.yaml"
 KINDS = ("best", "last")
+READINGS = 10  # of a run whose training replaces its checkpoint meanwhile
+# What a save that was cut off leaves behind: kind, step, process.
+LEFTOVER = re.compile(rf"\.({'|'.join(KINDS)})-\d+\.\d+\.tmp")
 # Settings that came with a second choice, and what every run before them was.
-ONLY_CHOICES = {"agent.kind": "td3"}
+ONLY_CHOICES = {"agent.kind": "td3", "training.learner": "auto"}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -56,11 +61,20 @@ class Contents:
 
 
 class Checkpoint:
-    """A checkpoint directory whose manifest has been verified."""
+    """A checkpoint directory whose manifest has been verified; while this exists, no training deletes it.
+
+    Raises:
+        CheckpointError: It is missing, damaged, foreign, or of a newer format.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.manifest = _verified_manifest(path)
+        if (descriptor := held(path)) is not None:
+            weakref.finalize(self, os.close, descriptor)
+        try:
+            self.manifest = verified_manifest(path)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}{_older_whole(path)}") from None
 
     @property
     def bytes(self) -> int:
@@ -75,21 +89,31 @@ class Checkpoint:
         """Read ``<name>.safetensors``.
 
         Raises:
-            CheckpointError: It is not part of the checkpoint, or is not safetensors.
+            CheckpointError: It is not part of the checkpoint, is not safetensors, or holds a number that is not finite.
         """
         path = self._file(f"{name}.safetensors")
         try:
-            return dict(load_file(path))
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise CheckpointError(f"{path} is not a safetensors file ({error}); nothing was loaded") from None
+            arrays = dict(load_file(path))
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            why = short(" ".join(str(error).split()))[1:-1]
+            raise CheckpointError(f"{path} is not a safetensors file ({why}); nothing was loaded") from None
+        for key, array in arrays.items():
+            if not is_plain(key):
+                raise CheckpointError(f"{path} names a tensor {short(key)}; restore the checkpoint from a copy")
+            if array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
+                value = array[~finite].flat[0]
+                raise CheckpointError(f"{path}: {short(key)[1:-1]} holds {value}; restore the checkpoint from a copy")
+        return arrays
 
     def document(self, name: str) -> Any:
-        """Read ``<name>.json``.
+        """Read ``<name>.json`` as plain values, checked by its model.
 
         Raises:
-            CheckpointError: It is not part of the checkpoint, or is not JSON.
+            CheckpointError: It is not part of the checkpoint, is not JSON, or lacks what its readers expect.
         """
-        return _read_json(self._file(f"{name}.json"))
+        return read_document(self._file(f"{name}.json"))
 
     def config(self, overrides: Iterable[str] = ()) -> RunConfig:
         """Read the resolved configuration, with ``section.key=value`` overrides.
@@ -97,16 +121,29 @@ class Checkpoint:
         Raises:
             ConfigError: An override, or the configuration itself, is none of this version's.
         """
-        path = self._file(CONFIG)
-        return parse_config(path.read_text(encoding="utf-8"), str(path), overrides)
+        return parse_config(self._config_text(), str(self.path / CONFIG), overrides)
 
     def settings_in_steps(self) -> list[str]:
         """Return the settings, by dotted name, that this was saved with in control periods and that are seconds now."""
         return in_seconds(self._saved_config())
 
     def _saved_config(self) -> dict[str, Any]:
-        values: dict[str, Any] = yaml.safe_load(self._file(CONFIG).read_text(encoding="utf-8"))
+        try:
+            values = parse_plain(self._config_text())
+        except ValueError as error:
+            raise CheckpointError(f"{self.path / CONFIG} {error}") from None
+        if not isinstance(values, dict):
+            raise CheckpointError(f"{self.path / CONFIG} holds no configuration; restore the checkpoint from a copy")
         return values
+
+    def _config_text(self) -> str:
+        path = self._file(CONFIG)
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise CheckpointError(f"{path} is not UTF-8; restore the checkpoint from a copy") from None
 
     def newer_settings(self, config: RunConfig) -> dict[str, Any]:
         """Return the settings that did not exist when this was saved, by dotted name, with their values now.
@@ -126,12 +163,34 @@ class Checkpoint:
         return Contract(self.document("contract"))
 
     def actor(self) -> Arrays:
-        """Read the actor that plays: its running average, where the run keeps one beside the actor.
+        """Read the actor that plays: its running average, where the run keeps one beside it; see :meth:`arrays`."""
+        return self.arrays("actor_average" if self._averages() else "actor")
+
+    def _averages(self) -> bool:
+        """Whether this holds the actor's average beside the actor, or has to: its run keeps one, and can be resumed."""
+        if self.has("actor_average") or not self.has("replay"):
+            return self.has("actor_average")
+        agent = self._saved_config().get("agent")
+        tau = agent.get("average_tau", 1.0) if isinstance(agent, dict) else 1.0
+        return isinstance(tau, float) and tau < 1.0
+
+    def normalizer(self) -> Moments:
+        """Read the normaliser.
 
         Raises:
-            CheckpointError: It is not part of the checkpoint, or is not safetensors.
+            CheckpointError: It is none, or is for other observations than the contract's.
         """
-        return self.arrays("actor_average" if self.has("actor_average") else "actor")
+        moments, size = self.arrays("normalizer"), self.contract().observation.size
+        try:
+            require_moments(moments)
+        except ValueError as error:
+            raise CheckpointError(f"{self.path}: its normaliser is none ({error})") from None
+        if len(moments["mean"]) != size:
+            raise CheckpointError(
+                f"{self.path}: the normaliser is for {len(moments['mean'])} numbers and the contract's observation has "
+                f"{size}; the checkpoint's parts do not belong together"
+            )
+        return moments
 
     def policy(self) -> Policy:
         """Load the actor, its scaling and the contract, for play.
@@ -140,17 +199,12 @@ class Checkpoint:
             CheckpointError: They do not fit each other.
         """
         contract = self.contract()
-        scaling = ObservationScaling.from_moments(self.arrays("normalizer"))
-        if len(scaling.shift) != contract.observation.size:
-            raise CheckpointError(
-                f"{self.path}: the normaliser is for {len(scaling.shift)} numbers and the contract's observation has "
-                f"{contract.observation.size}; the checkpoint's parts do not belong together"
-            )
+        scaling = ObservationScaling.from_moments(self.normalizer())
         try:
             policy = Policy(self.actor(), scaling, contract)
             shape = policy.act(np.zeros(contract.observation.size, np.float32)).shape
         except (KeyError, IndexError, ValueError) as error:
-            raise CheckpointError(f"{self.path}: its actor is none for this contract ({error!r})") from None
+            raise CheckpointError(f"{self.path}: its actor is none for this contract ({error})") from None
         if shape != (contract.action.size,):
             raise CheckpointError(
                 f"{self.path}: the actor gives {shape[0]} numbers and the contract wants {contract.action.size}; "
@@ -160,7 +214,7 @@ class Checkpoint:
 
     def _file(self, name: str) -> Path:
         if name not in self.manifest["files"]:
-            raise CheckpointError(f"{self.path} holds no {name}; it was saved for play only, or by other software")
+            raise CheckpointError(f"{self.path} holds no {name}; it was saved for play, or by other software")
         return self.path / name
 
 
@@ -180,81 +234,115 @@ def write(path: Path, contents: Contents) -> None:
             _write_text(temporary / f"{name}.json", json.dumps(document, indent=1, sort_keys=True, allow_nan=False))
         for name, arrays in contents.arrays.items():
             _write_arrays(temporary / f"{name}.safetensors", arrays)
-        _write_text(temporary / MANIFEST, json.dumps(_manifest_of(temporary), indent=1, sort_keys=True))
+        _write_text(temporary / MANIFEST, json.dumps(manifest_of(temporary), indent=1, sort_keys=True))
         _flush(temporary)
-        shutil.rmtree(path, ignore_errors=True)
+        aside = path.with_name(f".{path.name}.0.tmp")
+        if path.exists():
+            path.rename(aside)
         temporary.rename(path)
         _flush(path.parent)
+        shutil.rmtree(aside, ignore_errors=True)
     except (OSError, SafetensorError, ValueError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(f"checkpoint {path} could not be saved: {reason}") from None
 
 
-def publish(run: Path, kind: str, step: int, contents: Contents) -> Path:
-    """Write ``<run>/<kind>-<step>`` and then delete the older checkpoints of that kind.
+def publish(run: Path, kind: str, step: int, contents: Contents, retention: Retention = Retention()) -> Path:  # noqa: B008
+    """Write ``<run>/<kind>-<step>``, and then delete the checkpoints of that kind that are not to be kept.
+
+    Those of later steps are of a run that has since gone back, and go, too.
 
     Raises:
         CheckpointError: It could not be written; the older ones are still there.
     """
     path = run / f"{kind}-{step:09d}"
-    if not (path / MANIFEST).is_file():
-        write(path, contents)
-    for older in _of_kind(run, kind):
-        if older != path:
-            _delete(older)
+    write(path, contents)
+    there = _of_kind(run, kind)
+    kept = retention.kept(_step_of(each) for each in there if _step_of(each) <= step)
+    for each in there:
+        if _step_of(each) not in kept:
+            _delete(each)
     return path
 
 
-@contextmanager
-def locked(run: Path) -> Iterator[None]:
-    """Hold a run directory for one training at a time.
-
-    Raises:
-        CheckpointError: Another process trains in it.
-    """
-    descriptor = os.open(run, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(f"{run} is in use by another training; wait for it, or stop it with Ctrl-C") from None
-        yield
-    finally:
-        os.close(descriptor)
+def set_aside_later(run: Path, kind: str, step: int) -> list[Path]:
+    """Rename a run's checkpoints of a kind beyond a step that it went back to, and return their new places."""
+    places = []
+    for path in _of_kind(run, kind):
+        if _step_of(path) > step:
+            names = (run / f"set-aside-{path.name}{suffix}" for suffix in ("", *(f"-{n}" for n in range(2, 1000))))
+            places.append(path.rename(next(name for name in names if not name.exists())))
+    return places
 
 
 def clean(run: Path) -> None:
-    """Delete what an interrupted save left behind."""
-    for kind in KINDS:
-        for leftover in run.glob(f".{kind}-*.tmp"):
+    """Delete what an interrupted save left behind; nothing that has another name than a save gives."""
+    for leftover in run.glob(".*.tmp"):
+        if LEFTOVER.fullmatch(leftover.name):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _delete(path: Path) -> None:
-    """Delete a checkpoint, renamed first: a deletion that is cut off leaves a name that :func:`clean` deletes."""
+    """Delete a checkpoint, renamed first: a deletion that is cut off leaves a name that :func:`clean` deletes.
+
+    One that is being read stays; the next save deletes it.
+    """
     renamed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.rename(renamed)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return
-    shutil.rmtree(renamed, ignore_errors=True)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.rename(renamed)
+            shutil.rmtree(renamed, ignore_errors=True)
+    finally:
+        os.close(descriptor)
 
 
 def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
-    """Find the checkpoint meant by ``path``: itself, or the newest of the first kind in a run directory.
+    """Find the checkpoint meant by ``path``.
+
+    Args:
+        path: A checkpoint, a run directory (the newest checkpoint of the first kind is meant), or the name of a
+            released policy.
+        kinds: Which kinds of a run's checkpoints are wanted, the preferred one first.
 
     Raises:
         CheckpointError: There is none.
     """
+    path = catalog.policy(path)
     if (path / MANIFEST).is_file():
         return path
     for kind in kinds:
         for candidate in _of_kind(path, kind):
             return candidate
     if not path.exists():
-        raise CheckpointError(f"there is no checkpoint {path}")
+        raise CheckpointError(catalog.missing("checkpoint", path, catalog.policies()))
+    if (path / CONFIG).is_file():
+        raise CheckpointError(
+            f"{path} holds no checkpoint yet: its training saves one every training.checkpoint_every steps and when it "
+            "is stopped by Ctrl-C; if it was killed before, delete the directory and start again"
+        )
     raise CheckpointError(f"{path} is no td3robot checkpoint and holds none: it has no {MANIFEST}")
+
+
+def opened(path: Path, kinds: tuple[str, ...] = KINDS) -> Checkpoint:
+    """Open the checkpoint meant by ``path``, as :func:`find` does; one that a training replaces meanwhile gives way.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+    """
+    for _ in range(READINGS):
+        found = find(path, kinds)
+        try:
+            return Checkpoint(found)
+        except CheckpointError:
+            if found.exists():
+                raise
+    return Checkpoint(find(path, kinds))
 
 
 def newest(path: Path) -> Checkpoint:
@@ -263,60 +351,42 @@ def newest(path: Path) -> Checkpoint:
     Raises:
         CheckpointError: There is none, or it is damaged.
     """
-    return Checkpoint(find(path, ("last",)))
+    return opened(path, ("last",))
 
 
 def load_policy(path: str | Path) -> Policy:
     """Load the policy of a checkpoint, or the best of a run directory, after verifying its manifest.
 
+    Args:
+        path: The checkpoint or run directory, or the name of a released policy, for example ``ur5e_reach``.
+
     Raises:
         CheckpointError: It is missing, damaged, foreign, or of a newer format.
     """
-    return Checkpoint(find(Path(path))).policy()
+    return opened(Path(path)).policy()
 
 
 def _of_kind(run: Path, kind: str) -> list[Path]:
-    """List whole checkpoints of a kind, the newest first."""
-    found = [path for path in run.glob(f"{kind}-*") if (path / MANIFEST).is_file()]
-    return sorted(found, key=lambda path: path.name, reverse=True)
+    """List whole checkpoints of a kind, the newest first; what somebody named otherwise is theirs."""
+    named = (path for path in run.glob(f"{kind}-*") if re.fullmatch(rf"{kind}-[0-9]+", path.name))
+    return sorted((path for path in named if (path / MANIFEST).is_file()), key=_step_of, reverse=True)
 
 
-def _verified_manifest(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
-        raise CheckpointError(f"there is no checkpoint directory {path}")
-    if not (path / MANIFEST).is_file():
-        raise CheckpointError(f"{path} is no td3robot checkpoint: it has no {MANIFEST}")
-    manifest = _read_json(path / MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is no td3robot checkpoint: its {MANIFEST} says so")
-    saved = manifest.get("version")
-    if saved != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has checkpoint format {saved} and this td3robot reads format {FORMAT_VERSION}; "
-            "install the td3robot it was made with, or a newer one"
-        )
-    try:
-        entries = [(name, entry["sha256"], int(entry["bytes"])) for name, entry in manifest["files"].items()]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path}: {MANIFEST} is damaged; restore the checkpoint from a copy") from None
-    for name, digest, size in entries:
-        _verify(path, name, digest, size)
-    return manifest
+def _step_of(path: Path) -> int:
+    return int(path.name.rpartition("-")[2])
 
 
-def _verify(path: Path, name: str, digest: str, size: int) -> None:
-    if Path(name).name != name:
-        raise CheckpointError(f"{path}: {MANIFEST} names {name!r}, which is outside the checkpoint; nothing was loaded")
-    if not (path / name).is_file():
-        raise CheckpointError(f"{path} is not whole: {name} is missing; restore the checkpoint from a copy")
-    if (path / name).stat().st_size != size or _sha256(path / name) != digest:
-        raise CheckpointError(f"{path} is damaged: {name} is not what was saved; restore the checkpoint from a copy")
-
-
-def _manifest_of(directory: Path) -> dict[str, Any]:
-    files = {path.name: {"sha256": _sha256(path), "bytes": path.stat().st_size} for path in sorted(directory.iterdir())}
-    versions = {name: version(name) for name in ("td3robot", "torch", "numpy", "mujoco", "gymnasium")}
-    return {"format": FORMAT, "version": FORMAT_VERSION, "made_with": versions, "files": files}
+def _older_whole(path: Path) -> str:
+    """Name the newest whole checkpoint of the same run and kind that is older than a damaged one."""
+    kind = path.name.rpartition("-")[0]
+    for other in _of_kind(path.parent, kind) if kind in KINDS and path.name[len(kind) + 1 :].isdecimal() else ():
+        if _step_of(other) < _step_of(path):
+            try:
+                verified_manifest(other)
+            except CheckpointError:
+                continue
+            return f"; {other} is older, and whole"
+    return ""
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -336,18 +406,6 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise CheckpointError(f"{path} is not readable JSON; restore the checkpoint from a copy") from None
 
 
 def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

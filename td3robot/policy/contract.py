@@ -40,8 +40,14 @@ class Contract:
         """
         for name, mine, theirs in self.differences(other):
             raise ContractError(
-                f"{name} is {mine} for {here} but {theirs} for {there}; a policy runs only on what it was trained for"
+                f"{_shown(name)} is {_shown(mine)} for {here} but {_shown(theirs)} for {there}; a policy runs only on "
+                "what it was trained for"
             )
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -11,6 +11,8 @@ Moments = dict[str, NDArray[np.float64]]
 # a real one, a few milliradians off, would saturate the networks.
 MIN_DEVIATION = 0.02
 CLIP = 10.0
+# What is beyond this is no observation's mean or variance; squares of it still fit a float32.
+LARGEST = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,25 @@ class ObservationScaling:
         """Scale observations (..., observation)."""
         scaled: NDArray[np.float32] = np.clip((observation - self.shift) * self.scale, -self.clip, self.clip)
         return scaled
+
+
+def require_moments(moments: Moments) -> None:
+    """Refuse arrays that are no normaliser's state.
+
+    Raises:
+        ValueError: Naming what is missing, misshapen or impossible.
+    """
+    for name, size in (("enabled", 1), ("count", 1), ("mean", None), ("variance", None)):
+        if name not in moments:
+            raise ValueError(f"{name} is missing")
+        array = moments[name]
+        if array.ndim != 1 or (size is not None and len(array) != size):
+            raise ValueError(f"{name} has shape {array.shape}")
+        if array.dtype.kind not in "fb" or not (np.abs(array.astype(np.float64)) < LARGEST).all():
+            raise ValueError(f"{name} is of type {array.dtype}, or holds a number beyond {LARGEST:g}")
+    if len(moments["mean"]) != len(moments["variance"]):
+        raise ValueError(f"mean has {len(moments['mean'])} numbers and variance {len(moments['variance'])}")
+    if (moments["variance"] < 0.0).any() or moments["count"][0] < 0.0:
+        raise ValueError("a variance or the count is negative")
+    if moments["enabled"][0] not in (0.0, 1.0):
+        raise ValueError(f"enabled is {moments['enabled'][0]:g}, which is neither 0 nor 1")

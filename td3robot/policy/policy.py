@@ -3,13 +3,19 @@
 No torch here: a robot's control process loads and runs a policy without it.
 """
 
+import re
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from td3robot.errors import ContractError
 from td3robot.policy.contract import Contract
-from td3robot.policy.observation_scaling import ObservationScaling
+from td3robot.policy.documents import short
+from td3robot.policy.observation_scaling import LARGEST, ObservationScaling
 
+# Observations that are not clipped are taken to be no larger.
+OBSERVED = 1e6
+NAME = re.compile(r"net\.\d{1,3}\.(weight|bias)")
 Tensors = dict[str, NDArray[np.float32]]
 
 
@@ -20,13 +26,17 @@ class Policy:
         actor: The actor's tensors under their names in a checkpoint (``net.0.weight`` ...).
         scaling: The normaliser's scaling of observations.
         contract: What the policy was trained for.
+
+    Raises:
+        ValueError: The tensors are no actor for these observations.
     """
 
     def __init__(self, actor: Tensors, scaling: ObservationScaling, contract: Contract) -> None:
         self.contract = contract
         self.observation_size = len(scaling.shift)
         self._scaling = scaling
-        self._layers = _layers(actor)
+        self._layers = _layers(actor, self.observation_size)
+        _require_bounded(self._layers, scaling)
 
     def act(self, observation: ArrayLike) -> NDArray[np.float32]:
         """Compute the action (action,) for one observation (observation,), or (batch, ...) for a batch.
@@ -54,17 +64,55 @@ class Policy:
 Layer = tuple[NDArray[np.float32], NDArray[np.float32], tuple[NDArray[np.float32], NDArray[np.float32]] | None]
 
 
-def _layers(actor: Tensors) -> list[Layer]:
-    """Sort ``net.<index>.weight|bias`` into linear layers, each with the layer norm that follows it."""
-    indices = sorted({int(name.split(".")[1]) for name in actor})
+def _layers(actor: Tensors, inputs: int) -> list[Layer]:
+    """Sort ``net.<index>.weight|bias`` into linear layers, each with the layer norm that follows it.
+
+    Raises:
+        ValueError: They are no layers that follow each other, or could overflow.
+    """
+    names = {name: int(name.split(".")[1]) for name in actor if NAME.fullmatch(name)}
+    if strange := sorted(actor.keys() - names.keys()):
+        raise ValueError(f"{short(strange[0])} is no tensor of an actor")
     layers: list[Layer] = []
-    for index in indices:
-        weight, bias = actor[f"net.{index}.weight"], actor[f"net.{index}.bias"]
+    for index in sorted(set(names.values())):
+        weight, bias = (_floats(actor, f"net.{index}.{kind}") for kind in ("weight", "bias"))
+        if bias.ndim != 1 or weight.shape not in ((len(bias), inputs), (len(bias),)):
+            raise ValueError(f"net.{index} has weights {weight.shape} and biases {bias.shape} behind {inputs} numbers")
         if weight.ndim == 2:
             layers.append((np.ascontiguousarray(weight.T), bias, None))
+            inputs = len(bias)
+        elif not layers or layers[-1][2] is not None or len(bias) != inputs:
+            raise ValueError(f"net.{index} is a layer norm without a layer")
         else:
             layers[-1] = (layers[-1][0], layers[-1][1], (weight, bias))
+    if not layers or layers[-1][2] is not None:
+        raise ValueError("it has no last layer")
     return layers
+
+
+def _floats(actor: Tensors, name: str) -> NDArray[np.float32]:
+    if name not in actor:
+        raise ValueError(f"{name} is missing")
+    if actor[name].dtype.kind != "f":
+        raise ValueError(f"{name} is of type {actor[name].dtype}, not of floats")
+    if not (np.abs(actor[name]) < LARGEST).all():
+        raise ValueError(f"{name} holds a number beyond {LARGEST:g}")
+    return actor[name].astype(np.float32, copy=False)
+
+
+def _require_bounded(layers: list[Layer], scaling: ObservationScaling) -> None:
+    """Refuse layers that could overflow: the largest sums, of observations as large as they may be.
+
+    Raises:
+        ValueError: Saying in which layer.
+    """
+    bound = np.full(len(scaling.shift), min(float(scaling.clip), OBSERVED))
+    for number, (weight, bias, norm) in enumerate(layers):
+        bound = np.abs(weight).astype(np.float64).T @ bound + np.abs(bias)
+        if not (bound < LARGEST).all():
+            raise ValueError(f"layer {number} may reach {bound.max():.3g}, which no actor does")
+        if norm is not None:  # what is normalised is at most sqrt(n)
+            bound = np.abs(norm[0]) * np.sqrt(len(bound)) + np.abs(norm[1]).astype(np.float64)
 
 
 def _layer_norm(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:

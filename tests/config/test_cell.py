@@ -71,7 +71,7 @@ def test_what_cannot_be_a_cell_is_said(written, text, message):
 
 
 def test_a_cell_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(ConfigError, match=r"there is no cell .*nothing\.yaml; see configs/robots/"):
+    with pytest.raises(ConfigError, match=r"there is no cell .*nothing\.yaml .*a name: fr3, ur5e"):
         load_cell(tmp_path / "nothing.yaml")
 
 

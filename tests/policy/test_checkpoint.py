@@ -24,10 +24,12 @@ from td3robot.policy.checkpoint import Checkpoint, Contents, find, newest, publi
 
 ARRAYS = {"weights": {"a": np.arange(6, dtype=np.float32).reshape(2, 3).T, "b": np.array([1, 2], np.uint8)}}
 
+COUNTERS = {"step": 3, "updates": 0, "evaluated_step": 0, "warm_start": False}
+
 
 def contents(size: int = 0) -> Contents:
     arrays = ARRAYS | ({"big": {"x": np.arange(size, dtype=np.uint8)}} if size else {})
-    return Contents("name: test\n", {"counters": {"step": 3}}, arrays)
+    return Contents("name: test\n", {"counters": COUNTERS}, arrays)
 
 
 def edit_manifest(path: Path, change) -> None:
@@ -60,7 +62,7 @@ def test_what_was_written_is_read_exactly(tmp_path):
         read = saved.arrays("weights")[name]
         assert read.dtype == array.dtype
         np.testing.assert_array_equal(read, array)
-    assert saved.document("counters") == {"step": 3}
+    assert saved.document("counters") == COUNTERS
     assert (saved.has("weights"), saved.has("counters"), saved.has("other")) == (True, True, False)
     assert saved.bytes == sum((saved.path / name).stat().st_size for name in saved.manifest["files"])
     assert [path.name for path in saved.path.parent.iterdir()] == ["one"]
@@ -143,7 +145,7 @@ def test_a_manifest_that_is_no_json_is_refused(untrained):
 @pytest.mark.parametrize("files", [[], {"actor.safetensors": 3}, {"actor.safetensors": {"bytes": 3}}])
 def test_a_damaged_manifest_is_refused(untrained, files):
     edit_manifest(untrained, lambda manifest: manifest.update(files=files))
-    assert "manifest.json is damaged" in refusal(untrained)
+    assert "manifest.json: files" in refusal(untrained)
 
 
 def test_a_future_format_is_refused_with_both_versions(untrained):
@@ -221,6 +223,29 @@ def test_publish_keeps_only_the_newest_of_its_kind(tmp_path):
     assert files_of(tmp_path) == ["best-000000020", "last-000000300"]
     assert find(tmp_path).name == "best-000000020"
     assert newest(tmp_path).path.name == "last-000000300"
+
+
+OWN_NAMES = ["last-000000300-backup", "last-of-all", "best-of-all", "last-", "last-1e3", "last-²", ".last-mine.tmp"]
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_what_somebody_named_is_neither_resumed_nor_evaluated_nor_deleted(tmp_path, name):
+    publish(tmp_path, "last", 20, contents())
+    publish(tmp_path, "best", 20, contents())
+    shutil.copytree(tmp_path / "last-000000020", tmp_path / name)
+    publish(tmp_path, "last", 300, contents())
+    publish(tmp_path, "best", 300, contents())
+    checkpoint.clean(tmp_path)
+    assert files_of(tmp_path) == sorted([name, "best-000000300", "last-000000300"])
+    assert find(tmp_path).name == "best-000000300"
+    assert newest(tmp_path).path.name == "last-000000300"
+    Checkpoint(tmp_path / name)  # it can be asked for by its path
+
+
+def test_steps_are_ordered_as_numbers(tmp_path):
+    write(tmp_path / "last-999999999", contents())
+    write(tmp_path / "last-1000000000", contents())
+    assert newest(tmp_path).path.name == "last-1000000000"
 
 
 def test_publish_replaces_what_an_interrupted_deletion_left_of_the_same_step(tmp_path):
@@ -357,7 +382,10 @@ def test_training_goes_on_when_the_disk_is_full_and_saves_when_it_is_not(pendulu
     (message,) = trainer.listener.messages
     assert "last-000000040 could not be saved: No space left on device; the previous checkpoint is untouched" in message
     assert newest(trainer.run_directory).document("counters")["step"] == 60
-    assert [name for name in files_of(trainer.run_directory) if name.startswith((".", "last"))] == ["last-000000060"]
+    assert [name for name in files_of(trainer.run_directory) if name.startswith((".", "last"))] == [
+        "last-000000020",
+        "last-000000060",
+    ]
 
 
 def test_training_ends_with_an_error_when_the_last_save_fails(pendulum_trainer, monkeypatch):
@@ -406,7 +434,7 @@ def test_a_learner_that_diverged_is_not_saved_over_what_was_good(pendulum_traine
 def test_a_checkpoint_for_play_is_not_resumed(pendulum_trainer):
     trainer = pendulum_trainer()
     trainer.train()
-    with pytest.raises(CheckpointError, match="was saved for play only"):
+    with pytest.raises(CheckpointError, match="was saved for play"):
         pendulum_trainer().resume(Checkpoint(find(trainer.run_directory, ("best",))))
 
 

@@ -1,0 +1,56 @@
+"""Runs and checkpoints at a glance: read without verifying their files, which may be gigabytes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from td3robot.config import parse_config
+from td3robot.errors import CheckpointError, ConfigError
+from td3robot.policy.checkpoint import CONFIG, MANIFEST, find
+from td3robot.policy.documents import read_document
+
+
+def runs_below(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield every run directory below a folder, and every checkpoint outside of one, with its summary."""
+    for place, folders, files in os.walk(folder):
+        path = Path(place)
+        folders.sort()
+        try:
+            is_run = MANIFEST not in files and find(path).parent == path
+        except CheckpointError:
+            is_run = False
+        if is_run or MANIFEST in files:
+            folders.clear()
+            yield path, summary(path)
+
+
+def summary(path: Path) -> dict[str, Any]:
+    """Return ``name``, ``title``, ``step``, ``success_rate``, ``episodes`` and ``resumable``; None is not known.
+
+    Args:
+        path: A run directory or a checkpoint. A run's step and whether it can be resumed are those of its last
+            checkpoint, its success that of its best.
+    """
+    best, last = find(path), find(path, ("last", "best"))
+    evaluation = _document(best, "evaluation") or {}
+    counters = _document(last, "counters") or {}
+    try:
+        config = parse_config((best / CONFIG).read_text(encoding="utf-8"), str(best / CONFIG))
+        about: dict[str, Any] = {"name": config.name, "title": config.environment.title}
+    except (ConfigError, OSError, UnicodeDecodeError):
+        about = {"name": None, "title": None}
+    return about | {
+        "step": counters.get("step"),
+        "success_rate": evaluation.get("success_rate"),
+        "episodes": evaluation.get("episodes"),
+        "resumable": (last / "replay.safetensors").is_file(),
+    }
+
+
+def _document(path: Path, name: str) -> dict[str, Any] | None:
+    try:
+        values: dict[str, Any] | None = read_document(path / f"{name}.json")
+    except CheckpointError:
+        return None
+    return values

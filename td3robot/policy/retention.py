@@ -1,0 +1,26 @@
+"""Which checkpoints of a run are kept."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many checkpoints of one kind a run keeps.
+
+    Attributes:
+        newest: The newest ones.
+        every: Besides these, every so many of those that are saved periodically; 0 keeps none.
+        period: Environment steps between two of them.
+    """
+
+    newest: int = 1
+    every: int = 0
+    period: int = 1
+
+    def kept(self, steps: Iterable[int]) -> set[int]:
+        """Return the steps of the checkpoints to keep, of those there are."""
+        ordered = sorted(steps, reverse=True)
+        firsts = {step // self.period: step for step in ordered}  # the first one after each multiple of the period
+        spaced = {step for number, step in firsts.items() if self.every and number and number % self.every == 0}
+        return {*ordered[: self.newest], *spaced}

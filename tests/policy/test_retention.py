@@ -1,0 +1,71 @@
+"""Which checkpoints stay, and what is said where the newest is damaged."""
+
+import pytest
+
+from td3robot.errors import CheckpointError
+from td3robot.policy import checkpoint
+from td3robot.policy.checkpoint import Contents, newest, publish, set_aside_later
+from td3robot.policy.retention import Retention
+
+
+def save(run, *steps, retention=None, kind="last"):
+    for step in steps:
+        publish(run, kind, step, Contents("x", {"counters": {"step": step}}, {}), retention or Retention())
+
+
+def steps_of(run, kind="last"):
+    return sorted(int(path.name.rpartition("-")[2]) for path in run.glob(f"{kind}-*"))
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"),
+    [
+        (Retention(), {1000}),
+        (Retention(3), {800, 900, 1000}),
+        (Retention(1, every=4, period=100), {400, 800, 1000}),
+        (Retention(2, every=10, period=100), {900, 1000}),
+    ],
+)
+def test_the_newest_and_every_so_many_are_kept(retention, kept):
+    assert retention.kept(range(100, 1001, 100)) - {1000} == kept - {1000}
+    assert 1000 in retention.kept(range(100, 1001, 100))
+
+
+def test_a_run_keeps_what_it_was_told_to(tmp_path):
+    save(tmp_path, 100, 200, 300, 400, 500, retention=Retention(2, every=3, period=100))
+    assert steps_of(tmp_path) == [300, 400, 500]
+
+
+def test_a_save_at_the_step_of_another_replaces_it(tmp_path):
+    save(tmp_path, 100)
+    publish(tmp_path, "last", 100, Contents("y", {}, {}))
+    assert (newest(tmp_path).path / "config.yaml").read_text() == "y"
+    assert [path.name for path in tmp_path.iterdir()] == ["last-000000100"]
+
+
+def test_a_damaged_newest_checkpoint_names_an_older_whole_one(tmp_path):
+    save(tmp_path, 100, 200, 300, retention=Retention(3))
+    for step in (200, 300):
+        (tmp_path / f"last-{step:09d}" / "counters.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"last-000000300 is damaged: .*last-000000100 is older, and whole$"):
+        newest(tmp_path)
+    newest(tmp_path / "last-000000100")
+
+
+def test_what_a_run_went_back_from_is_kept_under_another_name(tmp_path):
+    save(tmp_path, 100, 200, retention=Retention(2))
+    assert [path.name for path in set_aside_later(tmp_path, "last", 100)] == ["set-aside-last-000000200"]
+    save(tmp_path, 200, retention=Retention(2))
+    set_aside_later(tmp_path, "last", 100)
+    assert (tmp_path / "set-aside-last-000000200-2").is_dir()
+    save(tmp_path, 150, retention=Retention(2))
+    checkpoint.clean(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "last-000000100", "last-000000150", "set-aside-last-000000200", "set-aside-last-000000200-2",
+    ]  # fmt: skip
+
+
+def test_a_best_policy_of_a_later_step_goes_once_the_run_has_another(tmp_path):
+    save(tmp_path, 100, 200, kind="best", retention=Retention(3))
+    save(tmp_path, 150, kind="best", retention=Retention(3))
+    assert steps_of(tmp_path, "best") == [100, 150]
