@@ -9,12 +9,14 @@ from pydantic import ValidationError
 
 from td3robot.config import (
     DISTURBANCES,
+    GuardConfig,
     GymnasiumEnvironmentConfig,
     RobotConfig,
     RobotEnvironmentConfig,
     explain,
 )
 from td3robot.envs.action import make_action_kind
+from td3robot.envs.checked import CheckedEnvironment
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.envs.robot_env import RENDER_MODES, RobotEnv
@@ -26,9 +28,11 @@ from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.objects import NoObjects, Objects, SimulatedObjects
+from td3robot.robots.object_bounds import ObjectBounds
+from td3robot.robots.objects import NoObjects, Objects
 from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.spec import robot_spec as robot_spec
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import ObjectModel
@@ -39,14 +43,16 @@ if TYPE_CHECKING:
     from td3robot.envs.renderer import Renderer
 
 
-def _from_cell(config: RobotConfig, objects: tuple[ObjectModel, ...], cell: CellConfig | None) -> Robot:
-    return _require_cell(config, cell).driver(robot_spec(config))
+def _from_cell(
+    config: RobotConfig, objects: tuple[ObjectModel, ...], cell: CellConfig | None, guard: GuardConfig
+) -> Robot:
+    return _require_cell(config, cell).driver(robot_spec(config), max_tcp_speed_m_s=guard.max_tcp_speed_m_s)
 
 
 # What makes the robot of each backend: a simulation here, the driver of its cell for every physical one.
-ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None], Robot]] = {
-    "mujoco": lambda config, objects, cell: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
-    "kinematic": lambda config, objects, cell: KinematicRobot(robot_spec(config)),
+ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None, GuardConfig], Robot]] = {
+    "mujoco": lambda config, objects, cell, guard: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
+    "kinematic": lambda config, objects, cell, guard: KinematicRobot(robot_spec(config)),
     **dict.fromkeys(CELLS, _from_cell),
 }
 
@@ -78,22 +84,25 @@ def make_robot_env(
         raise ConfigError(choose("render mode", render_mode, RENDER_MODES))
     alone = robot is None and objects is None
     recipe = partial(make_robot_env, config, render_mode, practice, cell) if alone else None
+    if cell is not None:
+        cell.require_within(config.guard)
     models = config.task.objects()
     robot_config = config.robot if cell is None else cell.robot
     if robot is None:
-        robot = ROBOTS[robot_config.backend](robot_config, models, cell)
+        robot = ROBOTS[robot_config.backend](robot_config, models, cell, config.guard)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
     if cell is not None:
         _require_supplied(task)
-    objects = objects or _objects(robot, models, cell)
+    objects = objects or _objects(robot, config, cell)
     guard = Guard(spec, config.guard, kinematics)
     space = config.task.space(spec.table_height_m, spec.gripper)
     starts = Starts(task, guard, ToolboxKinematics(spec), space, practice)
     seen: Robot = robot
-    if config.disturbance != DISTURBANCES["off"] and isinstance(robot, MujocoRobot | KinematicRobot):
-        seen = DisturbedRobot(robot, config.disturbance)
+    simulated = robot if isinstance(robot, SimulatedRobot) else None
+    if simulated is not None and config.disturbance != DISTURBANCES["off"]:
+        seen = DisturbedRobot(simulated, config.disturbance)
         objects = DisturbedObjects(objects, seen)
     environment = RobotEnv(
         robot=seen,
@@ -103,7 +112,7 @@ def make_robot_env(
         action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
         starts=starts,
         episode_steps=config.episode_steps,
-        observer=robot.kinematics if isinstance(robot, KinematicRobot) else None,
+        observer=None if simulated is None else simulated.kinematics,
         renderer=None if render_mode is None else partial(_make_renderer, spec, models),
         recipe=recipe,
     )
@@ -135,24 +144,31 @@ def _require_supplied(task: Task) -> None:
             )
 
 
-def _objects(robot: Robot, models: tuple[ObjectModel, ...], cell: CellConfig | None) -> Objects:
-    if not models:
+def object_bounds(config: RobotEnvironmentConfig, spec: RobotSpec) -> ObjectBounds:
+    """Say where the objects of a task can be on a robot's table."""
+    space, workspace = config.task.space(spec.table_height_m, spec.gripper), config.guard.workspace
+    corners = (space.low, space.high), (workspace.low, workspace.high)
+    return ObjectBounds.of(config.task.objects(), spec.table_height_m, *corners)
+
+
+def _objects(robot: Robot, config: RobotEnvironmentConfig, cell: CellConfig | None) -> Objects:
+    if not config.task.objects():
         return NoObjects()
-    names = [model.name for model in models]
     if cell is not None:
-        return cell.objects(names)
-    if not isinstance(robot, MujocoRobot):
+        return cell.objects(object_bounds(config, robot.spec))
+    objects = robot.objects() if isinstance(robot, SimulatedRobot) else None
+    if objects is None:
         raise ConfigError("this task has objects, and robot.backend 'kinematic' has no contacts; use 'mujoco'")
-    return SimulatedObjects(robot)
+    return objects
 
 
 def make_environment(
     config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None, practice: bool = False
 ) -> Environment:
-    """Build the environment of a run."""
+    """Build the environment of a run, whose mistakes are errors of td3robot."""
     if isinstance(config, RobotEnvironmentConfig):
-        return make_robot_env(config, render_mode, practice)
-    return make_gymnasium(config, render_mode)
+        return CheckedEnvironment(make_robot_env(config, render_mode, practice), config.title)
+    return CheckedEnvironment(make_gymnasium(config, render_mode), config.title)
 
 
 def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, environment: Environment) -> Contract:

@@ -50,7 +50,18 @@ class TrackerError(RobotError):
 
 
 class EnvironmentFaultError(Td3RobotError):
-    """An environment returned a value that is not finite, or of the wrong shape."""
+    """An environment raised an exception, does not answer, or returned a value that is not finite or misshapen.
+
+    Attributes:
+        details: The environment's own traceback, where it raised an exception.
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.details)
 
 
 class TrainingDivergedError(Td3RobotError):
@@ -65,6 +76,10 @@ def choose(kind: str, name: str, choices: Iterable[str]) -> str:
         ``unknown task 'raech'; did you mean 'reach'? (choices: grasp, reach)``.
     """
     known = sorted(choices)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown {kind} {name!r}{hint} (choices: {', '.join(known)})"
+    return f"unknown {kind} {name!r}{nearest(name, known)} (choices: {', '.join(known)})"
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return ``; did you mean 'reach'?`` for the choice nearest to a name, or nothing where none is near."""
+    near = difflib.get_close_matches(name, sorted(choices), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""

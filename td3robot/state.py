@@ -6,9 +6,13 @@ the simulation's world frame (and UR's "Base" feature).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from spatialmath import SE3
 
 Array = NDArray[np.float64]
 
@@ -45,10 +49,30 @@ class JointCommand:
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """A position (3,) [m] and a rotation (3, 3), both in the base frame."""
+    """A position (3,) [m] and a rotation (3, 3), both in the base frame.
+
+    Loops work on the arrays; outside of them, spatialmath's ``SE3`` is what other robotics code expects.
+    """
 
     position: Array
     rotation: Array
+
+    def to_se3(self) -> "SE3":
+        """Return the pose for spatialmath and the Robotics Toolbox."""
+        from spatialmath import SE3
+
+        return SE3.Rt(self.rotation, self.position, check=False)
+
+    @classmethod
+    def from_se3(cls, pose: "SE3") -> "Pose":
+        """Take over a pose of spatialmath.
+
+        Raises:
+            ValueError: It holds several poses.
+        """
+        if len(pose) != 1:
+            raise ValueError(f"an SE3 of {len(pose)} poses is given where one is wanted; choose one: pose[0]")
+        return cls(pose.t.copy(), pose.R.copy())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """Statistics of measured figures: a proportion's interval, and the percentiles of durations."""
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
@@ -33,3 +35,46 @@ def nearest_percentiles(values: Iterable[float]) -> dict[str, float]:
     ordered = sorted(values)
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
     return {name: ordered[min(int(share * len(ordered)), len(ordered) - 1)] for name, share in shares.items()}
+
+
+class Sample:
+    """Values of which a bounded number is kept: all of them at first, then every second, every fourth, and so on.
+
+    Args:
+        most: How many are kept at most.
+
+    Attributes:
+        count: How many there were.
+        largest: The largest of all.
+        square: Sum of the squares of all.
+    """
+
+    def __init__(self, most: int = 200_000) -> None:
+        self.count, self.largest, self.square = 0, float("-inf"), 0.0
+        self._most, self._every, self._kept = most, 1, array("d")
+
+    def add(self, values: Sequence[float]) -> None:
+        """Add values."""
+        if not len(values):
+            return
+        found = np.asarray(values, np.float64)
+        self.largest = max(self.largest, float(found.max()))
+        self.square += float(found @ found)
+        self._kept.extend(found[-self.count % self._every :: self._every])
+        self.count += len(found)
+        while len(self._kept) > self._most:
+            self._kept, self._every = self._kept[::2], 2 * self._every
+
+    @property
+    def every(self) -> int:
+        """Of how many values one is kept."""
+        return self._every
+
+    def values(self) -> NDArray[np.float64]:
+        """Return those that are kept."""
+        return np.array(self._kept)
+
+    def percentiles(self) -> dict[str, float] | None:
+        """Compute ``p50`` and ``p99`` of those that are kept, and ``max`` of all; None without values."""
+        found = percentiles(self._kept)
+        return None if found is None else found | {"max": self.largest}

@@ -3,13 +3,16 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from td3robot import cli
 from td3robot.build import robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
 from td3robot.envs.playing import Evaluation
@@ -31,6 +34,7 @@ SMALL = (
     "training.steps=60",
     "training.random_steps=20",
     "training.torch_threads=1",
+    "training.learner=reference",
     "training.evaluate_every=40",
     "training.evaluation_episodes=1",
     "training.checkpoint_every=20",
@@ -61,6 +65,18 @@ def host_of_this_process(number: int) -> str:
     return f"127.{31 + number}.{pid // 250 % 250}.{1 + pid % 250}"
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the ledger of each test to itself."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have the learner compiled once a session, and nothing of it left on the machine; child processes see it, too."""
+    os.environ["NUMBA_CACHE_DIR"] = str(tmp_path_factory.mktemp("compiled"))
+
+
 @pytest.fixture(scope="session")
 def hosts() -> tuple[str, ...]:
     """Give loopback addresses for stand-ins: of the robots' tests, the environments', one test alone, and a Franka."""
@@ -89,6 +105,28 @@ def kinematics(spec: RobotSpec) -> Kinematics:
 def small() -> tuple[str, ...]:
     """Overrides that make a run of configs/gym_pendulum.yaml last a moment."""
     return SMALL
+
+
+@pytest.fixture
+def td3robot(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line in this process, and give status, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["td3robot", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        shown = capsys.readouterr()
+        return ended.value.code or 0, shown.out, shown.err
+
+    return run
+
+
+@pytest.fixture
+def set_small(small: tuple[str, ...]) -> list[str]:
+    return [f"--set={override}" for override in small]
 
 
 @pytest.fixture
@@ -137,7 +175,7 @@ def skip_without_franka() -> Iterator[object]:
     try:
         return (yield)
     except MissingExtraError as error:
-        if error.extra != "franka":
+        if error.extra != "franka" or find_spec("franky_sim") is not None:
             raise
         pytest.skip(str(error))
 

@@ -24,26 +24,6 @@ EVALUATION_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def td3robot(capsys, monkeypatch):
-    """Run the command line in this process, and give status, standard output and standard error."""
-
-    def run(*arguments) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["td3robot", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        shown = capsys.readouterr()
-        return ended.value.code or 0, shown.out, shown.err
-
-    return run
-
-
-@pytest.fixture
-def set_small(small) -> list[str]:
-    return [f"--set={override}" for override in small]
-
-
 def only_json(text: str) -> dict:
     """Read the one JSON object that is all of a text."""
     assert text.count("\n") == 1
@@ -100,10 +80,12 @@ def test_eval_of_a_seed_repeats_and_of_another_does_not(td3robot, made):
     assert first != other
 
 
-def test_eval_without_json_writes_nothing_on_standard_output(td3robot, made):
-    status, out, err = td3robot("eval", made, "--episodes", 1)
-    assert (status, out) == (0, "")
-    assert "mean_return" in err
+def test_eval_without_json_says_the_figures_in_words(td3robot, made):
+    status, out, _ = td3robot("eval", made, "--episodes", 1)
+    assert status == 0
+    assert "Pendulum-v1, episodes of seed 12345" in out
+    assert "mean return -" in out
+    assert "in 200 steps" in out
 
 
 def test_eval_refuses_another_environment_and_names_what_an_override_changes(td3robot, made):
@@ -128,17 +110,37 @@ def test_inspect_json_tells_what_a_checkpoint_is(td3robot, made):
         assert set(figures["evaluation"]) == set(EVALUATION_KEYS)
 
 
-def test_inspect_shows_a_table(td3robot, made):
+def test_inspect_says_in_a_dozen_lines_what_a_person_wants(td3robot, made):
     status, out, err = td3robot("inspect", made)
-    assert (status, out) == (0, "")
-    assert "every file verified" in err
-    assert "Pendulum-v1" in err
+    assert (status, err) == (0, "")
+    assert "every file verified" in out
+    assert "Pendulum-v1" in out
+    assert "60 of 60 steps, seed 0, from scratch" in out or "40 of 60 steps, seed 0, from scratch" in out
+    assert f"yes: td3robot train --resume {made}" in out
+    assert f"td3robot eval {made}" in out
+    assert out.count("\n") <= 12
+
+
+def test_inspect_all_has_every_setting(td3robot, made):
+    status, out, err = td3robot("inspect", made, "--all")
+    assert (status, err) == (0, "")
+    for leaf in ("trained_on.id", "evaluation.mean_return", "made_with.torch", "contract."):
+        assert leaf in out
 
 
 def test_plot_draws_a_picture(td3robot, made, tmp_path):
     status, out, _ = td3robot("plot", made, "--out", tmp_path / "new" / "picture.png")
     assert (status, out) == (0, "")
     assert (tmp_path / "new" / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("part", "name"), [("arm", "ur10e"), ("gripper", "robotiq_hand_e")])
+def test_eval_refuses_another_arm_before_it_looks_for_goals(td3robot, part, name):
+    trained = {"arm": "ur5e", "gripper": "robotiq_2f85"}[part]
+    assert_one_line(
+        td3robot("eval", ROOT / "checkpoints" / "ur5e_reach", "--set", f"environment.robot.{part}={name}"),
+        f"trained for the {part} '{trained}', and the simulation's is '{name}'; choose the simulation of a {trained}",
+    )
 
 
 def test_a_run_that_was_not_evaluated_yet_can_be_plotted(td3robot, tmp_path, made):
@@ -148,7 +150,7 @@ def test_a_run_that_was_not_evaluated_yet_can_be_plotted(td3robot, tmp_path, mad
     assert (tmp_path / "training.png").is_file()
 
 
-def test_resume_goes_on_to_more_steps(td3robot, tmp_path, set_small):
+def test_resume_continues_to_more_steps(td3robot, tmp_path, set_small):
     run = tmp_path / "run"
     td3robot("train", PENDULUM, "--out", run, *set_small)
     assert_one_line(td3robot("train", "--resume", run), "already at step 60", "--steps N")
@@ -171,10 +173,94 @@ def test_resuming_says_which_settings_are_newer_than_the_run(td3robot, tmp_path,
     sign(path, "config.yaml")
     status, _, err = td3robot("train", "--resume", run, "--steps", 90)
     assert status == 0, err
-    assert "was saved before agent.policy_freq existed: the run goes on with 2, which cannot be changed" in err
-    assert "was saved before training.overlap existed" in err
+    (line,) = [line for line in err.splitlines() if "older than some settings" in line]
+    assert "which take their defaults: agent.policy_freq 2, training.overlap False; its results may differ" in line
     _, _, err = td3robot("train", "--resume", run, "--steps", 120)
-    assert "existed" not in err
+    assert "older than" not in err
+
+
+def test_settings_that_a_run_lacks_are_one_line_however_many_there_are(td3robot, tmp_path, set_small, sign):
+    run = tmp_path / "run"
+    td3robot("train", PENDULUM, "--out", run, *set_small)
+    path = newest(run).path
+    config = yaml.safe_load((path / "config.yaml").read_text())
+    for name in ("policy_freq", "tau", "n_step", "greedy_share", "random_share"):
+        del config["agent"][name]
+    (path / "config.yaml").write_text(yaml.safe_dump(config))
+    sign(path, "config.yaml")
+    _, _, err = td3robot("train", "--resume", run, "--steps", 90)
+    (line,) = [line for line in err.splitlines() if "older than some settings" in line]
+    assert "and 2 more (td3robot inspect RUN --all names them)" in line
+
+
+def test_more_counts_from_where_the_run_is(td3robot, tmp_path, set_small):
+    run = tmp_path / "run"
+    td3robot("train", PENDULUM, "--out", run, *set_small)
+    status, out, err = td3robot("train", "--resume", run, "--more", 25, "--json")
+    assert status == 0, err
+    assert only_json(out)["step"] == 85
+    assert_one_line(td3robot("train", "--resume", run, "--more", 5, "--steps", 200), "give one of them")
+    assert_one_line(td3robot("train", PENDULUM, "--more", 5), "go with --resume RUN")
+
+
+@pytest.mark.parametrize("name", ["ur5e_reach", "ur5e_grasp"])
+def test_resuming_a_released_policy_says_what_to_type_instead_and_nothing_before(td3robot, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for named in (name, ROOT / "checkpoints" / name):
+        assert_one_line(
+            td3robot("train", "--resume", named, "--more", 10),
+            f"{named} was saved for play",
+            f"begin from its networks: td3robot train {name} --init-from {named}",
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_resumes_with_another_setting_for_a_reason_that_is_recorded(td3robot, tmp_path, set_small):
+    run, slower = tmp_path / "run", "--set=agent.actor_learning_rate=0.0003"
+    td3robot("train", PENDULUM, "--out", run, *set_small)
+    assert_one_line(td3robot("train", "--resume", run, "--more", 20, slower), "say why: --changed REASON")
+    status, _, err = td3robot("train", "--resume", run, "--more", 20, slower, "--changed", "the return falls")
+    assert status == 0, err
+    said = "at step 60: agent.actor_learning_rate from 0.001 to 0.0003 (the return falls); no exact resume"
+    assert said in err
+    recorded = [{"step": 60, "settings": {"agent.actor_learning_rate": [0.001, 0.0003]}, "why": "the return falls"}]
+    assert json.loads((run / "changes.json").read_text()) == newest(run).document("changes") == recorded
+    status, _, err = td3robot("train", "--resume", run, "--more", 20)
+    assert (status, "at step 60:" in err) == (0, False), err
+    assert newest(run).config().agent.actor_learning_rate == 0.0003
+    assert newest(run).document("changes") == recorded
+    assert said in td3robot("inspect", newest(run).path)[1]
+
+
+def test_a_changed_learning_rate_reaches_the_optimizer_and_the_moments_stay(pendulum_trainer, tmp_path):
+    trainer = pendulum_trainer()
+    trainer.train()
+    saved = newest(tmp_path / "run")
+    trainer.close()
+    changed = pendulum_trainer(["agent.actor_learning_rate=0.0003"])
+    changed.resume(saved)
+    (group,) = changed.agent.actor_optimizer.param_groups
+    assert group["lr"] == 0.0003
+    assert changed.agent.actor_optimizer.state
+    changed.close()
+
+
+def test_a_change_of_domain_randomization_is_called_by_its_levels():
+    from td3robot.config import load_config
+    from td3robot.learning.changes import recorded_change
+
+    reach = Path("ur5e_reach")
+    change = recorded_change(load_config(reach), load_config(reach, ["environment.disturbance=real"]), 7, "why")
+    assert change == {"step": 7, "settings": {"environment.disturbance": ["off", "real"]}, "why": "why"}
+
+
+def test_a_change_that_was_never_saved_leaves_no_trace(td3robot, tmp_path, set_small):
+    run = tmp_path / "run"
+    td3robot("train", PENDULUM, "--out", run, *set_small)
+    (run / "changes.json").write_text("[]")
+    assert td3robot("train", "--resume", run, "--more", 20)[0] == 0
+    assert not (run / "changes.json").exists()
+    assert not newest(run).has("changes")
 
 
 def test_a_run_begins_with_another_s_networks(td3robot, tmp_path, made, set_small):
@@ -198,11 +284,11 @@ def test_a_run_is_not_overwritten(td3robot, made, set_small):
 
 
 def test_export_and_import_of_the_six_files(td3robot, made, tmp_path, set_small):
-    status, _, err = td3robot("export", newest(made).path, "--legacy", f"{tmp_path}/old_")
+    status, _, err = td3robot("export", newest(made).path, "--legacy", f"{tmp_path}/old_", "--a-max", 2)
     assert status == 0, err
     assert len(list(tmp_path.glob("old_*"))) == 6
     status, out, err = td3robot(
-        "import", f"{tmp_path}/old_", "--config", PENDULUM, "--out", tmp_path / "new", *set_small
+        "import", f"{tmp_path}/old_", "--config", PENDULUM, "--out", tmp_path / "new", "--a-max", 2, *set_small
     )
     assert (status, out) == (0, "")
     assert "carry no targets" in err
@@ -219,9 +305,11 @@ def test_an_import_that_could_not_be_saved_is_an_error(td3robot, made, tmp_path,
     def no_room(*_):
         raise OSError(28, "No space left on device")
 
-    td3robot("export", newest(made).path, "--legacy", f"{tmp_path}/old_")
+    td3robot("export", newest(made).path, "--legacy", f"{tmp_path}/old_", "--a-max", 2)
     monkeypatch.setattr(checkpoint, "save_file", no_room)
-    status, _, err = td3robot("import", f"{tmp_path}/old_", "--config", PENDULUM, "--out", tmp_path / "new", *set_small)
+    status, _, err = td3robot(
+        "import", f"{tmp_path}/old_", "--config", PENDULUM, "--out", tmp_path / "new", "--a-max", 2, *set_small
+    )
     assert "No space left on device" in err
     assert status == 2
 
@@ -253,13 +341,36 @@ BAD = {
         "cannot reach",
     ),
     "resume from nothing": (["train", "--resume", "none"], "there is no checkpoint none"),
-    "resume with another seed": (["train", "--resume", "none", "--seed", "3"], "only --steps and --set agent.device"),
+    "resume with another seed": (["train", "--resume", "none", "--seed", "3"], "are for a new run"),
     "out under a file": (["train", PENDULUM, "--out", "FILE/run"], "Not a directory"),
     "out is a file": (["train", PENDULUM, "--out", "FILE"], "exists and is not empty"),
     "warm start from nothing": (["train", PENDULUM, "--init-from", "none", "--out", "OUT"], "no checkpoint none"),
+    "change without settings": (
+        ["train", "--resume", "MADE", "--more", "9", "--changed", "x"],
+        "--changed REASON says why",
+    ),
+    "change without a reason": (
+        ["train", "--resume", "MADE", "--more", "9", "--set", "agent.tau=0.1"],
+        "say why: --changed REASON",
+    ),
+    "change of nothing": (
+        ["train", "--resume", "MADE", "--more", "9", "--set", "agent.tau=0.005", "--changed", "x"],
+        "changes nothing",
+    ),
+    "change of what was saved": (
+        ["train", "--resume", "MADE", "--more", "9", "--set", "agent.actor_hidden=[9]", "--changed", "x"],
+        "agent.actor_hidden cannot be changed in a resumed run",
+    ),
+    "unknown name": (["eval", "ur5_reach"], "did you mean 'ur5e_reach'?"),
+    "unknown configuration": (["train", "ur5e_graps"], "did you mean 'ur5e_grasp'?"),
+    "path that a clone would have": (["train", "configs/ur5e_reach.yaml"], "did you mean 'ur5e_reach'?"),
+    "unknown cell": (["check-robot", "--robot", "ur5"], "did you mean 'ur5e'?"),
+    "copy of nothing": (["copy", "ur5e_reech"], "did you mean 'ur5e_reach'?"),
+    "copy over a file": (["copy", "ur5e", "FILE"], "exists already"),
+    "schema of nothing": (["schema", "rnu"], "did you mean 'run'?"),
     "warm start of a resumed run": (
         ["train", "--resume", "MADE", "--init-from", "MADE"],
-        "--resume goes on with the run",
+        "--resume continues a run as it was",
     ),
     "warm start from another layout": (
         ["train", REACH, "--init-from", "MADE", "--out", "OUT", "--set=training.environments=1"],
@@ -290,13 +401,16 @@ BAD = {
     "inspect of a damaged checkpoint": (["inspect", "DAMAGED"], "is damaged: actor.safetensors"),
     "eval of a damaged checkpoint": (["eval", "DAMAGED", "--json"], "is damaged: actor.safetensors"),
     "resume of a damaged checkpoint": (["train", "--resume", "DAMAGED"], "is damaged: actor.safetensors"),
-    "resume from a policy": (["train", "--resume", "BEST", "--steps", "100"], "saved for play only"),
+    "resume from a policy": (
+        ["train", "--resume", "BEST", "--steps", "100"],
+        "saved for play; resume its run: td3robot train",
+    ),
     "plot of nothing": (["plot", "none"], "nothing to plot"),
     "plot into a file": (["plot", "MADE", "--out", "FILE/x.png"], "/file"),
     "plot of unknown kind": (["plot", "MADE", "--out", "OUT/x.xyz"], "xyz"),
     "video of unknown kind": (["eval", "MADE", "--video", "OUT/x.gif"], "is written as .mp4"),
     "nothing to export": (["export", "MADE"], "--legacy PREFIX"),
-    "export of a policy": (["export", "BEST", "--legacy", "OUT/x_"], "saved for play only"),
+    "export of a policy": (["export", "BEST", "--legacy", "OUT/x_"], "saved for play"),
     "import of nothing": (["import", "none_", "--config", PENDULUM, "--out", "OUT"], "none_actor is missing"),
     "onnx into a file": (["export", "MADE", "--onnx", "FILE/x.onnx"], "/file"),
 }
@@ -397,7 +511,7 @@ def test_a_real_process_ends_a_mistake_with_status_2(tmp_path):
     assert_one_line((process.returncode, out, err), "there is no checkpoint none")
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(td3robot, tmp_path, set_small):
+def test_ctrl_c_saves_and_says_how_to_resume(td3robot, tmp_path, set_small):
     process = start("train", PENDULUM, "--out", "run", "--json", *set_small, "--steps", 10_000_000, cwd=tmp_path)
     deadline = time.monotonic() + 90
     while not list(tmp_path.glob("run/last-*")):
@@ -409,11 +523,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(td3robot, tmp_path, set_small):
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "stopping after this step; saving" in err
-    assert "go on with: td3robot train --resume run" in err
+    assert "resume with: td3robot train --resume run" in err
     step = only_json(out)["step"]
     run = tmp_path / "run"
     assert newest(run).document("counters")["step"] == step
-    assert len(list(run.glob("last-*"))) == 1
+    assert len(list(run.glob("last-*"))) == 2  # training.keep_last
 
     status, out, err = td3robot("train", "--resume", run, "--steps", step + 30, "--json")
     assert status == 0, err

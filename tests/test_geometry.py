@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
+from spatialmath import SE3
 
 from td3robot import geometry
 from td3robot.state import Pose
@@ -73,3 +74,15 @@ def test_composing_moves_the_offset_into_the_frame_of_the_pose():
     moved = geometry.compose(pose, Pose(np.array([0.1, 0.0, 0.2]), geometry.about_vertical(0.3)))
     np.testing.assert_allclose(moved.position, [1.0, 2.1, 3.2], atol=1e-15)
     assert geometry.yaw(moved.rotation) == pytest.approx(pi / 2 + 0.3)
+
+
+def test_a_pose_goes_to_spatialmath_and_back():
+    for position, rotation in zip(np.random.default_rng(2).normal(size=(20, 3)), rotations(20), strict=False):
+        pose = Pose(position, rotation)
+        there = pose.to_se3()
+        np.testing.assert_array_equal(there.t, position)
+        back = Pose.from_se3(there * SE3.Tx(0.1) * SE3.Tx(-0.1))
+        np.testing.assert_allclose(back.position, position, atol=1e-15)
+        np.testing.assert_allclose(back.rotation, rotation, atol=1e-15)
+    with pytest.raises(ValueError, match="an SE3 of 2 poses is given where one is wanted"):
+        Pose.from_se3(SE3([np.eye(4), np.eye(4)]))

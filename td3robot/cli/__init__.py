@@ -8,19 +8,48 @@ from typing import Annotated
 
 import typer
 
-from td3robot.cli import benchmarks, checkpoints, deployment, rehearsal, standin, training
+from td3robot.cli import (
+    benchmarks,
+    catalog,
+    checkpoints,
+    demo,
+    deployment,
+    doctor,
+    export,
+    rehearsal,
+    reports,
+    standin,
+    training,
+    viewing,
+)
+from td3robot.cli.groups import Commands
 from td3robot.cli.terminal import stderr
 from td3robot.errors import Td3RobotError
 
 app = typer.Typer(
     name="td3robot",
-    help="Train a TD3 policy for a robot arm in simulation, prove it, and resume it exactly.",
-    no_args_is_help=True,
+    cls=Commands,
+    help="Train a TD3 policy for a robot arm in simulation, test it, and run it on the arm under the same limits.",
+    epilog="New here: td3robot demo. Help for one command: td3robot train --help.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (training, checkpoints, deployment, rehearsal, standin, benchmarks):
+# The order is that of the list in --help, within each group of commands.
+for group in (
+    demo,
+    training,
+    viewing,
+    checkpoints,
+    reports,
+    catalog,
+    benchmarks,
+    doctor,
+    rehearsal,
+    standin,
+    deployment,
+    export,
+):
     group.register(app)
 
 
@@ -40,10 +69,14 @@ def _fail(message: str) -> None:
 
 
 @app.callback(invoke_without_command=True)
-def options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Handle the options that need no command."""
+def options(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    """Handle the options that need no command, and list the commands where none is given."""
     if version:
         from importlib.metadata import version as version_of
 
         sys.stdout.write(f"td3robot {version_of('td3robot')}\n")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")

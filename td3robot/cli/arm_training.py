@@ -1,7 +1,7 @@
 """Resume a training on the arm of a cell: what ``train --robot`` adds."""
 
-import gc
 import sys
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ import typer
 
 from td3robot.cli.runs import saved_run
 from td3robot.cli.terminal import ProgressListener, stderr
+from td3robot.collection import shorten_collections
 from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, Td3RobotError
 
 if TYPE_CHECKING:
@@ -17,8 +18,17 @@ if TYPE_CHECKING:
     from td3robot.robots.travel import TravelPlan
 
 
-def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int | None, records: Path) -> "ArmTrainer":
+def resumed_on_arm(
+    resume: Path, cell_path: Path, out: Path | None, until: tuple[int | None, int | None], records: Path
+) -> "ArmTrainer":
     """Make the trainer that resumes a run on an arm; imports torch. The arm moves to a first start.
+
+    Args:
+        resume: The run.
+        cell_path: The arm's cell.
+        out: The new run's directory.
+        until: Steps in all, or further steps, as of :func:`saved_run`.
+        records: Where the ledger is.
 
     Raises:
         ConfigError: There is nothing left to do, or the run directory is taken.
@@ -30,24 +40,26 @@ def resumed_on_arm(resume: Path, cell_path: Path, out: Path | None, steps: int |
     from td3robot.learning.runs import make_arm_trainer
     from td3robot.robots.cells import load_cell
 
-    (saved, config, step), cell = saved_run(resume, steps), load_cell(cell_path)
+    (saved, config, step), cell = saved_run(resume, *until), load_cell(cell_path)
     run = out or Path("checkpoints") / f"{config.name}-{cell_path.stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise ConfigError(f"{run} exists and is not empty; choose another --out")
     found = check_cell(None, cell, 1.0)
     if found.objection is not None:
         raise RobotError(f"no-go: {found.objection}")
-    Ledger(records).require_released(serial_of(found.facts))
+    hold = ExitStack()
+    hold.enter_context(Ledger(records, recovery=cell.recovery).driving(serial_of(found.facts), run))
     stderr.print("the arm is going to move, at the speed of training; Ctrl-C stops it and saves", soft_wrap=True)
-    gc.collect()
-    gc.freeze()  # so that collections between episodes are short
+    shorten_collections()
     try:
         trainer = make_arm_trainer(config, run, ProgressListener(config.training.steps, step), cell)
         trainer.environment.travel.agree = _agree
         trainer.environment.travel.watch = lambda state, ruling: _raise_if_stopped(trainer)
+        trainer.closing = hold
         trainer.resume(saved)
-    except RobotError as error:
+    except Td3RobotError as error:
         latch_fault(error, found.facts, records)
+        hold.close()
         raise
     return trainer
 

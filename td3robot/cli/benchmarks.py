@@ -1,43 +1,56 @@
 """Measure the inner loops on this machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from td3robot.cli.options import Json, Overrides
-from td3robot.cli.terminal import show_figures
+from td3robot.cli.options import LOOK, Json, Overrides
+from td3robot.cli.terminal import figures_alone, print_json, results, stderr
 
-REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+REACH = Path("ur5e_reach")
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    bench = typer.Typer(help="Measure the inner loops on this machine.", no_args_is_help=True, rich_markup_mode=None)
-    bench.command("learner", epilog="Example: td3robot bench learner --config configs/gym_ant.yaml --json")(learner)
+    bench = typer.Typer(
+        help="Measure the speed of training on this computer.", no_args_is_help=True, rich_markup_mode=None
+    )
+    bench.command("learner", epilog="Example: td3robot bench learner --config gym_ant --json")(learner)
     bench.command("env", epilog="Example: td3robot bench env --json")(environment)
-    app.add_typer(bench, name="bench")
+    app.add_typer(bench, name="bench", rich_help_panel=LOOK)
 
 
 def learner(
-    config: Annotated[Path, typer.Option(help="Whose agent.")] = REACH,
+    config: Annotated[Path, typer.Option(help="Whose agent: a file, or a name.")] = REACH,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Learner updates a second."""
+    """Measure learner updates a second."""
+    from td3robot.cli.words import learner_words
     from td3robot.config import load_config
     from td3robot.learning.benchmark import bench_learner
 
-    show_figures(bench_learner(load_config(config, overrides or [])).to_json(), str(config), as_json)
+    figures = bench_learner(load_config(config, overrides or []), report=stderr.print).to_json()
+    _show(figures, f"{config}: {learner_words(figures)}", as_json)
 
 
 def environment(
-    config: Annotated[Path, typer.Option(help="Whose environment.")] = REACH,
+    config: Annotated[Path, typer.Option(help="Whose environment: a file, or a name.")] = REACH,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Environment steps a second, with and without the guard."""
+    """Measure environment steps a second, with and without the guard."""
+    from td3robot.cli.words import environment_words
     from td3robot.config import load_config
     from td3robot.learning.benchmark import bench_environment
 
-    show_figures(bench_environment(load_config(config, overrides or [])).to_json(), str(config), as_json)
+    with figures_alone():
+        figures = bench_environment(load_config(config, overrides or [])).to_json()
+    _show(figures, f"{config}: {environment_words(figures)}", as_json)
+
+
+def _show(figures: dict[str, Any], words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(figures)
+    results(as_json).print(words, markup=False, soft_wrap=True)

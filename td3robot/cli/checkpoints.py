@@ -1,73 +1,144 @@
-"""Look at checkpoints: evaluate, inspect, plot and export them."""
+"""Look at checkpoints: evaluate, inspect and plot them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from td3robot.cli.options import CheckpointPath, EpisodeSeed, Json, Overrides
-from td3robot.cli.terminal import print_json, short, show_figures, show_table, stderr
-from td3robot.errors import ConfigError
+from td3robot import catalog
+from td3robot.cli.options import LEARN, LOOK, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
+from td3robot.cli.terminal import counted, figures_alone, print_json, results, short, show_table, stderr, stdout
+
+if TYPE_CHECKING:
+    from td3robot.config import RunConfig
+    from td3robot.envs.gymnasium_env import Environment
+    from td3robot.policy.checkpoint import Checkpoint
+    from td3robot.policy.policy import Policy
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    app.command("eval", epilog="Example: td3robot eval checkpoints/ur5e_reach --episodes 200 --video reach.mp4")(
-        evaluate_command
-    )
-    app.command(epilog="Example: td3robot inspect checkpoints/ur5e_reach --json")(inspect)
-    app.command(epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png")(plot)
-    app.command(epilog="Example: td3robot export checkpoints/ur5e_reach --onnx reach.onnx")(export)
+    app.command(
+        "eval", epilog="Example: td3robot eval ur5e_reach --episodes 200 --video reach.mp4", rich_help_panel=LEARN
+    )(evaluate_command)
+    app.command(epilog="Example: td3robot inspect ur5e_reach", rich_help_panel=LOOK)(inspect)
+    app.command(
+        epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png", rich_help_panel=LOOK
+    )(plot)
 
 
 def evaluate_command(
     checkpoint_path: CheckpointPath,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 100,
     seed: EpisodeSeed = 12345,
     video: Annotated[Path | None, typer.Option(help="Record the first episodes to this .mp4 file.")] = None,
+    trust: Trust = False,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Play whole episodes without exploration and print their figures."""
+    """Evaluate a policy: success with its interval, speeds, the guard."""
     import os
     from contextlib import nullcontext
 
     if video and sys.platform == "linux" and "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")  # read when MuJoCo is first imported, below
 
-    from td3robot.build import make_contract, make_environment
+    from td3robot.extras import require_extra
+
+    if video:
+        require_extra("video", "recording a video", "imageio", "imageio_ffmpeg")
+
+    from td3robot.cli.inspection import randomization_words
+    from td3robot.cli.words import evaluation_words
     from td3robot.envs.playing import evaluate
     from td3robot.envs.video import VideoRecorder
-    from td3robot.policy.checkpoint import Checkpoint, find
+    from td3robot.policy import checkpoint
 
-    saved = Checkpoint(find(checkpoint_path))
-    policy = saved.policy()
-    run = saved.config(overrides or [])
-    environment = make_environment(run.environment, "rgb_array" if video else None)
-    contract = make_contract(run.environment, environment)
-    _require_playable(policy.contract, contract, bool(overrides))
-
-    rate = float(environment.metadata.get("render_fps", 30))
-    recorder = VideoRecorder(video, rate, max_frames=600) if video else None
-    with recorder or nullcontext(), stderr.status(f"playing {episodes} episodes"):
-        figures = evaluate(environment, policy.act, episodes, seed, on_frame=recorder.add if recorder else None)
-    environment.close()
+    saved = checkpoint.opened(checkpoint_path)
+    with figures_alone():
+        run, policy, environment = opened(saved, overrides or [], "rgb_array" if video else None, trust)
+        rate = float(environment.metadata.get("render_fps", 30))
+        recorder = VideoRecorder(video, rate, max_frames=600) if video else None
+        on_frame = recorder.add if recorder else None
+        with recorder or nullcontext(), counted("episodes evaluated", episodes) as on_episode:
+            figures = evaluate(environment, policy.act, episodes, seed, on_frame=on_frame, on_episode=on_episode)
+        environment.close()
     if as_json:
         print_json(figures.to_json())
-    backend = getattr(getattr(run.environment, "robot", None), "backend", run.environment.kind)
-    show_table(figures.to_json(), f"{saved.path} on {backend}, episodes of seed {seed}:")
+    robot = getattr(run.environment, "robot", None)
+    where = f"in simulation, {randomization_words(run)}" if robot else f"on {run.environment.title}"
+    out = results(as_json)
+    out.print(f"{catalog.shown(saved.path)} {where}, episodes of seed {seed}:", markup=False, soft_wrap=True)
+    for line in evaluation_words(figures.to_json(), run.environment.achieved, robot and robot.control_rate_hz):
+        out.print(line, markup=False, soft_wrap=True)
     if recorder:
-        stderr.print(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}", soft_wrap=True)
+        out.print(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}", soft_wrap=True)
 
 
-def inspect(checkpoint_path: CheckpointPath, as_json: Json = False) -> None:
-    """Verify a checkpoint and say what it was trained on, for how long, and how well."""
-    from td3robot.policy.checkpoint import Checkpoint, find
+def opened(
+    saved: "Checkpoint", overrides: Sequence[str] = (), render_mode: str | None = None, trust: bool = False
+) -> tuple["RunConfig", "Policy", "Environment"]:
+    """Return the configuration, the policy and the environment that a checkpoint is evaluated with.
 
-    saved = Checkpoint(find(checkpoint_path))
+    Raises:
+        CheckpointError: The checkpoint's parts do not belong together, or it names a module that is not trusted.
+        ContractError: The environment is not what the policy was trained for.
+    """
+    from td3robot.build import make_contract, make_environment
+    from td3robot.config import RobotEnvironmentConfig
+    from td3robot.envs.trust import require_trusted
+    from td3robot.policy.soundness import require_playable
+    from td3robot.robots.spec import require_same_arm
+
+    require_playable(saved, saved.config())
+    policy = saved.policy()
+    run = saved.config(overrides)
+    trained = saved.config().environment
+    if isinstance(trained, RobotEnvironmentConfig) and isinstance(run.environment, RobotEnvironmentConfig):
+        require_same_arm(trained.robot, run.environment.robot, "simulation")
+    if getattr(trained, "id", None) == getattr(run.environment, "id", None):  # else the user named it
+        require_trusted(trained, catalog.shown(saved.path), trust)
+    environment = make_environment(run.environment, render_mode)
+    _require_playable(policy.contract, make_contract(run.environment, environment), bool(overrides))
+    return run, policy, environment
+
+
+def inspect(
+    checkpoint_path: CheckpointPath,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every setting and every term of the contract.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a policy was trained for, how long and how well."""
+    from td3robot.cli.inspection import inspection_words
+    from td3robot.policy import checkpoint
+
+    saved = checkpoint.opened(checkpoint_path)
+    figures = inspected(checkpoint_path, saved)
+    if as_json:
+        print_json(figures)
+    elif everything:
+        newer = {"newer_than_this_run": saved.newer_settings(saved.config())}
+        show_table(figures | newer, f"{catalog.shown(saved.path)}: every file verified")
+    else:
+        for line in inspection_words(checkpoint_path, saved, figures["resumable_from"]):
+            stdout.print(line, markup=False, soft_wrap=True)
+
+
+def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
+    """Return what ``inspect --json`` prints.
+
+    Raises:
+        CheckpointError: A part of the checkpoint is missing or impossible, or does not fit the others.
+    """
+    from td3robot.policy.soundness import require_whole
+
+    require_whole(saved, saved.config())
     counters, run = saved.document("counters"), saved.config()
-    figures: dict[str, Any] = {
+    return {
         "path": str(saved.path),
         "name": run.name,
         "seed": run.seed,
@@ -83,7 +154,6 @@ def inspect(checkpoint_path: CheckpointPath, as_json: Json = False) -> None:
         "resumable_from": _resumable(checkpoint_path),
         "verified": True,
     }
-    show_figures(figures, f"{saved.path}: every file verified", as_json)
 
 
 def _resumable(path: Path) -> str | None:
@@ -102,7 +172,7 @@ def plot(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     out: Annotated[Path | None, typer.Option(help="The picture; by default training.png in the run directory.")] = None,
 ) -> None:
-    """Draw success, returns, losses and guard interventions over the steps of a run."""
+    """Draw a run's success, return, loss and guard interventions."""
     from td3robot.learning.plot import plot_run
 
     path = out or run / "training.png"
@@ -110,26 +180,8 @@ def plot(
     stderr.print(f"picture: {path}")
 
 
-def export(
-    checkpoint_path: CheckpointPath,
-    legacy: Annotated[str | None, typer.Option(help="Write the older six files with this prefix.")] = None,
-    onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
-) -> None:
-    """Write a checkpoint for other programs."""
-    from td3robot.learning import export
-
-    if legacy is None and onnx is None:
-        raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
-    if legacy is not None:
-        for path in export.to_legacy(checkpoint_path, legacy):
-            stderr.print(f"wrote {path}")
-    if onnx is not None:
-        difference = export.to_onnx(checkpoint_path, onnx)
-        stderr.print(f"wrote {onnx}; largest difference from the policy over 1,000 observations: {difference:.1e}")
-
-
 def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
-    """Let a policy play where layouts agree; other terms may differ only by explicit override, and are named."""
+    """Require that layouts agree; name the other terms that differ, which only an explicit override allows."""
     here.observation.require_same(trained.observation, "observation")
     here.action.require_same(trained.action, "action")
     if not overridden:

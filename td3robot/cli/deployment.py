@@ -1,29 +1,43 @@
 """Beside a physical robot: deploy a policy, check the robot, recover it. No torch here."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from td3robot import catalog
 from td3robot.cli.figures import figures_table
-from td3robot.cli.options import Cell, CheckpointPath, EpisodeSeed, JsonReport, Records
+from td3robot.cli.options import ARM, Cell, CheckpointPath, EpisodeSeed, JsonReport, Records, View
+from td3robot.cli.sessions import attended
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.errors import ConfigError, choose
 
 if TYPE_CHECKING:
+    from td3robot.deploy.deployment import Request
     from td3robot.robots.findings import Check
 
+# What people call the times that a check measures.
+TIMES = {
+    "arm_round_trip_ms": "the controller's answer",
+    "gripper_round_trip_ms": "the gripper's answer",
+    "arm_state_period_ms": "time between two states",
+}
 VERDICTS = {"go": "green", "attention": "yellow", "no-go": "red"}
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    app.command(epilog="Example: td3robot deploy checkpoints/ur5e_reach --robot configs/robots/ur5e.yaml --mode check")(
+    app.command("check-robot", epilog="Example: td3robot check-robot --robot cell.yaml", rich_help_panel=ARM)(
+        check_robot
+    )
+    app.command(epilog="Example: td3robot deploy ur5e_reach --robot cell.yaml --mode check", rich_help_panel=ARM)(
         deploy
     )
-    app.command("check-robot", epilog="Example: td3robot check-robot --robot configs/robots/ur5e.yaml")(check_robot)
-    app.command(epilog="Example: td3robot recover --robot configs/robots/ur5e.yaml")(recover)
+    app.command(epilog="Example: td3robot recover --robot cell.yaml", rich_help_panel=ARM)(recover)
 
 
 def deploy(
@@ -36,7 +50,7 @@ def deploy(
         ),
     ] = "check",
     speed: Annotated[float, typer.Option(help="Factor on every limit of speed and acceleration.")] = 0.1,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 1,
+    episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
     seed: EpisodeSeed = 12345,
     goal: Annotated[
         str | None,
@@ -47,11 +61,16 @@ def deploy(
     ] = None,
     records: Records = Path("records"),
     override: Annotated[
-        str | None, typer.Option(metavar="REASON", help="Why the rung below may be missing; it is recorded.")
+        str | None, typer.Option(metavar="REASON", help="Why the mode before may be skipped; it is recorded.")
     ] = None,
+    unattended: Annotated[
+        bool,
+        typer.Option("--unattended", help="Let --mode run move the arm with nobody at a terminal; it is recorded."),
+    ] = False,
+    watched: View = False,
     as_json: JsonReport = False,
 ) -> None:
-    """Bring a policy to an arm, rung by rung: check, shadow, confirm, run. Space or Ctrl-C stops and holds."""
+    """Run a policy on an arm: check, shadow, confirm, run. Space or Ctrl-C stops and holds."""
     from td3robot.deploy import deployment
     from td3robot.deploy.ledger import RUNGS
     from td3robot.deploy.operator import present_operator
@@ -62,15 +81,16 @@ def deploy(
         raise ConfigError(choose("mode", mode, RUNGS))
     if override is not None and not override.strip():
         raise ConfigError("--override needs a reason; it is recorded")
-    request = deployment.Request(
-        checkpoint, load_cell(robot), mode, speed, episodes, seed, goal_from_text(goal) if goal else None,
-        dict(taught_from_text(text) for text in objects or ()), records, override,
-    )  # fmt: skip
-    with present_operator() as operator:
+    with attended(watched) as begun, present_operator() as operator:
+        request = deployment.Request(
+            checkpoint, load_cell(robot), mode, speed, episodes, seed, goal_from_text(goal) if goal else None,
+            dict(taught_from_text(text) for text in objects or ()), records, override, unattended, begun,
+        )  # fmt: skip
         report = deployment.deploy(request, operator)
-    _show_report(report, as_json)
-    if mode == "check":
-        _show_check(report["check"])
+        _show_report(report, as_json)
+        if mode == "check":
+            _show_check(report["check"])
+        _show_rung(report, request)
     if report["fault"] is not None:
         raise typer.Exit(1)
 
@@ -86,7 +106,11 @@ def check_robot(
     from td3robot.robots.cells import load_cell
 
     played = open_checkpoint(checkpoint) if checkpoint else None
-    found: Check = check_cell(played, load_cell(robot), CHECK_S)
+    cell = load_cell(robot)
+    stderr.print(
+        f"connecting to {cell.host}, and checking it; its states are watched for {CHECK_S:g} s", soft_wrap=True
+    )
+    found: Check = check_cell(played, cell, CHECK_S)
     if as_json:
         print_json(found.to_json())
     _show_check(found.to_json())
@@ -102,7 +126,7 @@ def recover(
     records: Records = Path("records"),
     as_json: JsonReport = False,
 ) -> None:
-    """Make a robot ready after a stop: wait 5 s, unlock, start the program anew. The arm does not move."""
+    """Make a robot ready after a stop. Waits 5 s, unlocks, starts the program anew; the arm does not move."""
     from td3robot.deploy import deployment
     from td3robot.robots.cells import load_cell
 
@@ -133,26 +157,53 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(report)
     if "figures" in report:
-        title = f"{report['mode']} of {report['checkpoint']} at speed {report['speed']:g}"
-        stderr.print(figures_table(title, {"": report["figures"]}))
+        name = catalog.shown(Path(report["checkpoint"]))
+        title = f"{report['mode']} of {name} at speed {report['speed']:g}"
+        stderr.print(figures_table(title, {"": report["figures"]}, report["mode"] != "shadow"))
     stderr.print(f"record: {report['record']}", soft_wrap=True)
 
 
-def _show_check(check: dict[str, Any]) -> None:
+def _show_rung(report: dict[str, Any], request: "Request") -> None:
+    """Say whether a mode passed, and what comes next."""
+    from td3robot.deploy.ledger import RUNGS, serial_of
+
+    mode, cell = request.mode, quote(request.cell.name)
+    what = f"{mode}{{}} for this checkpoint on robot {serial_of(report['robot'])}"
+    if report["not_passed"] is None:
+        later = RUNGS[RUNGS.index(mode) + 1 :]
+        checkpoint = quote(catalog.shown(Path(report["checkpoint"])))
+        following = f"; next: td3robot deploy {checkpoint} --robot {cell} --mode {later[0]}" if later else ""
+        said = what.format(" passed") + following
+    else:
+        said = f"{what.format(' not passed')}: {report['not_passed']}"
+    stderr.print(said, markup=False, soft_wrap=True)
+    if report["fault"] is not None and mode in ("confirm", "run"):
+        stderr.print(f"once its cause is found: {request.cell.recovery}", markup=False, soft_wrap=True)
+
+
+def show_findings(findings: list[dict[str, str]]) -> None:
+    """Print what was looked at as a table, and then what to do."""
     table = Table("looked at", "expected", "found", "verdict")
-    for finding in check["findings"]:
-        style = VERDICTS[finding["verdict"]]
+    for finding in findings:
         table.add_row(
-            finding["name"], finding["expected"], finding["found"], f"[{style}]{finding['verdict']}[/{style}]"
-        )
+            escape(finding["name"]), escape(finding["expected"]), escape(finding["found"]),
+            Text(finding["verdict"], VERDICTS[finding["verdict"]]),
+        )  # fmt: skip
     stderr.print(table)
+    for finding in findings:
+        if finding["advice"]:
+            stderr.print(f"{finding['verdict']}: {finding['name']}: {finding['advice']}", markup=False, soft_wrap=True)
+
+
+def _show_check(check: dict[str, Any]) -> None:
+    show_findings(check["findings"])
     for name, times in check["histograms"].items():
-        stderr.print(f"{name}: p50 {times['p50']:.1f}, p99 {times['p99']:.1f}, max {times['max']:.1f}")
+        stderr.print(
+            f"{TIMES.get(name, name)}: median {times['p50']:.1f} ms, 99 % within {times['p99']:.1f} ms, longest "
+            f"{times['max']:.1f} ms"
+        )
         most = max(times["counts"])
         for low, count in zip(check["edges_ms"], times["counts"], strict=True):
             if count:
                 stderr.print(f"  from {low:5.0f} ms  {'#' * max(1, round(40 * count / most))} {count}", markup=False)
-    for finding in check["findings"]:
-        if finding["advice"]:
-            stderr.print(f"{finding['verdict']}: {finding['name']}: {finding['advice']}", markup=False, soft_wrap=True)
     stderr.print("GO" if check["go"] else "NO-GO", style="green" if check["go"] else "red")

@@ -1,16 +1,26 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share, and the groups that the commands are listed in."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+# What commands are for, in the order people need them; each command names its own (``rich_help_panel``).
+LEARN, LOOK, ARM, PROGRAMS = "Learn", "Look", "On the arm", "For other programs"
+PANELS = (LEARN, LOOK, ARM, PROGRAMS)
+
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object on standard output.")]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON object on standard output.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="section.key=value", help="Change a value of the configuration.")
 ]
-CheckpointPath = Annotated[Path, typer.Argument(help="A checkpoint, or a run directory (its best is taken).")]
-Cell = Annotated[Path, typer.Option("--robot", help="The cell's file; see configs/robots/.")]
-Records = Annotated[Path, typer.Option("--records", help="Directory of records, and of the ladder's ledger.")]
+CheckpointPath = Annotated[
+    Path, typer.Argument(help="A released policy's name, a run directory (its best is taken), or a checkpoint.")
+]
+Cell = Annotated[Path, typer.Option("--robot", help="The cell: a file, or a name of td3robot list.")]
+Records = Annotated[Path, typer.Option("--records", help="Directory of records.")]
+View = Annotated[bool, typer.Option("--view", help="Show it in the browser meanwhile; it ends with this command.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import the module that the checkpoint names for its environment, and run it.")
+]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="Seed of the episodes.")]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from td3robot.cli.options import ARM
 from td3robot.cli.terminal import stderr
 from td3robot.errors import ConfigError
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this command to the command line."""
-    app.command(epilog="Example: td3robot standin ur5e --host 127.0.0.2 --config configs/ur5e_grasp.yaml")(standin)
+    example = "Example: td3robot standin ur5e --host 127.0.0.2 --config ur5e_grasp"
+    app.command(epilog=example, rich_help_panel=ARM)(standin)
 
 
 def standin(
@@ -30,6 +32,10 @@ def standin(
     ] = None,
     polyscope: Annotated[str, typer.Option(help="Version of PolyScope: 5.11 or 5.23.")] = "5.11",
     nominal: Annotated[bool, typer.Option("--nominal", help="An arm exactly like its data sheet.")] = False,
+    cell: Annotated[
+        str,
+        typer.Option(metavar="NAME|SEED", help="A cell that differs from training: new, worn, webcam ..., or a seed."),
+    ] = "nominal",
     local: Annotated[bool, typer.Option("--local", help="Start in local control.")] = False,
     powered_off: Annotated[bool, typer.Option("--powered-off", help="Start with the arm powered off.")] = False,
     lab_port: Annotated[int, typer.Option(help="Port of the lab: faults, objects, truth.")] = 29990,
@@ -37,21 +43,23 @@ def standin(
         bool, typer.Option("--allow-network", help="Allow an address that other computers can reach.")
     ] = False,
 ) -> None:
-    """Stand in for a UR controller on loopback: real sockets, simulated arm, faults on request. Ctrl-C ends it."""
+    """Simulate a UR controller on this computer. Real sockets, faults on request; Ctrl-C ends it."""
     import logging
 
+    from td3robot.standin.personalities import personality
     from td3robot.standin.server import run_standin
     from td3robot.standin.settings import make_standin_config
 
     robot, objects = robot_and_objects(config) if config else (None, ())
+    place = personality(cell)
     settings = make_standin_config(
         arm, robot, objects, gripper, faults, host=host, tracker=tracker, polyscope=polyscope, remote=not local,
         powered=not powered_off, lab_port=lab_port, allow_network=allow_network,
-        **({"calibration": "off"} if nominal else {}),
+        **place.settings() | ({"calibration": "off"} if nominal else {}),
     )  # fmt: skip
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    stderr.print(f"a stand-in for a {arm} serves on {host} (lab: port {lab_port}); Ctrl-C ends it", soft_wrap=True)
-    run_standin(settings)
+    said = f"a stand-in for a {arm} serves on {host} (lab: port {lab_port}); Ctrl-C ends it"
+    run_standin(settings, on_listening=lambda: stderr.print(said, soft_wrap=True))
 
 
 def robot_and_objects(path: Path) -> "tuple[RobotConfig, tuple[ObjectModel, ...]]":

@@ -1,7 +1,10 @@
-"""Output of the command line: text for people on standard error, one JSON object on standard output."""
+"""Output of the command line: results on standard output (words, or one JSON object), all else on standard error."""
 
 import json
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -14,7 +17,37 @@ from td3robot.policy.contract import Contract
 if TYPE_CHECKING:
     from td3robot.envs.playing import Evaluation
 
-stderr = Console(stderr=True, highlight=False)
+
+class _LastingConsole(Console):
+    """A console that goes on without a terminal: words that nobody can read any more end nothing."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; once the terminal was closed, do nothing."""
+        try:
+            super().print(*objects, **options)
+        except OSError:
+            self.quiet = True
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing any more, in place of ending the program."""
+        self.quiet = True
+
+
+stderr = _LastingConsole(stderr=True, highlight=False)
+stdout = _LastingConsole(highlight=False)
+
+
+def results(as_json: bool) -> Console:
+    """Return where words about results go: beside a JSON object, to standard error."""
+    return stderr if as_json else stdout
+
+
+STDOUT, STDERR = 1, 2  # descriptors
+# How fast a full action is, by what a contract calls it.
+SPEEDS = {
+    "tcp_m_s": "tool {:.3g} m/s", "tcp_m_s_at_home": "tool {:.3g} m/s at home", "joint_rad_s": "joints {:.3g} rad/s",
+    "joint_rad_s_at_home": "joints {:.3g} rad/s at home", "turn_rad_s": "turn {:.3g} rad/s",
+}  # fmt: skip
 
 
 class ProgressListener:
@@ -34,7 +67,8 @@ class ProgressListener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        with suppress(OSError):  # the terminal was closed
+            self._bar.stop()
 
     def progress(self, step: int, steps_per_second: float) -> None:
         """Move the bar."""
@@ -58,11 +92,13 @@ def announce_speeds(contract: Contract) -> None:
     terms = contract.terms
     if "guard" not in terms:
         return
-    speeds = ", ".join(f"{value:.3g} {name}" for name, value in terms["action"]["implied_speeds"].items())
+    speeds = ", ".join(
+        SPEEDS.get(name, f"{name} {{:.3g}}").format(value) for name, value in terms["action"]["implied_speeds"].items()
+    )
     joint_limit = terms["guard"]["joint_speed_fraction"] * max(terms["robot"]["velocity_rad_s"])
     stderr.print(
-        f"a full {terms['action']['kind']} action asks for {speeds}; the guard keeps the tool below "
-        f"{terms['guard']['max_tcp_speed_m_s']:g} m/s and joints below {joint_limit:.3g} rad/s",
+        f"full action: {speeds}; the guard keeps the tool below {terms['guard']['max_tcp_speed_m_s']:g} m/s and joints "
+        f"below {joint_limit:.3g} rad/s",
         soft_wrap=True,
     )
 
@@ -71,28 +107,47 @@ def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
     """Say what is about to be trained, from where to where."""
     stderr.print(
         f"{config.name}: seed {config.seed}, step {step} of {config.training.steps}, "
-        f"{config.training.environments} environments, learner on {device}, run in {run}",
+        f"{config.training.environments} environment{'s' * (config.training.environments > 1)}, learner on {device}, "
+        f"run in {run}",
         soft_wrap=True,
     )
 
 
 def show_table(figures: dict[str, Any], title: str) -> None:
     """Print nested figures as a table of dotted names."""
-    stderr.print(title, markup=False, soft_wrap=True)
+    stdout.print(title, markup=False, soft_wrap=True)
     table = Table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in _flat(figures):
         table.add_row(name, value)
-    stderr.print(table)
+    stdout.print(table)
 
 
-def show_figures(figures: dict[str, Any], title: str, as_json: bool) -> None:
-    """Print figures as one JSON object on standard output, or as a table for stderr."""
-    if as_json:
-        print_json(figures)
-    else:
-        show_table(figures, title)
+@contextmanager
+def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar of how much is done, on a terminal, and give what tells it."""
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+        console=stderr, disable=not stderr.is_terminal, transient=True,
+    )  # fmt: skip
+    task = bar.add_task(what, total=total)
+    with bar:
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def figures_alone() -> Iterator[None]:
+    """Keep standard output for figures: what environments and their libraries print meanwhile goes to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, STDOUT)
+        os.close(kept)
 
 
 def print_json(figures: dict[str, Any]) -> None:

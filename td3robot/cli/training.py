@@ -1,35 +1,40 @@
 """Train, on simulations or on an arm; import an older checkpoint as a run."""
 
-import signal
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from td3robot.cli import arm_training
-from td3robot.cli.options import Json, Overrides, Records
+from td3robot.cli import arm_training, viewing
+from td3robot.cli.options import LEARN, PROGRAMS, Json, Overrides, Records, Trust, View
+from td3robot.cli.reports import report_at_end
 from td3robot.cli.runs import saved_run
-from td3robot.cli.terminal import ProgressListener, announce_run, announce_speeds, print_json, stderr
+from td3robot.cli.stopping import stopped_by_signals
+from td3robot.cli.terminal import ProgressListener, announce_run, announce_speeds, figures_alone, print_json, stderr
 from td3robot.errors import ConfigError, Td3RobotError
 
 if TYPE_CHECKING:
-    from td3robot.learning.arm_trainer import ArmTrainer
+    from td3robot.learning.run_lock import RunLock
     from td3robot.learning.trainer import Trainer
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    app.command(epilog="Example: td3robot train configs/ur5e_reach.yaml --seed 1")(train)
+    app.command(epilog="Example: td3robot train ur5e_reach --seed 1", rich_help_panel=LEARN)(train)
     app.command(
-        "import", epilog="Example: td3robot import old/TD3_ --config configs/gym_ant.yaml --out checkpoints/ant"
+        "import",
+        epilog="Example: td3robot import old/TD3_ --config gym_ant --out checkpoints/ant",
+        rich_help_panel=PROGRAMS,
     )(import_command)
 
 
 def train(
-    config: Annotated[Path | None, typer.Argument(help="The configuration of a new run.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="The configuration of a new run: a file, or a name of td3robot list.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run directory or checkpoint instead.")] = None,
     init_from: Annotated[
         Path | None, typer.Option(help="Begin the new run with the networks of this checkpoint (fine-tuning).")
@@ -39,81 +44,117 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps in all.")] = None,
+    more: Annotated[int | None, typer.Option(min=1, help="Environment steps beyond those of the resumed run.")] = None,
+    changed: Annotated[
+        str | None, typer.Option(metavar="REASON", help="Why a resumed run continues with other settings (--set).")
+    ] = None,
     robot: Annotated[
         Path | None, typer.Option(help="Resume on the arm of this cell, in a run directory of its own.")
     ] = None,
     records: Records = Path("records"),
+    trust: Trust = False,
+    watched: View = False,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Train a policy, or resume a run exactly where it was saved. Ctrl-C saves and stops."""
     if (config is None) == (resume is None):
-        raise ConfigError("give either a configuration to start a run, or --resume DIR to go on with one")
-    trainer: Trainer
-    arm: ArmTrainer | None = None
-    if robot is not None:
-        if resume is None or any(option is not None for option in (seed, init_from)) or overrides:
-            raise ConfigError(
-                "--robot goes on with a run on an arm: only --resume, --steps, --out and --records go with it"
-            )
-        trainer = arm = arm_training.resumed_on_arm(resume, robot, out, steps, records)
-    elif resume is not None:
-        if any(option is not None for option in (out, seed, init_from)) or any(
-            not o.startswith("agent.device=") for o in overrides or ()
-        ):
-            raise ConfigError(
-                "--resume goes on with the run as it was; only --steps and --set agent.device=... may change it"
-            )
-        trainer = _resumed(resume, steps, overrides or [])
-    else:
-        assert config is not None
-        trainer = _started(config, out, seed, steps, init_from, overrides or [])
-
-    _announce(trainer)
-    start, first = perf_counter(), trainer.step
-    previous = {number: signal.signal(number, _request_stop(trainer)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with trainer.listener:  # type: ignore[attr-defined]
-            trainer.train()
-    except Td3RobotError as error:
-        if arm is not None:
-            arm_training.latch_fault(error, arm.environment.robot.facts, records)
-        raise Td3RobotError(f"{error}; what was saved is in {trainer.run_directory}") from None
-    finally:
-        trainer.close()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    _finish(trainer, perf_counter() - start, first, as_json)
+        raise ConfigError("give either a configuration to start a run, or --resume RUN to resume one")
+    if resume is None and (more is not None or changed is not None):
+        raise ConfigError("--more and --changed go with --resume RUN; a new run takes --steps and --set")
+    if steps is not None and more is not None:
+        raise ConfigError("--steps says how far in all, and --more how much further; give one of them")
+    if watched:
+        viewing.require_viser()
+    start = Start(config, resume, init_from, out, seed, steps, more, changed, robot, records, overrides or [], trust)
+    with figures_alone():
+        trainer, seconds, first = _trained(start, watched)
+    _finish(trainer, seconds, first, as_json)
+    report_at_end([trainer.run_directory])
     if trainer.stop_requested:
         raise typer.Exit(130)
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a training starts from: the options of ``train``."""
+
+    config: Path | None
+    resume: Path | None
+    init_from: Path | None
+    out: Path | None
+    seed: int | None
+    steps: int | None
+    more: int | None
+    changed: str | None
+    robot: Path | None
+    records: Path
+    overrides: list[str]
+    trust: bool
+
+
+def _made(start: Start) -> "Trainer":
+    """Make the trainer; on an arm, this is an ``ArmTrainer``."""
+    if start.robot is not None:
+        if start.resume is None or any(each is not None for each in (start.seed, start.init_from)) or start.overrides:
+            raise ConfigError(
+                "--robot resumes a run on an arm: only --resume, --steps, --more, --out and --records go with it"
+            )
+        until = start.steps, start.more
+        return arm_training.resumed_on_arm(start.resume, start.robot, start.out, until, start.records)
+    if start.resume is not None:
+        if any(option is not None for option in (start.out, start.seed, start.init_from)):
+            raise ConfigError("--resume continues a run as it was: --out, --seed and --init-from are for a new run")
+        return resumed(start.resume, start.steps, start.more, start.overrides, start.changed, start.trust)
+    assert start.config is not None
+    return _started(start.config, start.out, start.seed, start.steps, start.init_from, start.overrides)
+
+
+def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
+    """Train, and return the trainer, the seconds it took, and the step it began at."""
+    trainer = _made(start)
+    _announce(trainer)
+    began, first = perf_counter(), trainer.step
+    try:
+        with stopped_by_signals(trainer), viewing.beside(watched) as show, trainer.listener:  # type: ignore[attr-defined]
+            show(trainer.run_directory)
+            trainer.train()
+    except Td3RobotError as error:
+        if start.robot is not None:
+            arm: Any = trainer
+            arm_training.latch_fault(error, arm.environment.robot.facts, start.records)
+        raise Td3RobotError(f"{error}{_saved_in(trainer.run_directory)}") from None
+    finally:
+        trainer.close()
+    return trainer, perf_counter() - began, first
+
+
 def import_command(
     prefix: Annotated[str, typer.Argument(help="What the six files' names begin with.")],
-    config: Annotated[Path, typer.Option(help="The configuration they belong to.")],
+    config: Annotated[Path, typer.Option(help="The configuration they belong to: a file, or a name.")],
     out: Annotated[Path, typer.Option(help="Run directory to make.")],
+    a_max: Annotated[
+        float | None, typer.Option("--a-max", help="The largest action of the program that made them.")
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Take over an older six-file checkpoint (torch.save state dicts), as a run that can be resumed."""
+    """Import an older six-file checkpoint as a resumable run. The files are torch.save state dicts."""
+    from td3robot.envs.gymnasium_env import action_range
     from td3robot.learning.legacy import import_legacy
 
     trainer = _started(config, out, None, None, None, overrides or [])
-    import_legacy(trainer.agent, prefix)
-    trainer.save(strict=True)
-    trainer.close()
+    try:
+        for note in import_legacy(trainer.agent, prefix, a_max, action_range(trainer.evaluation_environment)):
+            stderr.print(f"note: {note}", markup=False, soft_wrap=True)
+        trainer.warm = True
+        trainer.save(strict=True)
+    finally:
+        trainer.close()
     stderr.print(
         f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), "
-        "no normaliser, no replay memory and no random states: a resumed run fills its replay anew and is not the run "
-        "that would have been."
+        "no normalizer, no replay buffer and no random states: a resumed run fills its empty buffer with the imported "
+        "policy's actions, and is not an exact continuation."
     )
-
-
-def _request_stop(trainer: "Trainer") -> Any:
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        trainer.stop_requested = True
-        trainer.listener.message("stopping after this step; saving")
-
-    return handle
 
 
 def _started(
@@ -148,27 +189,95 @@ def _started(
     return trainer
 
 
-def _resumed(path: Path, steps: int | None, overrides: list[str]) -> "Trainer":
-    """Make the trainer of a saved run, from its newest whole checkpoint."""
+def resumed(
+    path: Path, steps: int | None, more: int | None, overrides: list[str], reason: str | None, trust: bool = False
+) -> "Trainer":
+    """Make the trainer of a saved run, from its newest whole checkpoint.
+
+    Args:
+        path: A run directory or a checkpoint.
+        steps: Up to which step.
+        more: By how many steps, in place of ``steps``.
+        overrides: As ``--set`` has them.
+        reason: Why they are changed.
+        trust: Whether to import the module that the checkpoint names for its environment.
+
+    Raises:
+        CheckpointError: It is damaged, or names a module that is not trusted.
+        ConfigError: It cannot be resumed like this.
+        ContractError: Its environment is another now.
+    """
+    from td3robot.learning.run_lock import RunLock
+    from td3robot.policy.checkpoint import find
+
+    _require_reason(overrides, reason)
+    found = find(path, ("last",))
+    run = path if path.is_dir() and path != found else found.resolve().parent
+    lock = RunLock(run)  # before anything is read that another training might replace
+    try:
+        return _resumed_under(lock, run, path, (steps, more, overrides, reason), trust)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _resumed_under(
+    lock: "RunLock", run: Path, path: Path, until: tuple[int | None, int | None, list[str], str | None], trust: bool
+) -> "Trainer":
+    """Make the trainer of a saved run whose directory is held; ``until`` are the arguments of :func:`resumed`."""
+    from td3robot.envs.trust import require_trusted
     from td3robot.errors import CheckpointError
+    from td3robot.learning.changes import change_words, recorded_change
     from td3robot.learning.runs import make_trainer
 
-    saved, config, step = saved_run(path, steps, overrides)
+    steps, more, overrides, reason = until
+    saved, config, step = saved_run(path, steps, more, overrides)
+    require_trusted(config.environment, str(saved.path), trust)
+    change = None if reason is None else recorded_change(saved.config(), config, step, reason)
     if saved.has("replay") and not saved.path.resolve().name.startswith("last-"):
         raise CheckpointError(
             f"{saved.path} is a checkpoint outside a run directory, and its run would be written beside it; "
             "put it into a directory of its own, as last-000000000"
         )
-    run = path if path != saved.path else path.resolve().parent
-    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step))
-    trainer.contract.require_same(saved.contract(), "this td3robot", "the checkpoint")
+    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock)
+    here = "this td3robot" if change is None else "the changed run"
+    trainer.contract.require_same(saved.contract(), here, "the checkpoint")
     try:
         trainer.resume(saved)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training"
         ) from None
+    if change is not None:
+        trainer.changes.append(change)
+        trainer.listener.message(f"changed {change_words(change)}")
     return trainer
+
+
+def _require_reason(overrides: list[str], reason: str | None) -> None:
+    """Require a reason for changed settings, and settings for a reason; those in ``FREE`` need none."""
+    from td3robot.learning.changes import FREE
+
+    changing = any(override.partition("=")[0].strip() not in FREE for override in overrides)
+    if changing and reason is None:
+        raise ConfigError(
+            "--resume continues a run as it was; to resume it with another setting, say why: --changed REASON (the "
+            "change is recorded, and the resume is no longer exact)"
+        )
+    if reason is not None and not (changing and reason.strip()):
+        raise ConfigError("--changed REASON says why --set section.key=value changes a setting; give both")
+
+
+def _saved_in(run: Path) -> str:
+    """Say how a run is resumed that an error ended, where it was saved."""
+    from td3robot.errors import CheckpointError
+    from td3robot.policy.checkpoint import newest
+
+    try:
+        step = newest(run).document("counters")["step"]
+        return f"; what was saved is in {run}: resume from step {step} with td3robot train --resume {run}"
+    except CheckpointError:
+        return "; nothing was saved that could be resumed"
 
 
 def _announce(trainer: "Trainer") -> None:
@@ -193,6 +302,6 @@ def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> No
         )
     stderr.print(f"step {trainer.step} after {seconds:.0f} s; saved in {run}", soft_wrap=True)
     if trainer.step < trainer.config.training.steps:
-        stderr.print(f"go on with: td3robot train --resume {run}", soft_wrap=True)
+        stderr.print(f"resume with: td3robot train --resume {run}", soft_wrap=True)
     else:
         stderr.print(f"evaluate with: td3robot eval {find(run)}", soft_wrap=True)

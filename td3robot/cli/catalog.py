@@ -1,0 +1,116 @@
+"""What there is: released policies, configurations, cells and runs; and copies of files to edit."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from td3robot import catalog
+from td3robot.cli.options import LEARN, Json
+from td3robot.cli.terminal import print_json, stderr, stdout
+from td3robot.errors import ConfigError, choose
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("list", epilog="Example: td3robot list checkpoints --json", rich_help_panel=LEARN)(list_command)
+    app.command(epilog="Example: td3robot copy ur5e cell.yaml", rich_help_panel=LEARN)(copy)
+
+
+def list_command(
+    folder: Annotated[Path, typer.Argument(help="Where runs are looked for, at any depth.")] = Path("checkpoints"),
+    as_json: Json = False,
+) -> None:
+    """List released policies, configurations, cells, and your runs."""
+    from td3robot.policy.listing import runs_below, summary
+
+    released = {path.resolve() for path in catalog.policies().values()}
+    found: dict[str, Any] = {
+        "policies": [{"name": name, **summary(path)} for name, path in catalog.policies().items()],
+        "configurations": [{"name": name, **_run(path)} for name, path in catalog.configurations().items()],
+        "cells": [{"name": name, "about": _first_sentence(path)} for name, path in catalog.cells().items()],
+        "runs": [{"path": str(path), **about} for path, about in runs_below(folder) if path.resolve() not in released],
+    }
+    if as_json:
+        print_json(found)
+        return
+    _show("Released policies: td3robot eval NAME, train CONFIG --init-from NAME", found["policies"], _policy_row)
+    _show("Configurations: td3robot train NAME", found["configurations"], _configuration_row)
+    _show("Cells: td3robot copy NAME cell.yaml, then --robot cell.yaml", found["cells"], _cell_row)
+    if found["runs"]:
+        _show(f"Runs below {folder}: td3robot inspect PATH", found["runs"], _run_row)
+    else:
+        stdout.print(f"No runs below {folder}.", markup=False, soft_wrap=True)
+
+
+def copy(
+    name: Annotated[str, typer.Argument(help="A configuration or a cell of td3robot list.")],
+    out: Annotated[Path | None, typer.Argument(help="The new file; by default NAME.yaml here.")] = None,
+) -> None:
+    """Copy a configuration or a cell, to edit it."""
+    known = catalog.configurations() | catalog.cells()
+    if name not in known:
+        raise ConfigError(choose("configuration or cell", name, known))
+    path = out or Path(f"{name}.yaml")
+    lines = known[name].read_text(encoding="utf-8").splitlines(keepends=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:  # the schema's place is relative to the original
+            file.writelines(line for line in lines if not line.startswith("# yaml-language-server:"))
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already; give another name") from None
+    stderr.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    from td3robot.config import load_config
+
+    config = load_config(path)
+    action = getattr(config.environment, "action", None)
+    return {"title": config.environment.title, "action": action and action.kind, "steps": config.training.steps}
+
+
+def _first_sentence(path: Path) -> str:
+    """Return the first sentence of a file's comments."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    words: list[str] = []
+    for line in lines:
+        text = line.removeprefix("#").strip()
+        if not line.startswith("#") or (words and not text):
+            break
+        if not text.startswith("yaml-language-server"):
+            words += text.split()
+    sentence, _, _ = " ".join(words).partition(". ")
+    return sentence.rstrip(".")
+
+
+def _show(title: str, rows: list[dict[str, Any]], cells: Any) -> None:
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)  # what is to be copied stays whole
+    for row in rows:
+        table.add_row(*cells(row))
+    stdout.print(table)
+    stdout.print()
+
+
+def _policy_row(row: dict[str, Any]) -> tuple[str, ...]:
+    return row["name"], row["title"], _success(row)
+
+
+def _configuration_row(row: dict[str, Any]) -> tuple[str, ...]:
+    return row["name"], row["title"], f"{row['steps']:,} steps"
+
+
+def _cell_row(row: dict[str, Any]) -> tuple[str, ...]:
+    return row["name"], row["about"]
+
+
+def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
+    step = "-" if row["step"] is None else f"step {row['step']:,}"
+    return row["path"], step, _success(row), "resumable" if row["resumable"] else "policy only"
+
+
+def _success(row: dict[str, Any]) -> str:
+    if row["success_rate"] is None:
+        return "-"
+    return f"{round(row['success_rate'] * row['episodes'])} of {row['episodes']} succeeded"

@@ -1,0 +1,166 @@
+"""The first minute: watch a released policy, without a clone, an arm or a decision."""
+
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from td3robot.cli.options import LEARN
+from td3robot.cli.terminal import stderr
+from td3robot.errors import ConfigError, Td3RobotError
+
+if TYPE_CHECKING:
+    from td3robot.envs.playing import EpisodeFigures
+    from td3robot.envs.robot_env import RobotEnv
+    from td3robot.policy.policy import Policy
+
+POLICY = "ur5e_grasp"
+# An episode in which the cube lies well in view.
+SEED = 3
+# A film shows every second moment: drawing them all without a graphics card takes longer than people wait.
+EVERY = 2
+# Between the pictures of a strip [s].
+EVERY_S = 1.6
+NEXT = """
+Next:
+  td3robot eval ur5e_grasp --episodes 50    how often it succeeds
+  td3robot train ur5e_reach                 train a policy of your own, in a minute or two
+  td3robot rehearse ur5e_reach              a policy through the robot's real client (extra: ur)
+  td3robot list                             everything that came with td3robot
+  td3robot doctor                           what this computer can do, and what is missing"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command(epilog="Example: td3robot demo", rich_help_panel=LEARN)(demo)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the film or picture, where there is no browser.")] = Path(),
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Use the browser where there is one.")] = True,
+) -> None:
+    """Watch the released grasp policy lift a cube."""
+    if not (browser and _in_browser()):
+        _without_browser(out)
+    stderr.print(NEXT, markup=False, soft_wrap=True)
+
+
+def _in_browser() -> bool:
+    """Show the policy in the browser until the user ends it; False where there is no browser, or no viewer."""
+    import webbrowser
+    from importlib import import_module
+
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        stderr.print("there is no browser here")
+        return False
+    try:
+        import_module("td3robot.cli.viewing").view(POLICY)
+    except (Td3RobotError, ImportError) as error:
+        stderr.print(f"no view in the browser: {error}", markup=False, soft_wrap=True)
+        return False
+    return True
+
+
+def _without_browser(out: Path) -> None:
+    """Film an episode, or draw a strip of pictures, or tell it in words: the first that this computer can do."""
+    from td3robot.build import make_robot_env
+    from td3robot.policy.checkpoint import Checkpoint, find
+
+    saved = Checkpoint(find(Path(POLICY)))
+    config: Any = saved.config().environment
+    policy = saved.policy()
+    environment = make_robot_env(config, "rgb_array")
+    try:
+        for show in (_film, _strip, _tell):
+            try:
+                show(environment, policy, out)
+            except Td3RobotError as error:
+                stderr.print(str(error), markup=False, soft_wrap=True)
+            else:
+                return
+    finally:
+        environment.close()
+
+
+def _film(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
+    from td3robot.envs.playing import Player, play_episodes
+    from td3robot.envs.video import VideoRecorder
+
+    path = out / "td3robot-demo.mp4"
+    rate = float(environment.metadata["render_fps"]) / EVERY
+    shown = count()
+    with VideoRecorder(path, rate, max_frames=1000) as recorder, stderr.status("filming one episode"):
+
+        def every_second(moment: Any) -> None:
+            """Add every EVERY-th period's frame."""
+            if next(shown) % EVERY == 0:
+                recorder.add(moment)
+
+        (episode,) = play_episodes(Player(environment, policy.act), 1, SEED, on_frame=every_second)
+    stderr.print(f"film: {path}; {_outcome(episode)}", markup=False, soft_wrap=True)
+
+
+def _strip(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
+    """Draw a moment of every second or so side by side."""
+    from matplotlib.figure import Figure
+
+    from td3robot.envs.playing import Player, play_episodes
+
+    frames: list[Any] = []
+    every, shown = round(EVERY_S / environment.robot.spec.period_s), count()
+
+    def keep(moment: Any) -> None:
+        """Keep a picture of this moment, if one is due."""
+        if next(shown) % every == 0:
+            frames.append(moment.render())
+
+    (episode,) = play_episodes(Player(environment, policy.act), 1, SEED, on_frame=keep)
+    figure = Figure(figsize=(3.2 * len(frames), 2.7), layout="constrained")
+    for number, frame in enumerate(frames):
+        axes = figure.add_subplot(1, len(frames), number + 1)
+        axes.imshow(frame)
+        axes.set_title(f"{number * every * environment.robot.spec.period_s:.1f} s")
+        axes.set_axis_off()
+    path = out / "td3robot-demo.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        figure.savefig(path, dpi=100)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    stderr.print(f"picture: {path}; {_outcome(episode)}", markup=False, soft_wrap=True)
+
+
+def _tell(environment: "RobotEnv", policy: "Policy", _: Path) -> None:
+    """Tell an episode in words: where the cube is, second by second."""
+    from td3robot import seeding
+    from td3robot.envs.playing import Player
+
+    player = Player(environment, policy.act)
+    player.begin(0, seeding.integer(SEED, seeding.Stream.EVALUATION_EPISODES, 0))
+    rate = round(environment.robot.spec.control_rate_hz)
+    over = False
+    while not over:
+        if player.figures.steps % rate == 0:
+            stderr.print(_moment(environment, player.figures.steps / rate), markup=False, soft_wrap=True)
+        over = player.step()
+    stderr.print(_moment(environment, player.figures.steps / rate), markup=False, soft_wrap=True)
+    stderr.print(_outcome(player.figures), markup=False, soft_wrap=True)
+
+
+def _outcome(episode: "EpisodeFigures") -> str:
+    result = "lifted the cube and holds it" if episode.success else "did not hold the cube to the end"
+    return f"a UR5e under the released policy {POLICY} {result}"
+
+
+def _moment(environment: "RobotEnv", seconds: float) -> str:
+    import numpy as np
+
+    world = environment.world
+    (cube,) = world.objects.values()
+    apart = 1e3 * float(np.linalg.norm(cube.position - world.tcp.position))
+    return (
+        f"{seconds:4.1f} s: the tool is {apart:3.0f} mm from the cube, the cube {1e3 * cube.position[2]:3.0f} mm high"
+    )

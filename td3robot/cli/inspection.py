@@ -1,0 +1,92 @@
+"""What a person wants to know about a checkpoint, in a dozen lines."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from td3robot import catalog
+from td3robot.cli.words import episodes_words, success_words
+from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
+
+if TYPE_CHECKING:
+    from td3robot.config import RunConfig
+    from td3robot.policy.checkpoint import Checkpoint
+
+
+def inspection_words(asked: Path, saved: "Checkpoint", resumable_from: str | None) -> list[str]:
+    """Say what a checkpoint was trained for, how long and how well, and what to do with it.
+
+    Args:
+        asked: What the user named.
+        saved: The checkpoint that it means.
+        resumable_from: What a run can be resumed from, or None.
+    """
+    from td3robot.learning.changes import change_words
+
+    run, counters = saved.config(), saved.document("counters")
+    made_with = saved.manifest["made_with"]
+    start = "from another policy's networks" if counters["warm_start"] else "from scratch"
+    changes = saved.document("changes") if saved.has("changes") else []
+    rows = [
+        ("task", run.environment.title),
+        *_robot(saved, run),
+        ("trained", f"{counters['step']:,} of {run.training.steps:,} steps, seed {run.seed}, {start}, {_under(run)}"),
+        *(("changed", change_words(change)) for change in changes),
+        ("success", _success(saved, run, counters["evaluated_step"])),
+        (
+            "made with",
+            ", ".join(f"{name} {made_with.get(name, 'unknown')}" for name in ("td3robot", "torch", "mujoco")),
+        ),
+        ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
+        ("resume", _resume(asked, run, resumable_from)),
+        ("next", f"td3robot eval {asked} --episodes 200"),
+        ("more", f"td3robot inspect {asked} --all (every setting), --json (for programs)"),
+    ]
+    shown = catalog.shown(saved.path)
+    return [shown if shown == run.name else f"{shown} ({run.name})", *(f"  {name:<10}{text}" for name, text in rows)]
+
+
+def _robot(saved: "Checkpoint", run: "RunConfig") -> list[tuple[str, str]]:
+    contract = saved.contract()
+    observed = ", ".join(dict.fromkeys(field.name for field in contract.observation.fields))
+    rows = [("observes", f"{contract.observation.size} numbers: {observed}")]
+    if isinstance(run.environment, RobotEnvironmentConfig):
+        config = run.environment
+        speed, rate_hz = contract.terms["guard"]["max_tcp_speed_m_s"], config.robot.control_rate_hz
+        rows += [
+            ("acts", f"{contract.action.size} numbers ({config.action.kind}), {rate_hz:g} times a second"),
+            ("guard", f"keeps the tool below {1e3 * speed:.0f} mm/s and inside its workspace"),
+        ]
+    return rows
+
+
+def randomization_words(run: "RunConfig") -> str:
+    """Say which level of domain randomization an environment has."""
+    if not isinstance(run.environment, RobotEnvironmentConfig):
+        return "as the environment is"
+    levels = [name for name, level in DISTURBANCES.items() if level == run.environment.disturbance]
+    if levels == ["off"]:
+        return "without domain randomization"
+    return f"under domain randomization {levels[0] if levels else 'of its own'!r}"
+
+
+def _under(run: "RunConfig") -> str:
+    """Say what domain randomization a training had."""
+    words, calm = randomization_words(run), run.training.undisturbed_share
+    disturbed = isinstance(run.environment, RobotEnvironmentConfig) and not words.startswith("without")
+    return f"{words}, {100 * calm:.0f} % of the environments without it" if disturbed and calm else words
+
+
+def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:
+    figures: dict[str, Any] | None = saved.document("evaluation")
+    if figures is None:
+        return "not evaluated yet"
+    if figures["success_rate"] is None:
+        return f"mean return {figures['mean_return']:.1f} over {episodes_words(figures['episodes'])}, at step {step:,}"
+    return f"{success_words(figures, run.environment.achieved)}, at step {step:,}"
+
+
+def _resume(asked: Path, run: "RunConfig", resumable_from: str | None) -> str:
+    if resumable_from is not None:
+        return f"yes: td3robot train --resume {asked} --more {max(run.training.evaluate_every, 1000)}"
+    config = run.name if run.name in catalog.configurations() else "CONFIG"
+    return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {asked}"

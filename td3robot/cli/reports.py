@@ -1,0 +1,136 @@
+"""Report what was trained and deployed, and replay records."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from td3robot import catalog
+from td3robot.cli.options import LOOK, Json
+from td3robot.cli.terminal import print_json, stderr
+from td3robot.cli.viewing import require_viser, show
+from td3robot.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(rich_help_panel=LOOK, epilog="Example: td3robot report checkpoints/ur5e_reach-20260101-120000")(report)
+    app.command(
+        rich_help_panel=LOOK, epilog="Example: td3robot replay records/20260101-120000-000000-run-ur5e_reach --fast"
+    )(replay)
+
+
+def report(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Runs, checkpoints, names of released policies, sessions in records/, or records/ itself for an index."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The page; by default report.html in the run's or the session's folder.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Write one HTML page about runs and sessions.
+
+    It needs no network. Several runs or sessions stand side by side.
+    """
+    from td3robot.report.making import make_report
+
+    if out is not None:
+        require_page(out)
+    with stderr.status("reading"):
+        page = make_report([catalog.policy(path) for path in paths], out, force)
+    stderr.print(f"report: {page}", soft_wrap=True, markup=False)
+    if open_page:
+        from td3robot.view.address import open_browser
+
+        if (sentence := open_browser(page.resolve().as_uri())) is not None:
+            stderr.print(f"report: {sentence}", markup=False, soft_wrap=True)
+
+
+def replay(
+    record: Annotated[Path, typer.Argument(help="A session in records/, or its record.jsonl.")],
+    fast: Annotated[bool, typer.Option("--fast", help="As fast as it goes, not at the pace of the record.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The page; by default replay.html in the session's folder.")] = None,
+    mcap: Annotated[
+        Path | None, typer.Option(help="Write every period to this MCAP file, too (implies --fast; extra mcap).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Then show both arms in the browser (implies --fast; extra view).")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Replay a record in simulation; show the gap, or export MCAP."""
+    from contextlib import nullcontext
+
+    from td3robot.deploy.recording import RecordError
+    from td3robot.report import replay as replaying
+    from td3robot.report.export import McapFile
+    from td3robot.report.page import require_writable, write_page
+    from td3robot.report.replay_page import in_words, replay_page
+    from td3robot.view.replayed import Replayed, Simulated
+
+    if view:
+        require_viser()
+    again = replaying.Replay(record)
+    page = out or again.path.parent / "replay.html"
+    require_page(page)
+    require_writable(page, force)
+    joints = again.robot.spec.arm.joint_names
+    gap = replaying.Gap(again)
+    simulated = Simulated(len(joints)) if view else None
+    with McapFile(mcap, again.about, joints, force) if mcap else nullcontext() as exported:
+        frames = again.frames(again.lines() if exported is None else exported.passed(again.lines()))
+        for frame in frames if fast or mcap or view else replaying.paced(frames):
+            gap.add(frame)
+            if exported is not None:
+                exported.add_frame(frame)
+            if simulated is not None:
+                simulated.add(again.about["at"] + frame.at_s, frame.simulated, frame.gripper)
+    figures = gap.to_json()
+    if not figures["periods"]:
+        raise RecordError(f"{again.path} holds no period in which something was sent, so there is nothing to replay")
+    write_page(replay_page(again, gap), page, force)
+    if as_json:
+        print_json({"record": str(again.path)} | figures)
+    stderr.print(f"{figures['periods']} periods replayed: {in_words(figures)}", soft_wrap=True, markup=False)
+    for path in (page, mcap):
+        if path is not None:
+            stderr.print(f"wrote {path}", soft_wrap=True, markup=False)
+    if simulated is not None:
+        show(lambda: Replayed(again.path, simulated))
+
+
+def require_page(out: Path) -> None:
+    """Refuse a name that is none of a page.
+
+    Raises:
+        ConfigError: Naming it.
+    """
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out {out} is no page; give a name that ends with .html")
+
+
+def report_at_end(paths: Sequence[Path]) -> None:
+    """Write the report of what has just ended, and say where; a failure is said, and changes nothing else."""
+    try:
+        from td3robot.report.making import make_report
+
+        page = make_report(paths)
+    except KeyboardInterrupt:
+        _say_unwritten(paths, "it was interrupted")
+    except Exception as error:  # noqa: BLE001  # what was done is done, and its outcome is not the report's to change
+        _say_unwritten(paths, str(error) or repr(error))
+    else:
+        stderr.print(f"report: {page}", soft_wrap=True, markup=False)
+
+
+def _say_unwritten(paths: Sequence[Path], reason: str) -> None:
+    again = " ".join(str(path) for path in paths)
+    sys.stderr.write(f"td3robot: the report was not written ({reason}); write it with: td3robot report {again}\n")

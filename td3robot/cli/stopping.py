@@ -1,0 +1,43 @@
+"""Signals that stop a training: saved first, then given up, then ended."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from td3robot.learning.trainer import Trainer
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WORDS = (
+    "stopping after this step; saving",
+    "giving up the environment's step, where it has not ended; saving (once more ends this process without)",
+)
+
+
+@contextmanager
+def stopped_by_signals(trainer: "Trainer") -> Iterator[None]:
+    """Have the first signal stop a training after its step, the second give the step up, the third end the process.
+
+    A signal that this process was told to ignore, as ``nohup`` does with SIGHUP, stays ignored.
+    """
+    heard = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        """Say what this signal does, and do it."""
+        nonlocal heard
+        heard += 1
+        if heard == len(WORDS):
+            for number in previous:
+                signal.signal(number, signal.SIG_DFL)
+        trainer.listener.message(WORDS[heard - 1])
+        trainer.request_stop()
+
+    heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,156 @@
+"""Look at a run, a policy, a record or an arm in the browser."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from td3robot.cli.options import LOOK, EpisodeSeed
+from td3robot.cli.terminal import stderr
+from td3robot.errors import ConfigError, choose
+from td3robot.extras import require_extra
+
+if TYPE_CHECKING:
+    from td3robot.view.source import Source
+
+PAGES = ("viser", "swift")
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command(rich_help_panel=LOOK, epilog="Example: td3robot view ur5e_reach")(view)
+
+
+def view(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A run (also while it trains), a checkpoint, a released policy's name, a record (also while it is "
+            "written), a cell's file, or a configuration."
+        ),
+    ],
+    page: Annotated[str, typer.Option("--with", help="viser, or swift (one tab, sliders to move the arm).")] = "viser",
+    open_tab: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
+    port: Annotated[
+        int | None, typer.Option(min=1024, max=65535, help="Port of viser's page; by default the first free from 8080.")
+    ] = None,
+    allow_network: Annotated[
+        bool,
+        typer.Option("--allow-network", help="Let other computers see the page; anybody there can press its buttons."),
+    ] = False,
+    seed: EpisodeSeed = 12345,
+    is_beside: Annotated[bool, typer.Option("--beside", hidden=True)] = False,
+) -> None:
+    """Look at a run, a policy, a record or an arm in the browser. Ctrl-C ends it."""
+    if page not in PAGES:
+        raise ConfigError(choose("page", page, PAGES))
+    if page == "swift" and (allow_network or port is not None):
+        raise ConfigError("Swift's page is for this computer alone, on ports of its own; use --with viser")
+    from td3robot.view.beside import parent_left
+    from td3robot.view.targets import open_target
+
+    over = parent_left() if is_beside else lambda: False
+    show(lambda: open_target(target, seed, is_beside), page, open_tab, port, allow_network, over)
+
+
+def show(
+    opened: Callable[[], "Source"],
+    page: str = "viser",
+    open_tab: bool = True,
+    port: int | None = None,
+    allow_network: bool = False,
+    over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Show a source in the browser until Ctrl-C.
+
+    Args:
+        opened: Opens the source.
+        page: One of :data:`PAGES`.
+        open_tab: Whether to open a browser.
+        port: Of viser's page; None takes the first that is free from 8080.
+        allow_network: Whether other computers may see it.
+        over: Whether to end.
+
+    Raises:
+        Td3RobotError: The page or its port cannot be had, or there is nothing to see.
+    """
+    from td3robot.view.address import free_port
+    from td3robot.view.beside import be_modest
+
+    be_modest()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs ignore it otherwise
+    host = EVERYWHERE if allow_network else LOOPBACK
+    if page == "viser":
+        require_viser()
+        found = free_port(host, port)
+    try:
+        with closing(opened()) as source:
+            if page == "viser":
+                _on_viser(source, host, found, open_tab, over)
+            else:
+                _on_swift(source, open_tab, over)
+    except KeyboardInterrupt:
+        stderr.print("view: ended")
+
+
+def require_viser() -> None:
+    """Refuse where viser and mjviser are not installed.
+
+    Raises:
+        MissingExtraError: Saying how to install them.
+    """
+    require_extra("view", "looking at an arm in the browser", "viser", "mjviser")
+
+
+@contextmanager
+def beside(wanted: bool) -> Iterator[Callable[[Path], None]]:
+    """Give what shows a run or a record in a process of its own, which ends with the block; or nothing, if not wanted.
+
+    Raises:
+        MissingExtraError: It is wanted, and cannot be had.
+    """
+    if not wanted:
+        yield lambda target: None
+        return
+    require_viser()
+    from td3robot.view.beside import ViewBeside
+
+    with ViewBeside(lambda sentence: stderr.print(f"td3robot: {sentence}", markup=False, soft_wrap=True)) as viewer:
+        yield viewer.start
+
+
+def _on_viser(source: "Source", host: str, port: int, open_tab: bool, over: Callable[[], bool]) -> None:
+    from td3robot.view.address import how_to_get_there
+    from td3robot.view.show import Show
+    from td3robot.view.viser_page import ViserPage
+
+    page = ViserPage(source, host, port)
+    with closing(page):
+        url = f"http://{LOOPBACK}:{page.port}"
+        stderr.print(how_to_get_there(url, [page.port]), markup=False, soft_wrap=True)
+        _open(url, open_tab)
+        Show(source, page).run(over)
+
+
+def _on_swift(source: "Source", open_tab: bool, over: Callable[[], bool]) -> None:
+    from td3robot.view.address import how_to_get_there
+    from td3robot.view.show import Show
+    from td3robot.view.swift_page import SwiftPage
+
+    page = SwiftPage(source)
+    with closing(page):
+        stderr.print(how_to_get_there(page.url, page.ports), markup=False, soft_wrap=True)
+        _open(page.url, open_tab)
+        Show(source, page).run(over)
+
+
+def _open(url: str, open_tab: bool) -> None:
+    from td3robot.view.address import open_browser
+
+    if open_tab and (sentence := open_browser(url)) is not None:
+        stderr.print(f"view: {sentence}", markup=False, soft_wrap=True)

@@ -1,0 +1,194 @@
+"""The page of several runs and sessions side by side."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from td3robot.report import plots, run_page, session_page
+from td3robot.report.blocks import ATTENTION, NEUTRAL, Badge, Link, Page, Plot, Section, Sentences, Table, Text, Verdict
+from td3robot.report.curves import PERCENT_AXIS, curves, over_steps
+from td3robot.report.figures import Subject, comparison_table, differences
+from td3robot.report.run import Run, evaluations
+from td3robot.report.session import MODES_IN_WORDS, REHEARSAL, Session
+from td3robot.report.words import NONE, counted, flat, listed, plain
+
+Source = Run | Session
+# Settings that are listed where they differ.
+LISTED = 40
+
+
+def comparison_page(sources: Sequence[Source]) -> Page:
+    """Lay out several runs and sessions side by side, with their differences in sentences.
+
+    A run without a checkpoint is named as left out: neither its policy nor its settings are known for certain.
+    """
+    empty = [source for source in sources if isinstance(source, Run) and not source.checkpoints]
+    compared = [source for source in sources if source not in empty]
+    subjects = named_apart([subject for source in compared for subject in _subjects(source)])
+    runs = [source for source in compared if isinstance(source, Run)]
+    sections = [Section("What differs", _differences(subjects, runs)), Section("Figures", [comparison_table(subjects)])]
+    if (rates := _rates(subjects)) is not None:
+        sections[1] = Section("Figures", [rates, comparison_table(subjects)])
+    sections += [section for section in _curves(runs) if section is not None]
+    sections.append(Section("One by one", [_list(sources)]))
+    return Page(
+        "Side by side", _title(sources), _verdict(subjects, empty), [], sections,
+        ", ".join(str(source.path) for source in sources),
+    )  # fmt: skip
+
+
+def named_apart(subjects: Sequence[Subject]) -> list[Subject]:
+    """Give each subject a name of its own."""
+    names = [subject.name for subject in subjects]
+    return [
+        replace(subject, name=f"{subject.name} ({index + 1})") if names.count(subject.name) > 1 else subject
+        for index, subject in enumerate(subjects)
+    ]
+
+
+def settings_table(runs: Sequence[Run]) -> Table | None:
+    """List the settings in which runs differ; None where they do not."""
+    known = [run for run in runs if run.config]
+    settings = [_settings(run) for run in known]
+    names = list(dict.fromkeys(key for each in settings for key in each))
+    different = [name for name in names if len({each.get(name, NONE) for each in settings}) > 1]
+    rows: list[list[str | Badge | Link]] = [
+        [name, *(each.get(name, NONE) for each in settings)] for name in different if name != "name"
+    ]
+    return Table(["Setting", *_titles(known)], rows[:LISTED], range(len(known) + 1)) if rows else None
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """Write the settings of a run by their dotted names, each with what it was before it was changed."""
+    return {name: _written(name, value, run) for name, value in flat(run.config).items()}
+
+
+def _written(name: str, value: Any, run: Run) -> str:
+    values: list[str] = []
+    for change in run.changes:
+        since = f"from step {change['step']:,}"
+        if name in change["settings"]:
+            before, after = change["settings"][name]
+            values = [*(values or [plain(before)]), f"{plain(after)} {since}"]
+        elif any(name.startswith(f"{section}.") for section in change["settings"]):
+            values = [f"{plain(value)} {since}"]
+    return ", ".join(values) or plain(value)
+
+
+def _subjects(source: Source) -> list[Subject]:
+    if isinstance(source, Run):
+        found = run_page.subject(source)
+        return [replace(found, name=f"training {found.name}")]
+    first, *rest = session_page.subjects(source) or [Subject("", {})]
+    kind = MODES_IN_WORDS.get(source.mode, source.mode).lower()
+    return [replace(first, name=f"{kind} of {source.policy}" if source.mode == REHEARSAL else kind), *rest]
+
+
+def _title(sources: Sequence[Source]) -> str:
+    runs = sum(isinstance(source, Run) for source in sources)
+    sessions = len(sources) - runs
+    parts = [counted(runs, "run")] if runs else []
+    parts += [counted(sessions, "session")] if sessions else []
+    return f"{listed(parts)} side by side"
+
+
+def _verdict(subjects: Sequence[Subject], empty: Sequence[Run]) -> Verdict:
+    left_out = [f"{run.title} holds no checkpoint that can be read; it is left out of the comparison." for run in empty]
+    rated = [subject for subject in subjects if subject.figures.get("success_ci95")]
+    told = "Success rates are not known for two of them, so none is ahead."
+    if len(rated) > 1:
+        told = differences(rated)[0]
+    return Verdict(ATTENTION if empty else NEUTRAL, "Compared", " ".join([told, *left_out]))
+
+
+def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
+    sentences = differences(subjects)
+    if len(runs) > 1 and all(run.config for run in runs):
+        if all(run.setting() == runs[0].setting() for run in runs):
+            sentences.insert(0, f"The runs differ in nothing but their seeds ({', '.join(_seeds(runs))}) and lengths.")
+        if len(made := {run.made_with.get("td3robot", "") for run in runs}) > 1:
+            sentences.append(f"They were made with td3robot {listed(sorted(made))}.")
+    if not sentences:
+        sentences = ["No figure that both have differs by more than 5 %."]
+    blocks: list[Any] = [Sentences(sentences)]
+    if len(runs) > 1 and (table := settings_table(runs)) is not None:
+        blocks += [Text("Settings that differ:"), table]
+    return blocks
+
+
+def _rates(subjects: Sequence[Subject]) -> Plot | None:
+    """Draw success rates with their 95 % intervals."""
+    rated = [subject for subject in subjects if subject.figures.get("success_ci95")]
+    if len(rated) < 2:
+        return None
+    traces = []
+    for row, subject in enumerate(rated):
+        rate = 100 * subject.figures["success_rate"]
+        low, high = (100 * side for side in subject.figures["success_ci95"])
+        dot = plots.dots(np.array([rate]), np.array([float(row)]), subject.name, plots.color(row), size=11)
+        bar = {"type": "data", "symmetric": False, "array": [high - rate], "arrayminus": [rate - low]}
+        traces.append(dot | {"error_x": bar | {"color": plots.color(row), "thickness": 2, "width": 6}})
+    axis = {
+        "tickvals": list(range(len(rated))), "ticktext": [_wrapped(subject.name) for subject in rated],
+        "range": [len(rated) - 0.5, -0.5], "automargin": True,
+    }  # fmt: skip
+    figure = plots.figure(
+        traces, "successful episodes", "", height=110 + 48 * len(rated), legend=False, y_axis=axis,
+        x_axis={"range": [-2, 103], "ticksuffix": " %"},
+    )  # fmt: skip
+    return Plot("Success, with 95 % intervals", figure)
+
+
+def _wrapped(name: str, width: int = 26) -> str:
+    """Break a long name into lines, as plotly does it; what could be markup there is taken out."""
+    lines, line = [], ""
+    for word in plots.label(name).split():
+        if line and len(line) + len(word) > width:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return "<br>".join([*lines, line])
+
+
+def _curves(runs: Sequence[Run]) -> list[Section | None]:
+    """Draw median and spread where runs are repetitions, else the curves of each."""
+    if len(runs) < 2:
+        return []
+    if all(run.config and run.setting() == runs[0].setting() for run in runs):
+        return curves(runs)
+    blocks: list[Any] = []
+    for key, title, scale, axis in (
+        ("success_rate", "Success in evaluations", 100.0, PERCENT_AXIS),
+        ("mean_return", "Return in evaluations", 1.0, {}),
+    ):
+        traces = []
+        for index, (run, name) in enumerate(zip(runs, _titles(runs), strict=True)):
+            rows = [row for row in evaluations(run) if key in row]
+            if rows:
+                steps, values = (np.array([row[each] for row in rows], np.float64) for each in ("step", key))
+                traces.append(plots.line(steps, scale * values, name, plots.color(index), marks=True))
+        if traces:
+            figure = over_steps(runs, traces, title.split()[0].lower(), y_axis=axis)
+            blocks.append(Plot(title, figure, "", "steps"))
+    return [Section("Learning curves", blocks) if blocks else None]
+
+
+def _list(sources: Sequence[Source]) -> Table:
+    rows: list[list[str | Badge | Link]] = []
+    for source in sources:
+        if isinstance(source, Run):
+            found, kind = run_page.verdict(source), "Training run"
+        else:
+            found, kind = session_page.verdict(source), MODES_IN_WORDS.get(source.mode, source.mode)
+        rows.append([str(source.path), kind, Badge(found.word, found.level), found.sentence])
+    return Table(["What", "Kind", "Verdict", "In a sentence"], rows, [0, 3])
+
+
+def _titles(runs: Sequence[Run]) -> list[str]:
+    return [subject.name for subject in named_apart([Subject(run.title, {}) for run in runs])]
+
+
+def _seeds(runs: Sequence[Run]) -> list[str]:
+    return [str(run.config["seed"]) for run in runs]

@@ -1,0 +1,201 @@
+"""Episodes in simulation, played for whoever looks: by a policy, by nobody, at random, or by hand behind the guard."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot import seeding
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.envs.playing import EpisodeFigures
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.robots.guard import Ruling
+from td3robot.state import Array, JointCommand
+from td3robot.view.source import Chart, Snapshot, Source, Workcell
+
+Vector = NDArray[np.float32]
+Act = Callable[[Vector], Vector]
+
+BY_HAND = "by hand"
+# A posture asked for by hand is approached at this share of what is left a second, so that the arm comes to rest there.
+JOG_GAIN_HZ = 2.0
+# How long the end of an episode is shown [s].
+END_S = 1.0
+# A random action is held for so long: a new one in every period would only make the arm tremble [s].
+HELD_S = 0.5
+
+
+class Episodes(Source):
+    """Episodes of one environment.
+
+    The episodes are those of ``td3robot eval`` with the same seed, unless a goal is moved.
+
+    Args:
+        config: What the environment was made from.
+        environment: In simulation.
+        acts: What may move the arm, by name; ``by hand`` is added.
+        title, kind: See :class:`Source`.
+        seed: Each episode's own seed is derived from it.
+    """
+
+    actions = frozenset({"play", "step", "speed", "next", "act", "jog"})
+
+    def __init__(
+        self,
+        config: RobotEnvironmentConfig,
+        environment: RobotEnv,
+        acts: Mapping[str, Act],
+        title: str,
+        kind: str,
+        seed: int = 12345,
+    ) -> None:
+        self.title, self.kind = title, kind
+        self._config, self._environment, self._seed = config, environment, seed
+        self._policies = dict(acts)
+        self.acts = (*acts, BY_HAND)
+        self._act = self.acts[0]
+        if environment.task.takes_goal:
+            self.actions |= {"goal"}
+        environment.watch = self._ruled
+        self._number = -1
+        self._over = True
+        self._wanted: tuple[Array, float] | None = None
+        self._ruling: Ruling | None = None
+        self._figures = EpisodeFigures(0, 0)
+        self._observation: Vector
+        self._terms, self._changed, self._distances = list[dict[str, float]](), list[float](), list[float]()
+
+    @property
+    def workcell(self) -> Workcell:
+        """Arm, objects, and the guard's workspace."""
+        return Workcell(self._environment.robot.spec, self._config.task.objects(), self._config.guard.workspace)
+
+    def advance(self) -> Snapshot:
+        """Play one control period, or begin the next episode where one is over."""
+        if self._over:
+            self._begin(None)
+            return self._snapshot(begins=True)
+        if self._act == BY_HAND:
+            return self._jogged()
+        self._ruling = None
+        action = self._policies[self._act](self._observation)
+        self._observation, reward, terminated, truncated, info = self._environment.step(action)
+        self._figures.count(float(reward), info)
+        self._terms.append(dict(info["reward_terms"]))
+        self._changed.append(float(bool(info["interventions"])))
+        self._distances.append(float(info["distance_m"]))
+        self._over = terminated or truncated
+        return self._snapshot(fault=info.get("fault"))
+
+    def next_episode(self) -> None:
+        """Begin the next episode."""
+        self._over = True
+
+    def set_goal(self, position: Array) -> None:
+        """Go to a goal (3,) [m] from where the arm is: an episode of its own.
+
+        Raises:
+            ConfigError: It is out of the box of goals, or of reach.
+        """
+        self._begin(position)
+
+    def choose_act(self, name: str) -> None:
+        """Let another of :attr:`acts` move the arm, from where it is."""
+        if name == self._act or self._number < 0:
+            self._act = name
+            return
+        self._act = name
+        self._wanted = None
+        self._observation = self._environment.resume()
+
+    def jog(self, q: Array, gripper: float) -> None:
+        """Ask for a posture (n,) [rad] and a closed fraction, which the guard rules on, until something else acts."""
+        self.choose_act(BY_HAND)
+        self._wanted = (q, gripper)
+
+    def charts(self) -> list[Chart]:
+        """Return distance, reward terms and interventions of the episode in progress."""
+        steps = len(self._distances)
+        if not steps:
+            return []
+        seconds = np.arange(1.0, steps + 1.0) * self._environment.robot.spec.period_s
+        terms = {name: np.array([row[name] for row in self._terms]) for name in self._terms[-1]}
+        changed = {"changed": 100.0 * np.cumsum(self._changed) / np.arange(1.0, steps + 1.0)}
+        return [
+            Chart("Left to go (mm)", "seconds", seconds, {"distance": 1e3 * np.array(self._distances)}),
+            Chart("Reward terms, each period", "seconds", seconds, terms),
+            Chart("Periods changed by the guard so far (%)", "seconds", seconds, changed, (0.0, 100.0)),
+        ]
+
+    def close(self) -> None:
+        """Let go of the simulation."""
+        self._environment.close()
+
+    def _begin(self, goal: Array | None) -> None:
+        options = None if goal is None else {"goal": goal, "stay": True}
+        number = self._number + (goal is None)
+        seed = seeding.integer(self._seed, seeding.Stream.EVALUATION_EPISODES, max(number, 0))
+        self._observation, _ = self._environment.reset(seed=seed, options=options)
+        self._number = number
+        self._figures = EpisodeFigures(number, seed)
+        self._terms, self._changed, self._distances = [], [], []
+        self._ruling = None
+        self._wanted, self._over = None, False
+
+    def _ruled(self, wish: JointCommand, ruling: Ruling, sent: JointCommand) -> None:
+        self._ruling = ruling
+
+    def _jogged(self) -> Snapshot:
+        """Let one control period pass in which the arm approaches the posture that was asked for."""
+        environment, commanded = self._environment, self._environment.guard.commanded
+        q, gripper = self._wanted or (commanded.q, commanded.gripper)
+        left = q - commanded.q
+        step = left * min(1.0, JOG_GAIN_HZ * environment.robot.spec.period_s)
+        environment.drive(JointCommand(commanded.q + step, gripper))
+        return self._snapshot(left=float(np.abs(left).max()))
+
+    def _snapshot(self, begins: bool = False, fault: str | None = None, left: float | None = None) -> Snapshot:
+        environment, figures = self._environment, self._figures
+        world, period = environment.world, environment.robot.spec.period_s
+        reasons = self._ruling.reasons if self._ruling is not None else ()
+        caption: tuple[str, ...] = ()
+        if self._act == BY_HAND:
+            caption += ("By hand: the arm goes where the sliders say, as far as the guard lets it",)
+            if left is not None and left > 1e-3:
+                caption += (f"{np.degrees(left):.0f}° left to go",)
+        else:
+            caption += (f"Episode {self._number + 1}, {figures.steps * period:.1f} s, by {self._act}",)
+            if figures.distance_m is not None:
+                caption += (f"{1e3 * figures.distance_m:.1f} mm left to go, return {figures.total_reward:.1f}",)
+        if self._over:
+            caption += (fault or ("**Success**" if figures.success else "**No success**"),)
+        return Snapshot(
+            world.robot, world.commanded, world.objects, environment.goal.position, reasons, caption,
+            END_S if self._over else period, begins,
+        )  # fmt: skip
+
+
+def at_rest(size: int) -> Act:
+    """Return what acts with zeros."""
+    return lambda observation: np.zeros(size, np.float32)
+
+
+class AtRandom:
+    """Acts at random, each action held for a while.
+
+    Args:
+        size: Of an action.
+        held: Control periods that each is held for.
+    """
+
+    def __init__(self, size: int, held: int) -> None:
+        self._size, self._held, self._left = size, held, 0
+        self._rng = np.random.default_rng(0)
+
+    def __call__(self, observation: Vector) -> Vector:
+        """Return the action of this period."""
+        if not self._left:
+            self._left = self._held
+            self._action = self._rng.uniform(-1.0, 1.0, self._size).astype(np.float32)
+        self._left -= 1
+        return self._action

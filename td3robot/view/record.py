@@ -1,0 +1,320 @@
+"""A deployment's record: followed while it is written, or played back at its own pace."""
+
+import json
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping
+from pathlib import Path
+from time import time
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from td3robot.config import Box
+from td3robot.config.task import task_section
+from td3robot.deploy.recording import FILE, RecordError
+from td3robot.geometry import rotation_of
+from td3robot.registry import ARMS, GRIPPERS, TASKS
+from td3robot.robots.interface import RobotSpec
+from td3robot.state import JointCommand, ObjectModel, Pose, RobotState
+from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.view.words import joint_name
+
+# What a line begins with, as the recorder writes it.
+KIND = re.compile(rb'\{"kind": ?"(\w+)"')
+# Lines that hold a moment of the arm, and those that say something about what follows.
+MOMENTS = (b"period", b"travel", b"rest")
+NOTES = (b"session", b"goal", b"episode_end", b"stop")
+# Read at a time, so that the picture stays smooth while a long record is gone through [bytes].
+CHUNK = 4 << 20
+# A record that was written to so recently is followed, and not played from its beginning [s].
+RECENT_S = 10.0
+# A pause in a record is not waited for longer than this [s].
+LONGEST_S = 1.0
+# Points of a curve; a longer episode is sampled.
+POINTS = 400
+
+
+class Note(NamedTuple):
+    """A line about the moments that follow it.
+
+    Attributes:
+        moment: The number of the first of them.
+    """
+
+    moment: int
+    line: dict[str, Any]
+
+
+class RecordIndex:
+    """Where the moments of a record are in its file, which may be long, and may grow.
+
+    Only places are kept in memory, 8 bytes a moment; lines are read when they are looked at.
+
+    Attributes:
+        notes: Goals, ends of episodes and stops, in order.
+        session: What the session was, or None before its line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise RecordError(f"the record {path} cannot be read: {error.strerror}") from None
+        self.path = path
+        self.notes: list[Note] = []
+        self.session: dict[str, Any] | None = None
+        self._places = array("Q")
+        self._read_to = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def extend(self) -> bool:
+        """Go through what was added, at most a few megabytes; return whether that was all of it.
+
+        Raises:
+            RecordError: The file is no record.
+        """
+        self._file.seek(self._read_to)
+        data = self._file.read(CHUNK)
+        whole = data.rfind(b"\n") + 1
+        if data and not whole and len(data) == CHUNK:
+            raise RecordError(f"{self.path} is no record: a line of it is longer than {CHUNK >> 20} MB")
+        for line in data[:whole].splitlines(keepends=True):
+            self._add(line)
+            self._read_to += len(line)
+        return len(data) < CHUNK
+
+    def moment(self, number: int) -> dict[str, Any]:
+        """Read one moment.
+
+        Raises:
+            RecordError: Its line is damaged.
+        """
+        self._file.seek(self._places[number])
+        return self._parsed(self._file.readline())
+
+    def episode(self, number: int) -> range:
+        """Return the moments of the episode that a moment is in."""
+        starts = [note.moment for note in self.notes if note.line["kind"] == "goal"]
+        place = bisect_right(starts, number)
+        first = starts[place - 1] if place else 0
+        return range(first, starts[place] if place < len(starts) else len(self))
+
+    def last_note(self, number: int, kind: str) -> Note | None:
+        """Return the last note of a kind at or before a moment."""
+        known = [note for note in self.notes if note.moment <= number and note.line["kind"] == kind]
+        return known[-1] if known else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _add(self, line: bytes) -> None:
+        found = KIND.match(line)
+        if found is None:
+            raise RecordError(
+                f"{self.path} is no record of td3robot: the line at byte {self._read_to} does not begin with its kind"
+            )
+        if found[1] in MOMENTS and b'"state":' in line:
+            self._places.append(self._read_to)
+        elif found[1] in NOTES:
+            parsed = self._parsed(line)
+            self.notes.append(Note(len(self), parsed))
+            if found[1] == b"session":
+                self.session = parsed
+
+    def _parsed(self, line: bytes) -> dict[str, Any]:
+        try:
+            values: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise RecordError(f"{self.path}: the line {line[:60]!r}... is damaged; restore it from a copy") from None
+        return values
+
+
+class Recorded(Source):
+    """A record of ``deploy`` or ``rehearse``.
+
+    Args:
+        path: The record, or its folder.
+        follow: Whether to show what is added; None decides by whether it is being written now.
+
+    Raises:
+        RecordError: It cannot be read, or is no record.
+    """
+
+    actions = frozenset({"play", "step", "speed", "seek"})
+
+    def __init__(self, path: Path, follow: bool | None = None) -> None:
+        file = path / FILE if path.is_dir() else path
+        self._index = RecordIndex(file)
+        self.title, self.kind = file.resolve().parent.name, "a record"
+        self._workcell: Workcell | None = None
+        self._next = 0
+        recent = time() - file.stat().st_mtime < RECENT_S
+        self._following = recent if follow is None else follow
+        self._whole = self._index.extend()
+        self._know()
+        if self._whole and not self._following:
+            self._require_something()
+
+    @property
+    def workcell(self) -> Workcell | None:
+        """What the contract in the record says; None before its first line was written."""
+        return self._workcell
+
+    @property
+    def length(self) -> int:
+        """How many moments there are."""
+        return len(self._index)
+
+    @property
+    def position(self) -> int:
+        """The number of the next one."""
+        return self._next
+
+    def seek(self, position: int) -> None:
+        """Go to a moment; at the last, follow what is added."""
+        self._next = min(max(position, 0), max(self.length - 1, 0))
+        self._following = self._next >= self.length - 1
+
+    def advance(self) -> Snapshot | None:
+        """Return the next moment; following, the newest one."""
+        self._whole = self._index.extend()
+        self._know()
+        if self._following and self._whole and self.length > self._next:
+            self._next = self.length - 1
+        if self._workcell is None or self._next >= self.length:
+            self.status = self._waiting()
+            return None
+        number = self._next
+        self._next += 1
+        return self._snapshot(number)
+
+    def charts(self) -> list[Chart]:
+        """Return tracking and interventions of the episode in view."""
+        lines = self._lines_in_view()
+        if len(lines) < 2 or self._workcell is None:
+            return []
+        seconds = np.array([line["at"] - lines[0]["at"] for line in lines])
+        q = np.array([line["state"]["q"] for line in lines])
+        commanded = np.array([line["command"]["q"] for line in lines])
+        names = [joint_name(name) for name in self._workcell.spec.arm.joint_names]
+        tracking = {name: 1e3 * (commanded - q)[:, joint] for joint, name in enumerate(names)}
+        changed = np.array([float(bool(line["reasons"])) for line in lines])
+        share = {"changed": 100.0 * np.cumsum(changed) / np.arange(1, len(lines) + 1)}
+        return [
+            Chart("Commanded minus measured (mrad)", "seconds", seconds, tracking),
+            Chart("Periods changed by the guard so far (%)", "seconds", seconds, share, (0.0, 100.0)),
+        ]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._index.close()
+
+    def _lines_in_view(self) -> list[dict[str, Any]]:
+        """Read the periods of the episode in view, every one or at most some hundreds of them."""
+        if not self.length:
+            return []
+        moments = self._index.episode(min(self._next, self.length - 1))
+        numbers = moments[:: max(1, len(moments) // POINTS)]
+        return [line for line in map(self._index.moment, numbers) if "command" in line]
+
+    def _ghost(self, line: dict[str, Any]) -> JointCommand | None:
+        """Return what the ghost shows at a line: what was commanded."""
+        command = line.get("command")
+        return JointCommand(np.array(command["q"]), command["gripper"]) if command else None
+
+    def _know(self) -> None:
+        """Learn from the session's line what is to be seen."""
+        session = self._index.session
+        if self._workcell is not None:
+            return
+        if session is not None:
+            self.kind = f"{'followed as it is written' if self._following else 'a record'}: {session['mode']}"
+            self._workcell = workcell_of(session["contract"])
+        elif self.length:
+            raise RecordError(
+                f"{self._index.path} does not say which robot it is of (its first line is no session); records of "
+                "rehearsals before this version lack it: rehearse again"
+            )
+
+    def _waiting(self) -> str:
+        if not self.length:
+            return "Waiting for the first moment of the record"
+        return "Waiting for what comes next" if self._following else "The end of the record"
+
+    def _require_something(self) -> None:
+        if not self.length:
+            raise RecordError(
+                f"{self._index.path} holds no moment of an arm: its session ended before the arm was read"
+            )
+
+    def _snapshot(self, number: int) -> Snapshot:
+        line = self._index.moment(number)
+        state = line["state"]
+        goal = self._index.last_note(number, "goal")
+        begins = goal is not None and goal.moment == number
+        return Snapshot(
+            state=RobotState(
+                np.array(state["q"]), np.array(state["dq"]), np.array(state["driver_q"]), float(state["stamp"])
+            ),
+            commanded=self._ghost(line),
+            objects={name: _pose(**pose) for name, pose in line.get("objects", {}).items()},
+            goal=np.array(goal.line["position"]) if goal is not None and line["kind"] == "period" else None,
+            reasons=tuple(line.get("reasons", ())),
+            caption=self._caption(number, line),
+            lasts_s=self._lasts(number, line),
+            begins=begins,
+        )
+
+    def _caption(self, number: int, line: Mapping[str, Any]) -> tuple[str, ...]:
+        self.status = f"Moment {number + 1:,} of {self.length:,}"
+        said = {
+            "period": f"Episode {line.get('episode', 0) + 1}, period {line.get('step', 0) + 1}",
+            "travel": "On the way to the start of an episode",
+            "rest": "At rest, at the end",
+        }[line["kind"]]
+        caption: tuple[str, ...] = (said,)
+        ended = next(
+            (note.line for note in self._index.notes if note.moment == number + 1 and "ended" in note.line), None
+        )
+        if ended is not None:
+            result = "**Success**" if ended.get("success") else "**No success**"
+            caption += (ended.get("fault") or result,)
+        return caption
+
+    def _lasts(self, number: int, line: Mapping[str, Any]) -> float:
+        if number + 1 >= self.length or self._following:
+            return 0.0
+        return float(min(max(self._index.moment(number + 1)["at"] - line["at"], 0.0), LONGEST_S))
+
+
+def workcell_of(contract: Mapping[str, Any]) -> Workcell:
+    """Return what a contract says of arm, gripper, table, objects and workspace.
+
+    Raises:
+        ConfigError: This version does not know its arm, gripper or task.
+    """
+    robot, task = contract["robot"], contract["task"]
+    spec = RobotSpec(
+        ARMS.find(robot["arm"]),
+        GRIPPERS.find(robot["gripper"]),
+        robot["control_rate_hz"],
+        robot["tcp_offset_m"],
+        robot["table_height_m"],
+    )
+    return Workcell(spec, _objects(task), Box.model_validate(contract["guard"]["workspace"]))
+
+
+def _objects(task: Mapping[str, Any]) -> tuple[ObjectModel, ...]:
+    TASKS.find(task["name"])
+    section = task_section(task["name"])
+    return section.model_validate({key: value for key, value in task.items() if key in section.model_fields}).objects()
+
+
+def _pose(position: ArrayLike, wxyz: ArrayLike) -> Pose:
+    return Pose(np.asarray(position, np.float64), rotation_of(wxyz))

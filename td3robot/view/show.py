@@ -1,0 +1,188 @@
+"""Bringing a source and a page together, at the source's own pace."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.view.source import Chart, Snapshot, Source, Workcell
+
+# How often curves are drawn anew, and the words [s].
+CHARTS_S, WORDS_S = 2.0, 0.2
+# How long nothing is asked of a source that has nothing now, or whom nobody watches [s].
+IDLE_S = 0.05
+# Pictures further apart than this are each worth drawing [s].
+FRAME_S = 1.0 / 30.0
+# So late that what was missed is not made up for [s].
+LATE_S = 0.25
+
+
+class Wish(NamedTuple):
+    """What somebody did on the page: one of :data:`~td3robot.view.source.ACTIONS`, with its value."""
+
+    action: str
+    value: Any = None
+
+
+class Page(ABC):
+    """Where a source is shown. Every call comes from one thread, and none waits for a browser for long."""
+
+    @property
+    @abstractmethod
+    def watched(self) -> bool:
+        """Whether anybody looks."""
+
+    @abstractmethod
+    def build(self, workcell: Workcell) -> None:
+        """Show what stands there."""
+
+    @abstractmethod
+    def draw(self, snapshot: Snapshot) -> None:
+        """Show a moment."""
+
+    @abstractmethod
+    def write(self, lines: Iterable[str]) -> None:
+        """Show words, a line each."""
+
+    @abstractmethod
+    def plot(self, charts: list[Chart]) -> None:
+        """Show curves."""
+
+    @abstractmethod
+    def wishes(self) -> list[Wish]:
+        """Return what was done on the page since the last call."""
+
+    def seek(self, position: int, length: int) -> None:  # noqa: B027  # not every page has a slider for it
+        """Show where in a record this is."""
+
+    def playing(self, playing: bool) -> None:  # noqa: B027  # not every page can pause
+        """Show whether it plays or pauses."""
+
+    @abstractmethod
+    def refuse(self, sentence: str) -> None:
+        """Say that something cannot be done, or went wrong."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the page. May be repeated."""
+
+
+class Show:
+    """A source on a page.
+
+    Args:
+        source: What is shown.
+        page: Where.
+        clock, wait: Of the pace.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        page: Page,
+        clock: Callable[[], float] = monotonic,
+        wait: Callable[[float], None] = sleep,
+    ) -> None:
+        self._source, self._page, self._clock, self._wait = source, page, clock, wait
+        self._workcell: Workcell | None = None
+        self._snapshot: Snapshot | None = None
+        self._playing, self._steps, self._speed = True, 0, 1.0
+        self._due = clock()
+        self._drawn = self._due - FRAME_S
+        self._plotted = self._written = -CHARTS_S
+
+    def run(self, over: Callable[[], bool]) -> None:
+        """Show until something is over."""
+        while not over():
+            self.tick()
+
+    def tick(self) -> None:
+        """Do what was asked for, and show one moment."""
+        for wish in self._page.wishes():
+            try:
+                self._do(wish)
+            except ConfigError as error:
+                self._page.refuse(str(error))
+        if not self._page.watched:
+            self._due = self._clock() + IDLE_S
+        else:
+            self._show()
+        self._wait(max(0.0, min(self._due - self._clock(), IDLE_S)))
+
+    def _show(self) -> None:
+        now = self._clock()
+        self._build()
+        if now >= self._due and (self._playing or self._steps):
+            self._advance(now)
+        elif not self._playing and not self._steps:
+            self._due = now + IDLE_S
+        if now - self._written >= WORDS_S:
+            self._written = now
+            caption = self._snapshot.caption if self._snapshot is not None else ()
+            self._page.write([*caption, *([self._source.status] if self._source.status else [])])
+            self._page.seek(self._source.position, self._source.length)
+        if now - self._plotted >= CHARTS_S:
+            self._plotted = now
+            self._page.plot(self._source.charts())
+
+    def _build(self) -> None:
+        """Build the picture, once it is known of what."""
+        workcell = self._source.workcell
+        if workcell is not None and workcell is not self._workcell and self._workcell is None:
+            self._workcell = workcell
+            self._page.build(workcell)
+
+    def _advance(self, now: float) -> None:
+        try:
+            snapshot = self._source.advance()
+        except Td3RobotError as error:
+            self._source.status = str(error)
+            self._page.refuse(str(error))
+            self._pause(True)
+            return
+        if snapshot is None:
+            self._due = now + IDLE_S
+            return
+        self._snapshot = snapshot
+        self._build()
+        if self._steps:
+            self._steps -= 1
+        lasts = snapshot.lasts_s / self._speed
+        behind = now - self._due > LATE_S
+        self._due = (now if behind else self._due) + lasts
+        if snapshot.begins or now - self._drawn >= FRAME_S or not self._playing:
+            self._drawn = now
+            self._page.draw(snapshot)
+
+    def _do(self, wish: Wish) -> None:
+        source = self._source
+        match wish.action:
+            case "play":
+                self._pause(self._playing)
+            case "step":
+                self._pause(True)
+                self._steps += 1
+                self._due = self._clock()
+            case "speed":
+                self._speed = float(wish.value)
+            case "next":
+                source.next_episode()
+                self._due = self._clock()
+            case "goal":
+                source.set_goal(wish.value)
+                self._pause(False)
+            case "act":
+                source.choose_act(wish.value)
+            case "jog":
+                source.jog(*wish.value)
+                self._pause(False)
+            case "seek":
+                source.seek(int(wish.value))
+                self._steps = 0 if self._playing else 1
+                self._due = self._clock()
+
+    def _pause(self, pause: bool) -> None:
+        self._playing = not pause
+        self._due = self._clock()
+        self._page.playing(self._playing)

@@ -1,0 +1,223 @@
+"""The cell in the browser through Swift: its real meshes, and sliders that move the simulated arm behind the guard."""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import spatialgeometry
+import swift
+from spatialmath import SE3
+
+from td3robot.state import Pose
+from td3robot.view.episodes import BY_HAND
+from td3robot.view.meshes import shapes_of
+from td3robot.view.picture import Picture
+from td3robot.view.show import Page, Wish
+from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.view.swift_server import LoopbackSwift
+from td3robot.view.words import ruling_in_words
+
+LABELS = 5
+BEHIND_THE_GUARD = "By hand (choose it above), the arm goes where these say, as far and as fast as the guard lets it"
+GOAL_RADIUS_M = 0.02
+GOAL_COLOR = (0.09, 0.64, 0.29, 0.9)
+
+
+class SwiftPage(Page):
+    """A page for one tab, which may be closed and loaded anew. A slow tab slows this process down, and no other.
+
+    Args:
+        source: What is going to be shown; its actions decide about the controls.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._folder = tempfile.TemporaryDirectory(prefix="td3robot-meshes-")
+        self._swift = LoopbackSwift(Path(self._folder.name))
+        self._wishes: list[Wish] = []
+        self._cell: tuple[Workcell, Picture, list[tuple[int, spatialgeometry.Shape]]] | None = None
+        self._labels: list[Any] = []
+        self._ruling = ""
+        self._goal = SE3(0, 0, -50)
+        self._sliders: list[Any] = []
+        self._by_hand, self._wanted = False, np.zeros(0)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return self._swift.url
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """What has to be forwarded to see it from elsewhere."""
+        return self._swift.ports
+
+    @property
+    def watched(self) -> bool:
+        """Whether a tab is open; one that came is given the whole scene."""
+        if self._swift.tab_came():
+            self._guarded(self._fill)
+        return bool(self._swift.has_tab)
+
+    def build(self, workcell: Workcell) -> None:
+        """Export the meshes, and show everything."""
+        picture = Picture(workcell)
+        parts = shapes_of(picture, Path(self._folder.name))
+        self._cell = workcell, picture, parts
+        self._guarded(self._fill_cell)
+
+    def draw(self, snapshot: Snapshot) -> None:
+        """Show a moment."""
+        if self._cell is None:
+            return
+        _, picture, _ = self._cell
+        picture.place(snapshot)
+        self._goal = SE3(snapshot.goal) if snapshot.goal is not None else SE3(0, 0, -50)
+        self._ruling = ruling_in_words(snapshot.reasons).replace("**", "") if snapshot.commanded is not None else ""
+        self._guarded(lambda: self._swift.step(snapshot.lasts_s))
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Show words, what the guard did, and where the tool is."""
+        words = [line.replace("**", "") for line in lines]
+        if self._ruling:
+            words.append(self._ruling)
+        if self._cell is not None:
+            words.append(tool_in_words(self._cell[1].tool().to_se3()))
+        for label, text in zip(self._labels, [*words, *[""] * LABELS], strict=False):
+            if label.label != text:
+                label.label = text
+        self._guarded(lambda: self._swift.step(0.0))
+
+    def plot(self, charts: list[Chart]) -> None:
+        """Show none: Swift has no curves; viser's page has."""
+
+    def wishes(self) -> list[Wish]:
+        """Return what was done in the tab since the last call."""
+        found, self._wishes = self._wishes, []
+        return found
+
+    def playing(self, playing: bool) -> None:
+        """Name the button by what it does next."""
+        if self._labels and "play" in self._source.actions:
+            self._play.label = "Pause" if playing else "Play"
+
+    def refuse(self, sentence: str) -> None:
+        """Show a sentence in place of the words."""
+        self.write([sentence])
+
+    def close(self) -> None:
+        """End the servers, and delete the meshes."""
+        self._swift.close()
+        self._folder.cleanup()
+
+    def _guarded(self, call: Any) -> None:
+        """Talk to the tab; where it leaves meanwhile, wait for the next one."""
+        if not self._swift.has_tab:
+            return
+        try:
+            call()
+        except (TimeoutError, KeyError):
+            self._swift.tab_left()
+
+    def _fill(self) -> None:
+        """Give a new tab everything."""
+        env = self._swift
+        env._send_socket("axes", False, expected=False)
+        env._send_socket("ground_opacity", 0.0, expected=False)  # it lies in the table's top
+        env.set_lights(
+            [
+                swift.AmbientLight(intensity=1.1),
+                swift.DirectionalLight(position=(2.0, -1.0, 3.0), intensity=1.6, cast_shadow=True),
+                swift.DirectionalLight(position=(-2.0, 2.0, 2.0), intensity=0.8, cast_shadow=False),
+            ]
+        )
+        self._labels = [env.add_ui(swift.Label("", compact=True)) for _ in range(LABELS)]
+        self._add_controls()
+        if self._cell is not None:
+            self._fill_cell()
+
+    def _fill_cell(self) -> None:
+        assert self._cell is not None
+        workcell, picture, parts = self._cell
+        env = self._swift
+        geoms = [geom for geom, _ in parts]
+        env.add_assembly(lambda _: part_poses(picture, geoms), [shape for _, shape in parts])
+        goal = spatialgeometry.Sphere(GOAL_RADIUS_M, color=GOAL_COLOR)
+        env.add_assembly(lambda _: [self._goal], [goal])
+        self._aim(workcell)
+        if "jog" in self._source.actions:
+            self._add_sliders(workcell)
+        env.step(0.0)
+
+    def _aim(self, workcell: Workcell) -> None:
+        low, high = np.array(workcell.workspace.low), np.array(workcell.workspace.high)
+        middle = (low + high) / 2
+        ahead = middle[:2] / max(float(np.linalg.norm(middle[:2])), 1e-9)
+        size = float(np.linalg.norm(high - low))
+        look = [*(0.6 * middle[:2]), workcell.spec.table_height_m + 0.25]
+        side = [1.15 * ahead[1] - 0.5 * ahead[0], -1.15 * ahead[0] - 0.5 * ahead[1], 0.5]
+        self._swift.set_camera_pose([a + 0.6 * size * b for a, b in zip(look, side, strict=True)], look)
+
+    def _wish(self, action: str, value: Any = None) -> None:
+        self._wishes.append(Wish(action, value))
+
+    def _add_controls(self) -> None:
+        env, actions = self._swift, self._source.actions
+        if "play" in actions:
+            self._play = env.add_ui(swift.Button(lambda _: self._wish("play"), label="Pause"))
+        if "next" in actions:
+            env.add_ui(swift.Button(lambda _: self._wish("next"), label="Next episode"))
+        if "act" in actions:
+            options = list(self._source.acts)
+            env.add_ui(swift.Select(lambda index: self._choose(options[int(index)]), label="Moved by", options=options))
+
+    def _choose(self, act: str) -> None:
+        """Let another act move the arm; by hand, the sliders begin where the arm is."""
+        self._by_hand = act == BY_HAND
+        self._wish("act", act)
+        if self._cell is not None and self._by_hand:
+            _, picture, _ = self._cell
+            posture, closed = picture.commanded_posture()
+            self._wanted = np.array([*np.round(np.degrees(posture)), round(100.0 * closed)])
+            for slider, value in zip(self._sliders, self._wanted, strict=True):
+                slider.value = float(value)
+
+    def _moved(self, number: int, value: float) -> None:
+        """Take over a slider that somebody moved; the page also repeats what it was given."""
+        if self._by_hand and abs(value - self._wanted[number]) > 0.5:
+            self._wanted[number] = value
+            self._wish("jog", (np.radians(self._wanted[:-1]), float(self._wanted[-1]) / 100.0))
+
+    def _add_sliders(self, workcell: Workcell) -> None:
+        env, arm = self._swift, workcell.spec.arm
+        env.add_ui(swift.Label(BEHIND_THE_GUARD, compact=True))
+        self._by_hand, self._sliders = False, []
+        self._wanted = np.array([*np.round(np.degrees(arm.home)), 0.0])
+        rows = [
+            (name.removesuffix("_joint").replace("_", " "), "°", *np.round(np.degrees([low, high])))
+            for name, low, high in zip(arm.joint_names, arm.lower, arm.upper, strict=True)
+        ]
+        for number, (label, unit, low, high) in enumerate([*rows, ("gripper closed", "%", 0.0, 100.0)]):
+            slider = swift.Slider(
+                partial(self._moved, number), low, high, 1.0, float(self._wanted[number]), label, unit, precision=0
+            )
+            self._sliders.append(env.add_ui(slider))
+        env.step(0.0)
+        for slider, value in zip(self._sliders, self._wanted, strict=True):
+            slider.value = float(value)  # the page sets it before the step, and rounds it to one of the default's
+
+
+def part_poses(picture: Picture, geoms: Sequence[int]) -> list[SE3]:
+    """Return where geometries are."""
+    data = picture.measured
+    return [Pose(data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3)).to_se3() for geom in geoms]
+
+
+def tool_in_words(tool: SE3) -> str:
+    """Say where the tool is, and how it is turned."""
+    x, y, z = 1e3 * tool.t
+    roll, pitch, yaw = tool.rpy(unit="deg")
+    return f"Tool at ({x:.0f}, {y:.0f}, {z:.0f}) mm, roll {roll:.0f}°, pitch {pitch:.0f}°, yaw {yaw:.0f}°"

@@ -1,0 +1,170 @@
+"""Swift with servers of our own: on loopback alone, and with no file but its own page and one folder of meshes.
+
+Swift 2.1 by itself listens on every interface and hands out any file that the user may read; its page names
+``localhost`` and its ports itself, so that it is for one computer, or for forwarded ports. This module knows Swift's
+inside, which is why its minor version is pinned.
+"""
+
+import asyncio
+import contextlib
+import http.server
+from functools import partial
+from pathlib import Path
+from queue import Empty
+from threading import Thread
+from time import time
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import swift
+from swift.Swift import Swift
+from swift.SwiftRoute import SwiftSocket
+
+from td3robot.errors import ConfigError
+from td3robot.view.address import LOOPBACK
+
+FIRST_PAGE_PORT, PORTS = 52000, 100
+PAGE = Path(swift.__file__).parent / "public"
+RETRIEVE = "/retrieve/"
+# How long a tab that is loaded anew has to leave before it comes back [s].
+LEAVE_S = 3.0
+
+
+class LoopbackSwift(Swift):  # type: ignore[misc]
+    """Swift on 127.0.0.1, for one tab at a time, which may be closed and come back.
+
+    Args:
+        meshes: The folder that it may read, besides its own page.
+
+    Attributes:
+        ports: Of the page, and of the tab's connection.
+    """
+
+    def __init__(self, meshes: Path) -> None:
+        super().__init__()
+        self._disconnected: Any
+        self.headless, self.rate, self.realtime_speed = False, 60, None
+        self._run_thread, self.last_time = True, time()
+        self._tab = False
+        Thread(
+            target=OneTab, args=(self.outq, self.inq, self._servers_running, self._disconnected), daemon=True
+        ).start()
+        socket_port, self.socket = self.inq.get()
+        self._http = _listen(partial(_Handler, meshes.resolve(), socket_port))
+        Thread(target=self._http.serve_forever, daemon=True).start()
+        self.ports = (int(self._http.server_address[1]), int(socket_port))
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://localhost:{self.ports[0]}/?{self.ports[1]}"
+
+    @property
+    def has_tab(self) -> bool:
+        """Whether a tab shows what was added since it came."""
+        return self._tab and not self._disconnected.is_set()
+
+    def tab_came(self) -> bool:
+        """Whether a tab came since the last one left; the scene is empty then, and everything is to be added anew."""
+        try:
+            self.inq.get_nowait()
+        except Empty:
+            return False
+        left: Any = self._disconnected
+        self._init()
+        self.headless, self.rate, self._disconnected = False, 60, left
+        left.clear()
+        self._tab = True
+        return True
+
+    def tab_left(self) -> None:
+        """Drop what the tab that left was still to be told."""
+        self._tab = False
+        for queue in (self.outq, self.inq):
+            with contextlib.suppress(Empty):
+                while True:
+                    queue.get_nowait()
+
+    def close(self, clear_cell: bool = False) -> None:
+        """End both servers. May be repeated."""
+        if self._run_thread:
+            self._run_thread = False
+            if self.has_tab:
+                self._send_socket("close", "0", False)
+            self.socket.stop()
+            self._http.shutdown()
+            self._http.server_close()
+
+
+class OneTab(SwiftSocket):  # type: ignore[misc]
+    """The tab's connection; a second tab is told to go, where Swift would mix the two up."""
+
+    async def serve(self, websocket: Any, path: str | None = None) -> None:
+        """Serve one tab."""
+        waited = 0.0
+        while self.USERS and waited < LEAVE_S:
+            await asyncio.sleep(0.05)
+            waited += 0.05
+        if self.USERS:
+            await websocket.close(1013, "td3robot shows Swift in one tab at a time")
+            return
+        await super().serve(websocket, path)
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves Swift's page, and below ``/retrieve/`` the meshes."""
+
+    def __init__(self, meshes: Path, socket_port: int, *args: Any) -> None:
+        self._meshes, self._socket_port = meshes, socket_port
+        super().__init__(*args, directory=str(PAGE))
+
+    def do_GET(self) -> None:
+        """Send a file, or refuse."""
+        wanted = urlsplit(self.path)
+        if wanted.path == "/" and not wanted.query:
+            self.send_response(302)
+            self.send_header("Location", f"/?{self._socket_port}")
+            self.end_headers()
+            return
+        if wanted.path.startswith(RETRIEVE):
+            self._send_mesh(Path(unquote(wanted.path[len(RETRIEVE) - 1 :])))
+            return
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            super().do_GET()
+
+    def list_directory(self, path: Any) -> None:
+        """Refuse: there is nothing to be listed."""
+        self.send_error(403)
+
+    def end_headers(self) -> None:
+        """Have nothing kept: the next session's meshes are others."""
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+    def _send_mesh(self, path: Path) -> None:
+        path = path.resolve()
+        if not path.is_relative_to(self._meshes) or not path.is_file():
+            self.send_error(403, "only the arm's meshes are to be had here")
+            return
+        content = path.read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Type", "model/stl")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.wfile.write(content)
+
+
+def _listen(handler: Any) -> http.server.ThreadingHTTPServer:
+    for port in range(FIRST_PAGE_PORT, FIRST_PAGE_PORT + PORTS):
+        try:
+            return http.server.ThreadingHTTPServer((LOOPBACK, port), handler)
+        except OSError:
+            continue
+    raise ConfigError(
+        f"no port from {FIRST_PAGE_PORT} to {FIRST_PAGE_PORT + PORTS - 1} is free for Swift's page; end another "
+        "viewer, or use --with viser"
+    )

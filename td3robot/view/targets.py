@@ -1,0 +1,94 @@
+"""From what somebody types to what there is to see."""
+
+from pathlib import Path
+
+import yaml
+
+from td3robot import catalog
+from td3robot.build import make_robot_env
+from td3robot.config import RunConfig, load_config
+from td3robot.deploy.recording import FILE
+from td3robot.errors import ConfigError
+from td3robot.policy.checkpoint import CONFIG, KINDS, MANIFEST, Checkpoint
+from td3robot.robots.cells import load_cell
+from td3robot.view.arm import LiveArm
+from td3robot.view.episodes import HELD_S, Act, AtRandom, Episodes, at_rest
+from td3robot.view.record import Recorded
+from td3robot.view.source import Source
+from td3robot.view.training import Run, require_robot
+
+
+def open_target(target: str, seed: int, follow: bool) -> Source:
+    """Open a run, a checkpoint (released ones by name), a record, a cell's file, or a configuration.
+
+    Args:
+        target: A path, or the name of a released policy.
+        seed: Of the episodes that are played.
+        follow: Whether another program writes it right now, so that nothing in it yet is no mistake.
+
+    Raises:
+        Td3RobotError: There is nothing of that name, or it cannot be looked at.
+    """
+    path = _named(Path(target))
+    if path.suffix in (".yaml", ".yml"):
+        return _configuration(path, seed) if _is_run(path) else LiveArm(load_cell(path), path.stem)
+    if path.suffix == ".jsonl" or (path / FILE).is_file():
+        return Recorded(path, follow or None)
+    if (path / MANIFEST).is_file():
+        return _checkpoint(path, seed)
+    if not path.exists():
+        known = ", ".join(sorted(catalog.policies()))
+        raise ConfigError(
+            f"there is nothing to see at {target!r}: give a run, a checkpoint, a record, a cell's file, a "
+            f"configuration, or the name of a released policy ({known})"
+        )
+    if path.is_dir() and (follow or _holds_run(path)):
+        return Run(path, seed)
+    if path.is_dir() and not any(path.iterdir()):
+        raise ConfigError(f"{path} is empty: no training has written into it yet; start one with td3robot train")
+    raise ConfigError(
+        f"{path} is neither a run (metrics.csv, checkpoints), a checkpoint ({MANIFEST}), nor a record ({FILE})"
+    )
+
+
+def _named(path: Path) -> Path:
+    """Look a name up where there is no such path: a policy first, then a configuration, then a cell."""
+    for look in (catalog.policy, catalog.configuration, catalog.cell):
+        if (found := look(path)).exists():
+            return found
+    return path
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a YAML file is a run's configuration, and not a cell."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return True  # its reader says what is wrong
+    return isinstance(values, dict) and bool(values.keys() & (RunConfig.model_fields.keys() - {"name"}))
+
+
+def _holds_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("metrics.csv", CONFIG)) or any(
+        (folder / MANIFEST).is_file() for kind in KINDS for folder in path.glob(f"{kind}-*")
+    )
+
+
+def _configuration(path: Path, seed: int) -> Source:
+    config = require_robot(load_config(path).environment, path)
+    environment = make_robot_env(config)
+    size = environment.action_kind.layout.size
+    acts: dict[str, Act] = {
+        "nothing": at_rest(size),
+        "random actions": AtRandom(size, environment.robot.spec.periods(HELD_S)),
+    }
+    return Episodes(config, environment, acts, path.stem, "a configuration, in simulation; no policy acts", seed)
+
+
+def _checkpoint(path: Path, seed: int) -> Source:
+    saved = Checkpoint(path)
+    run, policy = saved.config(), saved.policy()
+    config = require_robot(run.environment, path)
+    environment = make_robot_env(config)
+    environment.contract().require_same(policy.contract, "this td3robot", "the checkpoint")
+    return Episodes(config, environment, {"the policy": policy.act}, run.name, "a policy in simulation", seed)

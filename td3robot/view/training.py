@@ -1,0 +1,205 @@
+"""A run that is training: its curves as they grow, and its newest policy playing evaluation episodes."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from td3robot.build import make_robot_env
+from td3robot.config import RobotEnvironmentConfig, load_config
+from td3robot.errors import CheckpointError, ConfigError
+from td3robot.policy.checkpoint import CONFIG, KINDS, MANIFEST, Checkpoint
+from td3robot.state import Array
+from td3robot.view.episodes import Act, Episodes, Vector, at_rest
+from td3robot.view.source import Chart, Snapshot, Source, Workcell
+
+STEPS = "environment steps"
+
+
+class Run(Source):
+    """A run directory, in training or finished.
+
+    Args:
+        path: The run directory. Before its first checkpoint, the arm rests, and can be moved by hand.
+    """
+
+    kind = "a training run; its newest policy plays evaluation episodes in simulation"
+    actions = Episodes.actions | {"goal"}
+    acts = ("the newest policy", "by hand")
+
+    def __init__(self, path: Path, seed: int = 12345) -> None:
+        self.title, self._path, self._seed = path.resolve().name, path, seed
+        self._episodes: Episodes | None = None
+        self._act: Act | None = None
+        self._played: Path | None = None
+        self._metrics, self._evaluations = Table(path / "metrics.csv"), Table(path / "evaluations.csv")
+        self._look()
+
+    @property
+    def workcell(self) -> Workcell | None:
+        """That of the policies; None where the run has neither configuration nor checkpoint yet."""
+        return self._episodes.workcell if self._episodes is not None else None
+
+    def advance(self) -> Snapshot | None:
+        """Play one control period; each episode begins with the newest policy."""
+        if self._episodes is None:
+            self._look()
+            return None
+        snapshot = self._episodes.advance()
+        if snapshot.lasts_s > self._episodes.workcell.spec.period_s:  # an episode is over
+            self._look()
+        return snapshot
+
+    def charts(self) -> list[Chart]:
+        """Return the curves over the steps of the run."""
+        self._metrics.refresh()
+        self._evaluations.refresh()
+        return run_charts(self._metrics, self._evaluations)
+
+    def next_episode(self) -> None:
+        """Begin the next episode, with the newest policy."""
+        self._look()
+        if self._episodes is not None:
+            self._episodes.next_episode()
+
+    def set_goal(self, position: Array) -> None:
+        """Go to a goal (3,) [m] from where the arm is."""
+        if self._episodes is not None:
+            self._episodes.set_goal(position)
+
+    def choose_act(self, name: str) -> None:
+        """Let the policy move the arm, or the sliders."""
+        if self._episodes is not None:
+            self._episodes.choose_act(name)
+
+    def jog(self, q: Array, gripper: float) -> None:
+        """Ask for a posture, which the guard rules on."""
+        if self._episodes is not None:
+            self._episodes.jog(q, gripper)
+
+    def close(self) -> None:
+        """Let go of the simulation."""
+        if self._episodes is not None:
+            self._episodes.close()
+
+    def _act_newest(self, observation: Vector) -> Vector:
+        assert self._act is not None
+        return self._act(observation)
+
+    def _look(self) -> None:
+        """Take the newest policy, if there is a newer one."""
+        newest = newest_checkpoint(self._path)
+        if newest is None:
+            self.status = "No checkpoint yet: the arm rests; curves are here as soon as they are written"
+            if self._episodes is None and (self._path / CONFIG).is_file():
+                self._show(load_config(self._path / CONFIG).environment)
+        if newest is None or newest == self._played:
+            return
+        try:
+            saved = Checkpoint(newest)
+            policy, config = saved.policy(), saved.config().environment
+            step = saved.document("counters")["step"]
+        except (CheckpointError, FileNotFoundError):
+            return  # replaced by a newer one meanwhile
+        self._act = policy.act
+        if self._episodes is None:
+            self._show(config)
+        self._played = newest
+        self.status = f"Policy of step {step:,}"
+
+    def _show(self, environment: object) -> None:
+        """Begin with episodes of the run's environment; without a policy, the arm rests."""
+        config = require_robot(environment, self._path)
+        made = make_robot_env(config)
+        if self._act is None:
+            self._act = at_rest(made.action_kind.layout.size)
+        self._episodes = Episodes(config, made, {self.acts[0]: self._act_newest}, self.title, self.kind, self._seed)
+        self.actions = self._episodes.actions
+
+
+def require_robot(config: object, path: Path) -> RobotEnvironmentConfig:
+    """Return the environment of a run, which must have an arm.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    if not isinstance(config, RobotEnvironmentConfig):
+        kind = getattr(config, "kind", "?")
+        raise ConfigError(
+            f"{path} is of the environment {kind!r}, and the viewer shows arms; use td3robot plot, or eval --video"
+        )
+    return config
+
+
+def newest_checkpoint(run: Path) -> Path | None:
+    """Find the whole checkpoint of the highest step in a run directory; of two, the one without the replay."""
+    found = [path for kind in KINDS for path in run.glob(f"{kind}-*") if (path / MANIFEST).is_file()]
+    return max(found, key=lambda path: (path.name.partition("-")[2], path.name.startswith(KINDS[0])), default=None)
+
+
+class Table:
+    """A CSV file that another program appends to, by columns.
+
+    Attributes:
+        columns: By name, each with the rows' steps (points,) and values (points,); empty cells are left out.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] = (0, 0)
+        self.columns: Mapping[str, tuple[Array, Array]] = {}
+
+    def refresh(self) -> None:
+        """Read the file again if it was changed; a row that is being written is left for the next time."""
+        try:
+            about = self._path.stat()
+        except FileNotFoundError:
+            return
+        if (about.st_size, about.st_mtime_ns) == self._seen:
+            return
+        self._seen = (about.st_size, about.st_mtime_ns)
+        text = self._path.read_text(encoding="utf-8", errors="replace")
+        columns: dict[str, list[tuple[float, float]]] = {}
+        for row in csv.DictReader(text[: text.rfind("\n") + 1].splitlines()):
+            for name, value in row.items():
+                if name is not None and name != "step" and value:
+                    columns.setdefault(name, []).append((float(row["step"]), float(value)))
+        self.columns = {name: _arrays(points) for name, points in columns.items()}
+
+
+def run_charts(metrics: Table, evaluations: Table) -> list[Chart]:
+    """Return success, return, reward terms and interventions over the steps of a run, as far as they are known."""
+    rows: list[tuple[str, Mapping[str, tuple[Array, Array] | None], tuple[float, float] | None, float]] = [
+        (
+            "Success (%)",
+            {"training": metrics.columns.get("episode/success"), "evaluation": evaluations.columns.get("success_rate")},
+            (0.0, 100.0),
+            100.0,
+        ),
+        (
+            "Return of an episode",
+            {"training": metrics.columns.get("episode/return"), "evaluation": evaluations.columns.get("mean_return")},
+            None,
+            1.0,
+        ),
+        ("Reward terms, mean of a step", _group(metrics, "reward/"), None, 1.0),
+        ("Steps changed by the guard (%)", _group(metrics, "guard/"), None, 100.0),
+    ]
+    charts = []
+    for title, lines, span, scale in rows:
+        known = {name: line for name, line in lines.items() if line is not None}
+        if known:
+            x = np.unique(np.concatenate([steps for steps, _ in known.values()]))
+            on_axis = {name: scale * np.interp(x, *line, left=np.nan, right=np.nan) for name, line in known.items()}
+            charts.append(Chart(title, STEPS, x, on_axis, span))
+    return charts
+
+
+def _group(table: Table, prefix: str) -> dict[str, tuple[Array, Array] | None]:
+    return {name.removeprefix(prefix): line for name, line in table.columns.items() if name.startswith(prefix)}
+
+
+def _arrays(points: list[tuple[float, float]]) -> tuple[Array, Array]:
+    values = np.array(points)
+    return values[:, 0], values[:, 1]
