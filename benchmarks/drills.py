@@ -1,24 +1,30 @@
 """Fault drills: a moving arm, one fault, and what the operator sees, how long until the arm rests, what is recorded."""
 
+import ctypes
 import os
 import resource
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import cos, sin
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
+from leftovers import belongings
+from wire import Wire
 
-from td3robot.build import make_robot_env, robot_spec
+from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.deploy.episode import Vector
 from td3robot.deploy.lab import LabObjects, LabOperator
+from td3robot.deploy.ledger import LadderError, Ledger, serial_of
 from td3robot.deploy.recording import FILE, Record, read_record
 from td3robot.deploy.session import Session
+from td3robot.envs.playing import Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
 from td3robot.robots.ur.robot import UrRobot
@@ -26,6 +32,7 @@ from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.labs import Setup
 from td3robot.standin.labs.ur import UrLab
 from td3robot.standin.watch import RestWatch
+from td3robot.state import JointCommand
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.reach import ReachConfig
 
@@ -33,6 +40,10 @@ from td3robot.tasks.reach import ReachConfig
 BEFORE_S, AFTER_S, WATCHED_S = 0.5, 1.2, 1.0
 # Without a new target for so many control periods, the driver reports a fault.
 PATIENT = 2.5
+# A motion begins by so much a period, and is none below so much [rad].
+FIRST_RAD, MOVED_RAD = 0.002, 0.005
+# What is said where nothing but this program is late.
+OWN_STALL = "program that decides is late|no sign of life|this program stood still"
 # The policy of the drills leads the tool around in circles at full speed [rad/s].
 TURNS = 1.5
 
@@ -48,6 +59,7 @@ class Drill:
         rests_within_s: From the fault to rest, at most; None where the arm goes on.
         task: ``reach`` or ``grasp``: the second has an object and a tracker.
         by_policy: Whether the fault is the policy's: ``strike`` gives the action then.
+        lasts_s: Where the arm goes on, it is stopped so long after the fault.
     """
 
     name: str
@@ -56,6 +68,7 @@ class Drill:
     rests_within_s: float | None
     task: str = "reach"
     by_policy: bool = False
+    lasts_s: float = AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,9 @@ class Outcome:
         moving: Whether the arm was seen to move when the fault came.
         ended: How the episode ended.
         recorded: Control periods in the record, and its last kind of line.
+        latched: What the ledger keeps of it, or None.
+        left: Processes and sockets of this program that were not there before.
+        tool_m_s: The fastest that the simulated tool really was after the fault; None where nobody can see it any more.
     """
 
     name: str
@@ -78,6 +94,9 @@ class Outcome:
     moving: bool
     ended: str
     recorded: tuple[int, str]
+    latched: str | None
+    left: tuple[str, ...]
+    tool_m_s: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Give it as plain values."""
@@ -110,25 +129,70 @@ class Scene:
         records: Directory of the drills' records.
         say: Told what the operator reads.
         patience: Factor on how late targets and states may be, for computers that are busy with other things.
+        tasks: Of the drills to come.
+        near: Where the driver connects to, where a proxy is between it and the stand-in.
 
     Attributes:
         standin, arm: The stand-in, and the arm of the drill in progress.
+        wire: The proxy, or None.
     """
 
     def __init__(
-        self, host: str, records: Path, say: Callable[[str], None] = lambda text: None, patience: float = 1.0
+        self,
+        host: str,
+        records: Path,
+        say: Callable[[str], None] = lambda text: None,
+        patience: float = 1.0,
+        tasks: tuple[str, ...] = ("reach", "grasp"),
+        near: str | None = None,
     ) -> None:
-        self._host, self._records, self._say, self._patience = host, records, say, patience
+        self._host, self._records, self._say, self._patience, self._near = host, records, say, patience, near
+        self._ledger = Ledger(directory=records / "state")
         self._arms: dict[str, UrRobot] = {}
+        self.wire: Wire | None = None
         self._start()
-        self._environments = {name: self._make(name) for name in ("reach", "grasp")}
+        self._environments = {name: self._make(name) for name in tasks}
         self._actions = 0
 
     def close(self) -> None:
         """End the stand-in."""
         for environment in self._environments.values():
             environment.close()
+        self._close_lab()
+
+    def _close_lab(self) -> None:
+        if self.wire is not None:
+            self.wire.close()
         self.lab.close()
+
+    def refusal(self, strike: Callable[["Scene"], Any]) -> tuple[str | None, float]:
+        """Connect under a fault and send a few targets; returns what was said, or None, and when [s].
+
+        Raises:
+            AssertionError: Something was said, and the arm had moved.
+        """
+        self._tidy()
+        robot = self._arms["reach"]
+        start = np.array(self.standin.state()["q"])
+        strike(self)
+        begin, said = monotonic(), None
+        try:
+            robot.connect()
+            q = robot.read().q
+            for _ in range(10):
+                q = q + FIRST_RAD
+                robot.send(JointCommand(q, 0.0))
+                robot.advance()
+        except RobotError as error:
+            said = str(error)
+        finally:
+            took = monotonic() - begin
+            robot.close()
+            if self.wire is not None:
+                self.wire.clear()
+        moved = float(np.abs(self.standin.state()["q"] - start).max())
+        assert said is None or moved < MOVED_RAD, f"{said}, and the arm had moved by {moved:.3f} rad"
+        return said, took
 
     def perform(self, drill: Drill) -> Outcome:
         """Bring the arm to move, strike, and look."""
@@ -137,26 +201,41 @@ class Scene:
         self.arm = robot = self._arms[drill.task]
         self._drill, self._struck_at, self._actions = drill, np.inf, 0
         self._operator = DrillOperator(self.lab, self._say)
+        before = belongings()
+        robot.connect()
+        serial = serial_of(robot.facts)
         folder = self._records / drill.name.replace(" ", "_").replace(",", "")
         record = Record(folder / FILE)
         watch = self.lab.watch()
         striker = threading.Thread(target=self._strike, daemon=True)
         session = Session(environment, self._act, record, self._operator, "run", lambda number: striker.start())
+        session.on_fault = partial(self._ledger.latch, serial)
         watch.start()
         try:
-            session.run(1, 1, {"stay": True})
+            with (
+                suppress(LadderError),
+                self._ledger.driving(serial, record.path),
+            ):  # a full disk refuses the ledger, too
+                session.run(1, 1, {"stay": True})
             sleep(WATCHED_S)
         finally:
             watch.finish()
-            vars(robot).pop("read", None)
             _lift_limit()
+            latched = self._ledger.latched(serial)
+            self._ledger.release(serial)
+            if self.wire is not None:
+                self.wire.clear()
+            vars(robot).pop("read", None)
             if striker.ident is not None:
                 striker.join()
             record.close()
             environment.close()
-        return self._judge(drill, session, watch, folder / FILE)
+        left = tuple(sorted(belongings() - before))
+        return self._judge(drill, session, watch, folder / FILE, latched, left)
 
-    def _judge(self, drill: Drill, session: Session, watch: RestWatch, path: Path) -> Outcome:
+    def _judge(
+        self, drill: Drill, session: Session, watch: RestWatch, path: Path, latched: str | None, left: tuple[str, ...]
+    ) -> Outcome:
         struck = self._struck_at
         told = [(at, text) for at, text in zip(self._operator.at, self._operator.said, strict=True) if at >= struck]
         fault = session.fault
@@ -164,8 +243,9 @@ class Scene:
         try:
             seen = fault is not None and self.standin.process.poll() is None
             rest = watch.rest_after(struck) if seen else None
+            fastest = self.lab.wire()["measured"]["tcp_speed_m_s"]
         except RobotError:
-            rest = None
+            rest = fastest = None
         return Outcome(
             drill.name,
             None if fault is None else fault,
@@ -174,13 +254,17 @@ class Scene:
             watch.moved_before(struck),
             session.episodes[-1].ended,
             (sum(line["kind"] == "period" for line in lines), lines[-1]["kind"]),
+            latched,
+            left,
+            fastest,
         )
 
     def _strike(self) -> None:
         sleep(BEFORE_S)
         if not self._drill.by_policy:
+            self.lab.reset_wire()
             self._struck_at = monotonic()
-            self._operator.stop_at = self._struck_at + AFTER_S
+            self._operator.stop_at = self._struck_at + self._drill.lasts_s
             self._drill.strike(self)
 
     def _act(self, observation: Vector) -> Vector:
@@ -202,24 +286,26 @@ class Scene:
         kind = GraspConfig() if task == "grasp" else ReachConfig()
         guard = GuardConfig(max_state_age_s=GuardConfig().max_state_age_s * self._patience)
         config = RobotEnvironmentConfig(task=kind, episode_s=30.0, guard=guard)
-        names = [item.name for item in kind.objects()]
-        objects = LabObjects(self.cell.objects(names), self.lab) if names else None
         self._arms[task] = arm = UrRobot(robot_spec(self.cell.robot), self.cell)
+        objects = None
+        if kind.objects():
+            objects = LabObjects(self.cell.objects(object_bounds(config, arm.spec)), self.lab)
         return make_robot_env(config, cell=self.cell, objects=objects, robot=arm)
 
     def _start(self) -> None:
         setup = Setup(RobotConfig(), GraspConfig().objects(), self._host, late_periods=PATIENT * self._patience)
         self.lab = UrLab(setup)
         self.standin = self.lab.standin
-        ur = self.lab.cell.ur.model_copy(update={"connect_timeout_s": 5.0})
+        ur = self.lab.cell.ur.model_copy(update={"connect_timeout_s": 5.0, "host": self._near or self._host})
+        self.wire = Wire(self._near, self._host) if self._near else None
         self.cell = self.lab.cell.model_copy(update={"ur": ur})
 
     def _tidy(self) -> None:
         """Undo the last drill."""
         if self.standin.process.poll() is not None:
-            self.lab.close()
+            self._close_lab()
             self._start()
-            self._environments["grasp"] = self._make("grasp")
+            self._environments = {name: self._make(name) for name in self._environments}
         self.standin.reset()
         self.standin.ask(remote=True, speed_slider=1.0)
         if self.standin.state()["gripper"]["STA"] != ACTIVE:
@@ -261,6 +347,12 @@ def _age(scene: Scene) -> None:
     scene.arm.read = lambda: old  # type: ignore[method-assign]
 
 
+def _hold_interpreter(_scene: Scene) -> float:
+    """Let no other thread of this process run for a while, as an extension module does that keeps Python's lock."""
+    ctypes.PyDLL(None).usleep(900_000)
+    return 0.0
+
+
 def _hang(share: float) -> Callable[[Scene], float]:
     """Take longer than the driver waits for, by a factor."""
 
@@ -295,6 +387,7 @@ DRILLS = (
     Drill("policy gives 1e30", lambda scene: 1e30, None, None, by_policy=True),
     Drill("observation stale", _age, "s old, more than guard.max_state_age_s", 0.8),
     Drill("policy late", _hang(1.1), "program that decides is late", 0.8, by_policy=True),
+    Drill("policy stops the interpreter", _hold_interpreter, OWN_STALL, 0.8, by_policy=True),
     Drill("policy silent", _hang(8.0), "program that decides is late", 0.8, by_policy=True),
     Drill(
         "controller killed", _fault("killed_process"), "connection to the controller was lost|clock has not moved", None

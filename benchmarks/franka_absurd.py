@@ -17,6 +17,7 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.physical import PhysicalRobot
+from td3robot.standin.franka.log import extremes, read_log
 from td3robot.standin.franka.process import FrankaStandin, judge_log
 from td3robot.state import Array, JointCommand
 
@@ -75,9 +76,11 @@ def main() -> None:
         finally:
             robot.close()
             standin.close()
-        verdict = judge_log(log)
+        verdict, records = judge_log(log), read_log(log)
     print("guard:", dict(asked.interventions), "of", asked.commands)
     print("stand-in:", len(standin.told("reflex")), "reflexes,", len(standin.told("violation")), "violations")
+    for column, meaning in (("c", "commanded by the client's generator"), ("q", "measured")):
+        print(f"{meaning}:", extremes(records, column, robot.spec))
     print("offline:", verdict | {"violations": verdict["violations"][:5]}, len(verdict["violations"]), "violations")
 
 

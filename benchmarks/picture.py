@@ -1,4 +1,4 @@
-"""Draw the README's picture: three moments of an episode of a released policy, and its training curve.
+"""Draw the picture in docs/results.md: three moments of an episode of a released policy, and its training curve.
 
 Usage: python benchmarks/picture.py CHECKPOINT RUN OUT.png
 """

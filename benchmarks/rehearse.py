@@ -1,4 +1,4 @@
-"""The tables of docs/deploy.md in one go: policy step, rehearsals beside simulation, fault drills. As Markdown.
+"""The tables of docs/rehearsal.md in one go: policy step, rehearsals beside simulation, fault drills. As Markdown.
 
 Usage: python benchmarks/rehearse.py [CHECKPOINT ...] [--episodes 50] [--host 127.0.0.3] [--drills 3] [--rtde-rate 125]
 
@@ -15,10 +15,11 @@ from statistics import median
 from drills import DRILLS, Outcome, Scene
 from timing import policy_step_ms
 
-from td3robot.cli.figures import ROWS, cell_text, clock_text
+from td3robot.cli.figures import clock_text
 from td3robot.cli.rehearsal import say
 from td3robot.deploy.played import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
+from td3robot.report.figures import ROWS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,8 +32,8 @@ def rehearse(path: Path, arguments: argparse.Namespace, records: Path) -> None:
     report = Rehearsal(plan, say).run()
     print(f"\n### {played.name}, {arguments.episodes} episodes, streamed at {arguments.rtde_rate} Hz\n")
     print("| | stand-in, real client | plain simulation |\n|---|---|---|")
-    for name, read in ROWS.items():
-        print(f"| {name} | {cell_text(read, report['arm'])} | {cell_text(read, report['simulation'])} |")
+    for row in ROWS:
+        print(f"| {row.title} | {row.text(report['arm'])} | {row.text(report['simulation'])} |")
     print(
         f"\nPolicy step (layout, normaliser, actor, action, guard): p50 {step['p50']:.3f} ms, p99 {step['p99']:.3f} ms."
     )

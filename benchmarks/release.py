@@ -1,8 +1,9 @@
-"""Release the best policy of a run: copy it, play it under every disturbance level, and write its model card.
+"""Release the best policy of a run: copy it, evaluate it under every disturbance level, and write its model card.
 
 Example: python benchmarks/release.py checkpoints/RUN checkpoints/ur5e_grasp --card docs/cards/ur5e_grasp.md
 
-The card's text is the file given; the figures go where it says {table}.
+The card's text is the file given; the title goes where it says {title}, the figures where it says {table}, and the
+learning curve where it says {curve}.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def row(level: str, figures: Evaluation) -> str:
 
 
 def main() -> None:
-    """Copy, play and write."""
+    """Copy, evaluate and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
@@ -48,13 +49,15 @@ def main() -> None:
     trained = saved.config().environment
     assert isinstance(trained, RobotEnvironmentConfig)
     rows = [
-        f"| disturbance | success of {EPISODES} (95 % interval) | fastest tool, joint | steps changed by the guard |",
+        f"| domain randomization | success of {EPISODES} (95 % interval) | fastest tool, joint | "
+        "steps changed by the guard |",
         "|---|---|---|---|",
     ]
     for level in DISTURBANCES:
         environment = make_robot_env(RobotEnvironmentConfig(**trained.model_dump() | {"disturbance": level}))
         rows.append(row(level, evaluate(environment, policy.act, EPISODES, SEED)))
-    text = arguments.card.read_text(encoding="utf-8").replace("{table}", "\n".join(rows))
+    title = f"{trained.title} (`{arguments.out.resolve().name}`)"
+    text = arguments.card.read_text(encoding="utf-8").replace("{title}", title).replace("{table}", "\n".join(rows))
     (arguments.out / "README.md").write_text(text.replace("{curve}", f"![learning curve]({CURVE})"), encoding="utf-8")
     plot_run(arguments.run, arguments.out / CURVE)
     print("\n".join(rows))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Bring a policy to an arm, one rung at a time: launch/deploy.sh CHECKPOINT --robot CELL --mode check|shadow|confirm|run
+# Deploy a policy to an arm, one mode at a time: launch/deploy.sh CHECKPOINT --robot CELL --mode check|shadow|confirm|run
 # Read docs/deploy.md first.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" ur
