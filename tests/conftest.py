@@ -1,9 +1,11 @@
 """What several tests need: a robot's geometry, and small runs of a quick environment."""
 
+import faulthandler
 import hashlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +42,10 @@ SMALL = (
     "training.checkpoint_every=20",
     "training.log_every=20",
 )
+
+# What the tests ended with, and how long the threads they left may take to end [s].
+STATUS = [1]
+HELD_S = 10.0
 
 
 class Quiet:
@@ -178,6 +184,26 @@ def skip_without_franka() -> Iterator[object]:
         if error.extra != "franka" or find_spec("franky_sim") is not None:
             raise
         pytest.skip(str(error))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Name the threads that would keep the interpreter from ending, and end it without them."""
+    held = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    for thread in held:
+        thread.join(HELD_S)
+    held = [thread for thread in held if thread.is_alive()]
+    if held:
+        names = ", ".join(thread.name for thread in held)
+        sys.stderr.write(f"threads that the tests left, and that do not end: {names}\n")
+        faulthandler.dump_traceback()
+        sys.stdout.flush()
+        os._exit(STATUS[0])
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Keep the status for the end."""
+    STATUS[:] = [int(exitstatus)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,8 +26,9 @@ from td3robot.view.address import LOOPBACK
 FIRST_PAGE_PORT, PORTS = 52000, 100
 PAGE = Path(swift.__file__).parent / "public"
 RETRIEVE = "/retrieve/"
-# How long a tab that is loaded anew has to leave before it comes back [s].
+# How long a tab that is loaded anew has to leave before it comes back, and how often the queue of the tab is looked at [s].
 LEAVE_S = 3.0
+LOOK_S = 0.005
 
 
 class LoopbackSwift(Swift):  # type: ignore[misc]
@@ -109,6 +110,17 @@ class OneTab(SwiftSocket):  # type: ignore[misc]
             await websocket.close(1013, "td3robot shows Swift in one tab at a time")
             return
         await super().serve(websocket, path)
+
+    async def producer(self) -> Any:
+        """Wait for what the tab is to be told, on the event loop.
+
+        Swift waits in a thread, which nothing ends where the tab leaves as the servers stop, and which then keeps the
+        program from ending.
+        """
+        while True:
+            with contextlib.suppress(Empty):
+                return self.outq.get_nowait()
+            await asyncio.sleep(LOOK_S)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):

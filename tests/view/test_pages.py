@@ -141,6 +141,8 @@ def test_swift_sends_a_second_tab_away_and_takes_one_that_comes_back(server):
         again.send('{"event": "connected", "js_hashes": null}')
         wait_until(server.tab_came)
         assert server.has_tab
+        # A thread that waits here would keep the interpreter from ending once the servers have stopped.
+        assert not server.outq.not_empty._waiters
 
 
 def test_the_page_of_swift_waits_for_a_tab_and_for_nothing_else():
