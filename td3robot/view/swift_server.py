@@ -26,7 +26,7 @@ from td3robot.view.address import LOOPBACK
 FIRST_PAGE_PORT, PORTS = 52000, 100
 PAGE = Path(swift.__file__).parent / "public"
 RETRIEVE = "/retrieve/"
-# How long a tab that is loaded anew has to leave before it comes back, and how often the queue of the tab is looked at [s].
+# How long a tab that is loaded anew has to leave before it comes back, and how often its queue is looked at [s].
 LEAVE_S = 3.0
 LOOK_S = 0.005
 
