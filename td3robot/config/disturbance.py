@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from td3robot.config.section import DurationRange, LoadRange, NonNegative, Range, Section
+from td3robot.config.section import DurationRange, LengthRange, LoadRange, NonNegative, Range, Section
 from td3robot.errors import choose
 
 
@@ -27,8 +27,19 @@ class DisturbanceConfig(Section):
             other grippers, the same share of their way.
         object_offset_m, object_turn_rad: Bounds of the tracker's error per episode, along each axis and about the
             vertical.
-        object_noise_m, object_turn_noise_rad: Standard deviation per reading.
+        object_noise_m, object_turn_noise_rad: Standard deviation per frame.
+        camera_turn_rad: Bound of the camera's turn against the arm's base, about each axis.
+        camera_rate_hz: Frames a second; None sees in every control period.
+        camera_latency_s: From a frame's exposure to its poses.
+        camera_jitter_s: So much later at most, drawn for each frame.
+        camera_drop: Share of the frames that never come, at most.
+        camera_hidden_m: An object nearer than this to the tool centre point is hidden by the hand.
         servo_stiffness, servo_lag: Factors on the arm's servos.
+        servo_damping: Damping ratio of the servos; below 1 they overshoot. None follows with a first-order lag.
+        period_jitter: A control period takes longer by this share of it at most, drawn for each period.
+        tool_offset_m: Bound of the tool centre point's error, along each axis of the flange.
+        gripper_speed: Speed of the fingers, as a share of the gripper's fastest.
+        gripper_delay_s: From a new position to the first motion of the fingers.
         object_mass_kg, object_friction: Ranges in place of the object's own; mass is drawn log-uniformly.
         object_scale: Factor on the object's size.
         payload_kg: Mass at the gripper that the controller was not told of.
@@ -45,8 +56,19 @@ class DisturbanceConfig(Section):
     object_turn_rad: NonNegative = 0.0
     object_noise_m: NonNegative = 0.0
     object_turn_noise_rad: NonNegative = 0.0
+    camera_turn_rad: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+    camera_rate_hz: Range | None = None
+    camera_latency_s: DurationRange = (0.0, 0.0)
+    camera_jitter_s: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    camera_drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    camera_hidden_m: LengthRange = (0.0, 0.0)
     servo_stiffness: Range = (1.0, 1.0)
     servo_lag: Range = (1.0, 1.0)
+    servo_damping: Range | None = None
+    period_jitter: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    tool_offset_m: Annotated[float, Field(ge=0.0, le=0.02)] = 0.0
+    gripper_speed: Range = (1.0, 1.0)
+    gripper_delay_s: DurationRange = (0.0, 0.0)
     object_mass_kg: Range | None = None
     object_friction: Range | None = None
     object_scale: Range = (1.0, 1.0)
@@ -66,10 +88,21 @@ DISTURBANCES: Mapping[str, DisturbanceConfig] = {
         driver_bias_rad=0.005,
         object_offset_m=0.002,
         object_turn_rad=0.035,
-        object_noise_m=0.0003,
+        object_noise_m=0.0005,
         object_turn_noise_rad=0.005,
+        camera_turn_rad=0.005,
+        camera_rate_hz=(30.0, 60.0),
+        camera_latency_s=(0.01, 0.075),
+        camera_jitter_s=0.015,
+        camera_drop=0.05,
+        camera_hidden_m=(0.0, 0.04),
         servo_stiffness=(0.85, 1.15),
         servo_lag=(0.85, 1.15),
+        servo_damping=(0.75, 1.5),
+        period_jitter=0.075,
+        tool_offset_m=0.0015,
+        gripper_speed=(0.57, 1.0),
+        gripper_delay_s=(0.0, 0.075),
         object_mass_kg=(0.05, 0.2),
         object_friction=(0.6, 0.9),
         object_scale=(0.95, 1.05),
@@ -85,10 +118,21 @@ DISTURBANCES: Mapping[str, DisturbanceConfig] = {
         driver_bias_rad=0.01,
         object_offset_m=0.005,
         object_turn_rad=0.087,
-        object_noise_m=0.0005,
+        object_noise_m=0.001,
         object_turn_noise_rad=0.01,
+        camera_turn_rad=0.01,
+        camera_rate_hz=(15.0, 60.0),
+        camera_latency_s=(0.02, 0.15),
+        camera_jitter_s=0.03,
+        camera_drop=0.1,
+        camera_hidden_m=(0.0, 0.08),
         servo_stiffness=(0.7, 1.3),
         servo_lag=(0.7, 1.3),
+        servo_damping=(0.5, 1.5),
+        period_jitter=0.15,
+        tool_offset_m=0.003,
+        gripper_speed=(0.13, 1.0),
+        gripper_delay_s=(0.0, 0.15),
         object_mass_kg=(0.02, 0.3),
         object_friction=(0.5, 1.2),
         object_scale=(0.9, 1.1),

@@ -39,6 +39,7 @@ def refused(sentence: str, *location: str) -> ValidationError:
 
 Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(ordered)]
 LoadRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
+LengthRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
 DurationRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
 
 
