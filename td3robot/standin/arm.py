@@ -10,6 +10,7 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
+from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
 from td3robot.standin.traits import NOMINAL, FrictionTraits, ToolTraits
@@ -18,6 +19,8 @@ from td3robot.state import Array, JointCommand, ObjectModel, Pose
 # Control rate of an e-Series controller.
 RATE_HZ = 500
 PERIOD_S = 1.0 / RATE_HZ
+# A finger speed at which every position is reached within a period [1/s, as a share of the gripper's].
+AT_ONCE = 1e6
 # MuJoCo's `solimp` of a joint's friction: in six seconds, a joint at rest creeps by at most 8 % of what it is away from
 # its target. With MuJoCo's own values it slides there in one.
 STICKING = (0.9999, 0.9999, 0.001, 0.5, 2.0)
@@ -58,6 +61,8 @@ class SimulatedArm:
         self._robot.connect()
         assert self._robot.model is not None
         self._model, self._data = self._robot.model, self._robot.data
+        # The motor is that of the stand-in's own gripper (gripper.py), not of the training simulation's.
+        self._robot.vary(Variation(gripper_speed=AT_ONCE))
         self._load(tool.payload_kg)
         self._asked = mujoco.MjData(self._model)  # for postures the arm is not in
         self._jacobian = np.zeros((3, self._model.nv))
