@@ -30,7 +30,8 @@ from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import NoObjects, Objects
-from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
+from td3robot.robots.simulated.camera import Camera
+from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.spec import robot_spec as robot_spec
@@ -103,7 +104,7 @@ def make_robot_env(
     simulated = robot if isinstance(robot, SimulatedRobot) else None
     if simulated is not None and config.disturbance != DISTURBANCES["off"]:
         seen = DisturbedRobot(simulated, config.disturbance)
-        objects = DisturbedObjects(objects, seen)
+        objects = Camera(objects, seen) if models else objects
     environment = RobotEnv(
         robot=seen,
         objects=objects,

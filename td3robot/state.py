@@ -85,7 +85,9 @@ class World:
         tcp_velocity: (3,) linear velocity of the tool centre point [m/s].
         commanded: What the guard last let through.
         commanded_tcp: Tool centre point, from the commanded joint angles.
-        objects: Poses of the tracked objects by name.
+        objects: Poses of the objects by name, as far as they are known now.
+        ages_s: Since each of them was seen last, by name [s].
+        held: The object that is between the fingers, or None.
     """
 
     robot: RobotState
@@ -94,6 +96,8 @@ class World:
     commanded: JointCommand
     commanded_tcp: Pose
     objects: Mapping[str, Pose] = field(default_factory=dict)
+    ages_s: Mapping[str, float] = field(default_factory=dict)
+    held: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from td3robot.deploy.operator import Operator
 from td3robot.robots.camera_figures import Arrival, Receiver
-from td3robot.robots.objects import Objects
+from td3robot.robots.objects import Objects, Sighting
 from td3robot.standin.labs import Lab
 from td3robot.state import Pose
 
@@ -33,13 +33,17 @@ class LabObjects(Objects):
         sleep(self._lab.setup.personality.traits.camera.settled_s)
         return self._seen.arrange(poses)
 
-    def read(self) -> Mapping[str, Pose]:
+    def read(self) -> Mapping[str, Sighting]:
         """Ask the tracker."""
         return self._seen.read()
 
     def arrivals(self) -> Sequence[Arrival]:
         """Ask the tracker."""
         return self._seen.arrivals() if isinstance(self._seen, Receiver) else ()
+
+    def require_recent(self, name: str) -> None:
+        """Ask the tracker."""
+        self._seen.require_recent(name)
 
     def close(self) -> None:
         """Stop listening."""

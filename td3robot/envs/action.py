@@ -35,6 +35,9 @@ POSTURE_GAIN_HZ = 1.0
 # ... and no joint faster than this for it, which is within reach of one period of the guard's acceleration [rad/s].
 POSTURE_SPEED = 0.3
 
+# The gripper's component opens or closes it from here on, so that what a policy dithers by does neither.
+GRIPPER_DECIDED = 0.25
+
 
 class ActionKind(ABC):
     """Turn actions into wishes.
@@ -48,7 +51,6 @@ class ActionKind(ABC):
     def __init__(self, config: ActionConfig, fields: list[Field], spec: RobotSpec, uses_gripper: bool) -> None:
         self.config, self.uses_gripper = config, uses_gripper
         self._response = config.response(spec.period_s)
-        self._gripper_reach = spec.gripper.closing_rate * spec.period_s
         gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
         self.layout = Layout([*fields, *gripper])
 
@@ -63,18 +65,20 @@ class ActionKind(ABC):
     def wish(self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, held: float) -> JointCommand:
         """Compute the wished command after ``commanded``, which was reached at ``velocity`` [rad/s].
 
-        The gripper's component -1 is open, +1 closed, and it moves there as fast as it can; without one, the gripper
-        goes to the closed fraction ``held``.
+        The gripper's component closes it above ``GRIPPER_DECIDED`` and opens it below minus that; between, it stays as
+        it was told last. So a close is one position and an open is one: a gripper pauses for every other that is
+        streamed to it. Without such a component, the gripper goes to the closed fraction ``held``.
         """
         gripper = held
         if self.uses_gripper:
-            way = (float(action[-1]) + 1.0) / 2.0 - commanded.gripper
-            gripper = commanded.gripper + min(max(way, -self._gripper_reach), self._gripper_reach)
+            asked = float(action[-1])
+            gripper = commanded.gripper if abs(asked) < GRIPPER_DECIDED else float(asked > 0.0)
         return JointCommand(commanded.q + self.move(action, commanded.q, velocity), gripper)
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
-        return self.config.model_dump(mode="json", exclude={"response_s"}) | {
+        gripper = {"gripper_decided": GRIPPER_DECIDED} if self.uses_gripper else {}
+        return self.config.model_dump(mode="json", exclude={"response_s"}) | gripper | {
             "response": self._response,
             "layout": self.layout.to_json(),
             "implied_speeds": self.implied_speeds(),

@@ -1,6 +1,8 @@
 """A task on a robot, behind the guard: the same environment for simulation and hardware."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -16,11 +18,12 @@ from td3robot.policy.contract import Contract
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.object_memory import ObjectMemory
 from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
-from td3robot.tasks.interface import Moment, Score, Task
+from td3robot.tasks.interface import REST_S, Moment, Score, Task
 
 if TYPE_CHECKING:
     from td3robot.envs.renderer import Renderer
@@ -82,6 +85,10 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.render_mode = None if renderer is None else RENDER_MODES[0]
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects, self._observer = objects, observer or guard.kinematics
+        self._memory = ObjectMemory(objects, robot.spec.period_s)
+        # What was read, and what was so, from REST_S before up to now.
+        self._read_states: deque[RobotState] = deque(maxlen=1 + robot.spec.periods(REST_S))
+        self._true_states: deque[RobotState] = deque(maxlen=1 + robot.spec.periods(REST_S))
         self._episode_steps = episode_steps
         self._make_renderer, self._recipe = renderer, recipe
         self._renderer: Renderer | None = None
@@ -142,6 +149,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             start = start._replace(q=self.travel.to(start.q))
         goal = start.goal
         lying = self._objects.arrange(goal.objects)
+        self._memory.forget()
+        self._read_states.clear()
+        self._true_states.clear()
         self.guard.reset(start.q, start.gripper)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
@@ -304,16 +314,21 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _look(self, commanded: JointCommand) -> None:
         """Read the robot: ``seen`` is what a controller is told, ``world`` what is."""
         commanded_tcp = self.guard.kinematics.tcp(commanded.q)
-        self.seen = self._world(self.robot.read(), self._objects.read(), commanded, commanded_tcp)
-        self.world = self.seen
+        self.seen = self._world(self._read_states, self.robot.read(), commanded, commanded_tcp)
+        self._memory.look(self.seen.tcp, self.seen.held)
+        self.seen = self.world = replace(self.seen, objects=self._memory.poses, ages_s=self._memory.ages_s)
         if self.robot.is_disturbed:
-            self.world = self._world(self.robot.truth(), self._objects.truth(), commanded, commanded_tcp)
+            self.world = self._world(self._true_states, self.robot.truth(), commanded, commanded_tcp)
+        if (lying := self._objects.truth()) is not None:
+            self.world = replace(self.world, objects=lying)
 
     def _world(
-        self, state: RobotState, objects: Mapping[str, Pose], commanded: JointCommand, commanded_tcp: Pose
+        self, states: deque[RobotState], state: RobotState, commanded: JointCommand, commanded_tcp: Pose
     ) -> World:
+        states.append(state)
+        held = self.task.held(state, states[0], commanded)
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
-        return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, objects)
+        return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, held=held)
 
     def _observe(self) -> Vector:
         self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self._seen_goal))

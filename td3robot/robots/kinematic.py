@@ -6,6 +6,7 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.simulated.fingers import Fingers
 from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.toolbox import ToolboxKinematics
@@ -29,7 +30,7 @@ class KinematicRobot(SimulatedRobot):
         self._open = False
         self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
         self._target = spec.arm.home.copy()
-        self._gripper, self._time = 0.0, 0.0
+        self._motor, self._time = Fingers(spec.gripper.closing_rate), 0.0
         self._lag = spec.arm.servo.lag_s
 
     def connect(self) -> None:
@@ -41,7 +42,7 @@ class KinematicRobot(SimulatedRobot):
     def read(self) -> RobotState:
         """Give the state at the end of the last period."""
         self._require_open()
-        drivers = self.spec.gripper.drivers_at(self._gripper)
+        drivers = self.spec.gripper.drivers_at(self._motor.fraction)
         return RobotState(self._q.copy(), self._dq.copy(), drivers, self._time)
 
     def now(self) -> float:
@@ -52,37 +53,44 @@ class KinematicRobot(SimulatedRobot):
     def _send(self, command: JointCommand) -> None:
         self._require_open()
         self._command = command
+        self._motor.go_to(command.gripper)
 
     def advance(self) -> None:
         """Integrate one control period, exactly."""
         self._require_open()
-        period = self.spec.period_s
+        period = self.period_share * self.spec.period_s
         # q(t) = target(t) - s lag + (q0 - target0 + s lag) exp(-t / lag), for a target of slope s.
         trail = (self._command.q - self._target) / period * self._lag
         self._q = self._command.q - trail + (self._q - self._target + trail) * exp(-period / self._lag)
         self._target = self._command.q.copy()
         self._dq = (self._target - self._q) / self._lag
-        reach = self.spec.gripper.closing_rate * period
-        self._gripper += min(max(self._command.gripper - self._gripper, -reach), reach)
+        self._motor.advance(period, self._motor.fraction)
         self._time += period
 
     def move_to(self, q: Array) -> None:
         """Place the arm at q, at rest, with the gripper open."""
         self._require_open()
-        self._q, self._dq, self._gripper, self._time = q.copy(), np.zeros_like(q), 0.0, 0.0
+        self._q, self._dq, self._time = q.copy(), np.zeros_like(q), 0.0
+        self._motor.place(0.0)
         self._target = q.copy()
         self._command = JointCommand(self._q.copy(), 0.0)
 
     def vary(self, variation: Variation) -> None:
-        """Take on another servo lag; nothing else of a variation exists without dynamics."""
+        """Take on another servo lag and gripper; nothing else of a variation exists without dynamics."""
         self._lag = self.spec.arm.servo.lag_s * variation.servo_lag
+        self._motor.share, self._motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
+
+    def tool_position(self) -> Array:
+        """Compute where the tool centre point is (3,) [m]."""
+        assert self.kinematics is not None
+        return self.kinematics.tcp(self._q).position
 
     def stop(self) -> None:
         """Stand still."""
         if self._open:
             self._dq = np.zeros_like(self._q)
             self._target = self._q.copy()
-            self._command = JointCommand(self._q.copy(), self._gripper)
+            self._command = JointCommand(self._q.copy(), self._motor.fraction)
 
     def close(self) -> None:
         """Let go."""

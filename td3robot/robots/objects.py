@@ -2,8 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from td3robot.state import Pose
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What was seen of an object last.
+
+    Attributes:
+        pose: In the base frame.
+        age_s: Since it was measured.
+        number: How often the object was seen so far; while this stays, nothing new was seen.
+    """
+
+    pose: Pose
+    age_s: float
+    number: int
 
 
 class Objects(ABC):
@@ -18,12 +34,19 @@ class Objects(ABC):
         """
 
     @abstractmethod
-    def read(self) -> Mapping[str, Pose]:
-        """Give the latest pose of every object, in the base frame."""
+    def read(self) -> Mapping[str, Sighting]:
+        """Give what was seen last of every object. In a simulation, call it once a control period."""
 
-    def truth(self) -> Mapping[str, Pose]:
-        """Give where the objects are: as they are read, unless disturbed."""
-        return self.read()
+    def require_recent(self, name: str) -> None:  # noqa: B027  # most see whenever they are asked
+        """Refuse to go on where an object in full view has not been seen for too long.
+
+        Raises:
+            TrackerError: Saying for how long.
+        """
+
+    def truth(self) -> Mapping[str, Pose] | None:
+        """Give where the objects are, or None where nobody knows better than :meth:`read`."""
+        return None
 
     def close(self) -> None:  # noqa: B027  # most have nothing to let go
         """Let go of what brings the poses. May be repeated."""
@@ -36,6 +59,6 @@ class NoObjects(Objects):
         """Do nothing."""
         return {}
 
-    def read(self) -> Mapping[str, Pose]:
+    def read(self) -> Mapping[str, Sighting]:
         """Give nothing."""
         return {}

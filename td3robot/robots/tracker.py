@@ -24,7 +24,7 @@ from td3robot.errors import ConfigError, TrackerError, choose
 from td3robot.geometry import about_vertical, rotation_of
 from td3robot.robots.camera_figures import Arrival
 from td3robot.robots.object_bounds import ObjectBounds
-from td3robot.robots.objects import Objects
+from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Array, Pose
 
 # A rotation given as a quaternion of another length than 1 is a mistake, not a rounding.
@@ -49,13 +49,14 @@ class TrackerConfig(Section):
 
     Attributes:
         host, port: Address on this computer to listen on.
-        max_age_s: Older poses are a fault; stamps may differ this much from this computer's clock.
-        max_jump_m: Largest motion of an object between two datagrams.
+        max_age_s: How long an object that the hand cannot hide may stay unseen; stamps may differ this much from this
+            computer's clock.
+        max_jump_m: Largest motion of an object between two datagrams that are no further apart than that.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port = 47300
-    max_age_s: Annotated[float, Field(ge=0.01, le=5.0)] = 0.2
+    max_age_s: Annotated[float, Field(ge=0.01, le=5.0)] = 0.5
     max_jump_m: Annotated[float, Field(ge=0.005, le=0.5)] = 0.05
 
 
@@ -72,12 +73,13 @@ class TaughtPose(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """One accepted datagram, with the time of its receipt on the monotonic clock [s]."""
+class Accepted:
+    """One accepted datagram, with the time of its receipt on the monotonic clock [s], and its number."""
 
     pose: Pose
     stamp: float
     received: float
+    number: int
 
 
 class ObjectTracker(Objects):
@@ -97,7 +99,7 @@ class ObjectTracker(Objects):
         self.names, self.config, self.bounds = tuple(names), config, bounds
         self.refused = 0
         self._lock = threading.Lock()
-        self._seen: dict[str, Sighting] = {}
+        self._seen: dict[str, Accepted] = {}
         self._jump: str | None = None
         self._arrivals: deque[Arrival] = deque(maxlen=ARRIVALS)
         self._last_refusal = ""
@@ -116,22 +118,35 @@ class ObjectTracker(Objects):
         end = monotonic() + FIRST_SIGHT_S
         while monotonic() < end and len(self._seen) < len(self.names):
             sleep(0.005)
-        return self.read()
+        found = self.read()
+        for name in self.names:
+            self.require_recent(name)
+        return {name: seen.pose for name, seen in found.items()}
 
-    def read(self) -> Mapping[str, Pose]:
-        """Return the latest poses.
+    def read(self) -> Mapping[str, Sighting]:
+        """Return what was seen last; an age is by the stamp, and 0 where that is ahead of this computer's clock.
 
         Raises:
-            TrackerError: An object was not seen for too long, or jumped.
+            TrackerError: An object was never seen, or jumped.
         """
         self._listen()
-        now = monotonic()
+        clock = time()
         with self._lock:
             if self._jump is not None:
                 raise TrackerError(self._jump)
-            for name in self.names:
-                self._require_recent(name, now)
-            return {name: self._seen[name].pose for name in self.names}
+            found = {name: self._accepted(name) for name in self.names}
+        return {name: Sighting(it.pose, max(clock - it.stamp, 0.0), it.number) for name, it in found.items()}
+
+    def require_recent(self, name: str) -> None:
+        """Refuse an object that was not seen for ``max_age_s``.
+
+        Raises:
+            TrackerError: Saying for how long, and what was refused meanwhile.
+        """
+        with self._lock:
+            silent, limit = monotonic() - self._accepted(name).received, self.config.max_age_s
+            if silent > limit:
+                raise TrackerError(f"object tracker silent for {silent:.2f} s (limit {limit:g} s){self._refusals()}")
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Return the datagrams of the last seconds that told a pose, believed or not, oldest first.
@@ -183,7 +198,7 @@ class ObjectTracker(Objects):
             return
         with self._lock:
             before = self._seen.get(name)
-            if before is not None and self._jump is None:
+            if before is not None and self._jump is None and now - before.received <= self.config.max_age_s:
                 way = float(np.linalg.norm(sighting.pose.position - before.pose.position))
                 if way > self.config.max_jump_m:
                     self._jump = (
@@ -192,7 +207,7 @@ class ObjectTracker(Objects):
                     )
             self._seen[name] = sighting
 
-    def _parse(self, datagram: bytes, now: float, clock: float) -> tuple[str, Sighting]:
+    def _parse(self, datagram: bytes, now: float, clock: float) -> tuple[str, Accepted]:
         """Parse a datagram; ``ValueError`` says why it is refused."""
         try:
             message = json.loads(datagram)
@@ -213,7 +228,8 @@ class ObjectTracker(Objects):
         self._require_plausible_stamp(name, stamp, clock)
         pose = Pose(position, rotation_of(quaternion / length))
         self._require_believable(name, pose)
-        return name, Sighting(pose, stamp, now)
+        before = self._seen.get(name)
+        return name, Accepted(pose, stamp, now, 1 if before is None else before.number + 1)
 
     def _require_believable(self, name: str, pose: Pose) -> None:
         if self.bounds is None:
@@ -233,20 +249,23 @@ class ObjectTracker(Objects):
         if before is not None and stamp <= before.stamp:
             raise ValueError(f"the stamp of {name!r} did not move on: {stamp:.3f} s after {before.stamp:.3f} s")
 
-    def _require_recent(self, name: str, now: float) -> None:
-        hint = f"; it refused {self.refused} datagrams, the last because {self._last_refusal}" if self.refused else ""
-        seen, limit = self._seen.get(name), self.config.max_age_s
+    def _accepted(self, name: str) -> Accepted:
+        seen = self._seen.get(name)
         if seen is None:
             raise TrackerError(
-                f"no pose of {name!r} has arrived at {self.config.host}, port {self.config.port}{hint}; is the object "
-                "in view and the tracker running?"
+                f"no pose of {name!r} has arrived at {self.config.host}, port {self.config.port}{self._refusals()}; is "
+                "the object in view and the tracker running?"
             )
-        if now - seen.received > limit:
-            raise TrackerError(f"object tracker silent for {now - seen.received:.2f} s (limit {limit:g} s){hint}")
+        return seen
+
+    def _refusals(self) -> str:
+        if not self.refused:
+            return ""
+        return f"; it refused {self.refused} datagrams, the last because {self._last_refusal}"
 
 
 class TaughtObjects(Objects):
-    """Objects that lie, and stay, where a person said they do.
+    """Objects that lie where a person said they do, as if they had just been seen there and never again.
 
     Args:
         names: The objects that a task knows.
@@ -281,9 +300,9 @@ class TaughtObjects(Objects):
         """Return where the objects were said to lie."""
         return self._poses
 
-    def read(self) -> Mapping[str, Pose]:
+    def read(self) -> Mapping[str, Sighting]:
         """Return where the objects were said to lie, whatever happened since."""
-        return self._poses
+        return {name: Sighting(pose, 0.0, 1) for name, pose in self._poses.items()}
 
 
 def _require_lying(name: str, pose: Pose, bounds: ObjectBounds) -> None:

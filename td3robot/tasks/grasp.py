@@ -17,7 +17,7 @@ from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
-from td3robot.state import ObjectModel, Pose, World
+from td3robot.state import JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -47,10 +47,13 @@ PRACTICE_ROOM = 0.04
 AT_OBJECT = 0.02
 # What is lifted within this distance of the tool point is between the pads, and does not lie on the gripper [m].
 IN_HAND = 0.04
-# The drivers count as stopped short of closed when the command runs ahead of them by this closed fraction.
+# Fingers that changed by less than this closed fraction in REST_S are at rest: a 2F-85 at its slowest, 20 mm/s, changes
+# twice as much.
+AT_REST = 0.012
+# The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
-# ... and as pressing on something where it runs further ahead than fingers on their way trail it.
-SQUEEZE = 0.25
+# An object that has not been seen for longer is as good as unseen [s].
+LONG_UNSEEN_S = 1.0
 # Drivers that end up this much further closed than the object's width allows have nothing between the pads.
 EMPTY_MARGIN = 0.12
 
@@ -221,7 +224,7 @@ class Grasp(Task):
     * ``approach``: progress of the tool point down a funnel over the grasp point
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
-      half where the drivers stop short of what is commanded; 0 where they closed on nothing
+      half where it is held; 0 where they closed on nothing
     * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, where it is less than 10 mm
       above where it lay
     * ``lift``: g times how near the object is to the height at which it is to be held
@@ -273,6 +276,8 @@ class Grasp(Task):
                 Field("lift_near", ("z",), "1", "tracker"),
                 Field("commanded_from_tcp", xyz, "m", "guard"),
                 Field("commanded_gripper", ("closed",), "1", "guard"),
+                Field("held", ("held",), "1", "gripper"),
+                Field("object_age", ("age",), "s", "tracker"),
             ]
         )
 
@@ -315,7 +320,7 @@ class Grasp(Task):
         lead = world.commanded_tcp.position - tcp.position
         # What lies still is seen from where the tool is told to be, which does not depend on how late anything is; of
         # what is in the hand, there is nothing left to line up with, and chasing it would never end.
-        held = self._stopped_on_object(world, SQUEEZE)
+        held = world.held is not None
         way = np.zeros(3) if held else point - world.commanded_tcp.position
         turn = 0.0 if held else self._turn(world.commanded_tcp, item)
         left = float(goal.position[2] - item.position[2])
@@ -331,6 +336,8 @@ class Grasp(Task):
             "lift_near": (tanh((left - float(lead[2])) / self.config.near_m),),
             "commanded_from_tcp": lead,
             "commanded_gripper": (world.commanded.gripper,),
+            "held": (float(held),),
+            "object_age": (min(world.ages_s.get(OBJECT, 0.0), LONG_UNSEEN_S),),
         }
 
     def score(self, moment: Moment, goal: Goal) -> Score:
@@ -341,10 +348,11 @@ class Grasp(Task):
         near = nearness(distance, AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
         moved = item.position - before.objects[OBJECT].position
-        speed = float(np.linalg.norm(moved)) / self._period
+        # What is in the hand moves as the tool does; a camera's noise is no motion.
+        speed = float(np.linalg.norm(world.tcp_velocity if world.held else moved / self._period))
         lifted = near * max(0.0, 1.0 - self._to_lift(world, goal))
         high = distance <= IN_HAND and height >= config.lift_height_m
-        achieved = high and speed <= config.rest_speed_m_s
+        achieved = high and world.held is not None and speed <= config.rest_speed_m_s
         aligned = nearness(self._turn(world.tcp, item), TURNED)
         terms = {
             "approach": weights.approach
@@ -387,18 +395,20 @@ class Grasp(Task):
         if closed > self._closed_on_object + EMPTY_MARGIN:
             return 0.0
         around = 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0)
-        return around + 0.5 * float(self._stopped_on_object(world, SHORT_OF_COMMAND))
+        return around + 0.5 * float(world.held is not None)
 
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
         slow = max(0.0, 1.0 - speed * self._period / self._step)
         return SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * nearness(speed, STILL)
 
-    def _stopped_on_object(self, world: World, short_by: float) -> bool:
-        """Whether the drivers stop short of what is commanded, about where the object's width would stop them."""
-        closed = self._closed(world)
-        short = world.commanded.gripper - closed > short_by
-        return short and 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
+    def held(self, state: RobotState, earlier: RobotState, commanded: JointCommand) -> str | None:
+        """Say that the object is held where the fingers rest short of what is commanded, as far apart as it is wide."""
+        closed = self._gripper.closed_fraction(state.driver_q)
+        rests = abs(closed - self._gripper.closed_fraction(earlier.driver_q)) < AT_REST
+        short = commanded.gripper - closed > SHORT_OF_COMMAND
+        wide = 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
+        return OBJECT if rests and short and wide else None
 
     def _closed(self, world: World) -> float:
         return self._gripper.closed_fraction(world.robot.driver_q)

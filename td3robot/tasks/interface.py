@@ -12,7 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.state import Array, Pose, World
+from td3robot.state import Array, JointCommand, Pose, RobotState, World
+
+# Fingers that have not moved for so long are at rest [s].
+REST_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,16 @@ class Task(ABC):
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Give the goal once the objects lie where they lie, which may not be where they were wanted."""
         return goal
+
+    def held(self, state: RobotState, earlier: RobotState, commanded: JointCommand) -> str | None:
+        """Say which object is between the fingers, by what the drivers do.
+
+        Args:
+            state: The newest.
+            earlier: The one from ``REST_S`` before it, or the first of the episode.
+            commanded: What the guard last let through.
+        """
+        return None
 
     @abstractmethod
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:

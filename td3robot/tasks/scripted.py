@@ -60,10 +60,10 @@ class ScriptedGrasp:
         closed = self._gripper.closed_fraction(seen["driver_q"])
         empty = closed > self._gripped + EMPTY
         opening = closed > commanded + OPENING
-        if empty or opening or (commanded < 0.1 and not self._ready(way, turn, seen["commanded_from_tcp"])):
+        if empty or opening or (commanded < 0.5 and not self._ready(way, turn, seen["commanded_from_tcp"])):
             return self._action(self._approach(way, turn), turn, gripper=-1.0)
-        if commanded < 0.99:
-            return self._action(way, turn, gripper=1.0)
+        if not seen["held"][0]:
+            return self._action(np.zeros(3), 0.0, gripper=1.0)
         lift = atanh(min(max(float(seen["lift_left"][0]), -0.999), 0.999)) * self._lift
         return self._action(np.array([0.0, 0.0, lift - seen["commanded_from_tcp"][2]]), 0.0, gripper=1.0)
 

@@ -1,21 +1,21 @@
-"""What reality adds to a simulated cell: delay, noise, bias, and physics that differ from the model."""
+"""What reality adds to a simulated arm: delay, noise, bias, and physics that differ from the model."""
 
 from collections import deque
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from td3robot.config.disturbance import DisturbanceConfig, in_periods
-from td3robot.geometry import about_vertical
 from td3robot.robots.interface import Robot
-from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.robot import SimulatedRobot
+from td3robot.robots.simulated.servo import SecondOrderServo
 from td3robot.robots.simulated.variation import Variation
-from td3robot.state import Array, JointCommand, Pose, RobotState
+from td3robot.state import Array, JointCommand, RobotState
 
 # The driver's way from open to closed that a configuration's noise and bias are given for: a 2F-85's [rad].
 DRIVER_RANGE_RAD = 0.8
+# Of a lag that overshoots, this share is left to the simulation's own servo.
+OWN_LAG = 0.5
 
 
 class DisturbedRobot(Robot):
@@ -32,6 +32,7 @@ class DisturbedRobot(Robot):
         self.robot, self.config = robot, config
         self._driver_scale = abs(robot.spec.gripper.driver_range) / DRIVER_RANGE_RAD
         self._action_delay = self.observation_delay = 0
+        self._servo: SecondOrderServo | None = None
         self._acting = JointCommand(robot.spec.arm.home, 0.0)
         self._under_way: deque[JointCommand] = deque()
 
@@ -44,15 +45,23 @@ class DisturbedRobot(Robot):
         self._bias = rng.uniform(-c.encoder_bias_rad, c.encoder_bias_rad, self.spec.arm.home.shape)
         driver_bias = c.driver_bias_rad * self._driver_scale
         self._driver_bias = rng.uniform(-driver_bias, driver_bias)
+        lag = rng.uniform(*c.servo_lag)
+        self._servo = None
+        if c.servo_damping is not None:
+            outer_s = (1.0 - OWN_LAG) * lag * self.spec.arm.servo.lag_s
+            self._servo = SecondOrderServo(outer_s, rng.uniform(*c.servo_damping), self.spec.period_s)
         self.robot.vary(
             Variation(
                 servo_stiffness=rng.uniform(*c.servo_stiffness),
-                servo_lag=rng.uniform(*c.servo_lag),
+                servo_lag=lag if self._servo is None else OWN_LAG * lag,
                 payload_kg=rng.uniform(*c.payload_kg),
                 table_offset_m=rng.uniform(-c.table_offset_m, c.table_offset_m),
                 object_mass_kg=c.object_mass_kg and float(np.exp(rng.uniform(*np.log(c.object_mass_kg)))),
                 object_friction=c.object_friction and rng.uniform(*c.object_friction),
                 object_scale=rng.uniform(*c.object_scale),
+                tool_offset_m=tuple(rng.uniform(-c.tool_offset_m, c.tool_offset_m, 3)),
+                gripper_speed=rng.uniform(*c.gripper_speed),
+                gripper_delay_s=rng.uniform(*c.gripper_delay_s),
             )
         )
 
@@ -82,10 +91,14 @@ class DisturbedRobot(Robot):
 
     def _send(self, command: JointCommand) -> None:
         self._under_way.append(command)
-        self._acting = self.robot.send(self._under_way.popleft())
+        acting = self._under_way.popleft()
+        if self._servo is not None:
+            acting = JointCommand(self._servo.follow(acting.q), acting.gripper)
+        self._acting = self.robot.send(acting)
 
     def advance(self) -> None:
-        """Let one control period pass."""
+        """Let one control period pass, which may take longer than it should."""
+        self.robot.period_share = 1.0 + self.rng.uniform(0.0, self.config.period_jitter)
         self.robot.advance()
         self._states.append(self.robot.read())
         if len(self._states) > self.observation_delay + 1:
@@ -94,6 +107,8 @@ class DisturbedRobot(Robot):
     def move_to(self, q: Array) -> None:
         """Bring the arm to a posture; nothing from before is under way any more."""
         self.robot.move_to(q)
+        if self._servo is not None:
+            self._servo.place(q)
         self._states = deque([self.robot.read()])
         self._acting = JointCommand(q.copy(), 0.0)
         self._under_way = deque([self._acting] * self._action_delay)
@@ -101,46 +116,10 @@ class DisturbedRobot(Robot):
     def stop(self) -> None:
         """Stop the robot behind, and forget what was under way to it."""
         self.robot.stop()
+        if self._servo is not None:
+            self._servo.place(self._acting.q)
         self._under_way = deque([self._acting] * len(self._under_way))
 
     def close(self) -> None:
         """Let go of the robot behind."""
         self.robot.close()
-
-
-class DisturbedObjects(Objects):
-    """Objects as a real tracker sees them: late, offset by a calibration error, and noisy."""
-
-    def __init__(self, objects: Objects, robot: DisturbedRobot) -> None:
-        self._objects, self._robot = objects, robot
-
-    def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Have objects lie where an episode begins, and draw the tracker's errors for it."""
-        c, rng = self._robot.config, self._robot.rng
-        self._offset = rng.uniform(-c.object_offset_m, c.object_offset_m, 3)
-        self._turn = rng.uniform(-c.object_turn_rad, c.object_turn_rad)
-        placed = self._objects.arrange(poses)
-        self._seen = deque([placed])
-        return placed
-
-    def read(self) -> Mapping[str, Pose]:
-        """Give what the tracker reports now; call it once a period."""
-        c, rng = self._robot.config, self._robot.rng
-        self._seen.append(self._objects.read())
-        if len(self._seen) > self._robot.observation_delay + 1:
-            self._seen.popleft()
-        seen = {}
-        for name, pose in self._seen[0].items():
-            position = pose.position + self._offset + rng.normal(0.0, c.object_noise_m, 3)
-            seen[name] = Pose(
-                position, about_vertical(self._turn + rng.normal(0.0, c.object_turn_noise_rad)) @ pose.rotation
-            )
-        return seen
-
-    def truth(self) -> Mapping[str, Pose]:
-        """Give where the objects are."""
-        return self._objects.read()
-
-    def close(self) -> None:
-        """Let go of the objects behind."""
-        self._objects.close()

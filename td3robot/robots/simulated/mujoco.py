@@ -8,10 +8,12 @@ import numpy as np
 from td3robot.errors import RobotError
 from td3robot.geometry import quaternion
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.objects import Objects
+from td3robot.robots.objects import Objects, Sighting
+from td3robot.robots.simulated.fingers import Fingers
 from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
+    TCP_SITE,
     require_chain,
     set_gripper,
     simulation_spec,
@@ -32,6 +34,7 @@ class MujocoRobot(SimulatedRobot):
         self._objects = objects
         self._substeps = round(physics_rate_hz / spec.control_rate_hz)
         self._physics_rate_hz = physics_rate_hz
+        self._motor = Fingers(spec.gripper.closing_rate)
         self.model: mujoco.MjModel | None = None
 
     def connect(self) -> None:
@@ -60,28 +63,30 @@ class MujocoRobot(SimulatedRobot):
         return float(self._open().time)
 
     def _send(self, command: JointCommand) -> None:
-        data = self._open()
-        n = self._joints
-        # The servo's target moves from where it is to the command in a straight line over the period.
-        data.ctrl[:n] = (command.q - data.act[:n]) * self.spec.control_rate_hz
-        data.ctrl[self._fingers] = self.spec.gripper.control_at(command.gripper)
+        self._open()
         self._target = command.q
+        self._motor.go_to(command.gripper)
 
     def advance(self) -> None:
         """Integrate one control period."""
-        data = self._open()
-        self._integrate(data)
+        data, n, gripper = self._open(), self._joints, self.spec.gripper
+        steps = round(self.period_share * self._substeps)
+        # The servo's target moves from where it is to the command in a straight line over the period.
+        data.ctrl[:n] = (self._target - data.act[:n]) * (self.spec.control_rate_hz * (self._substeps / steps))
+        closed = self._motor.advance(steps / self._physics_rate_hz, gripper.closed_fraction(data.qpos[self._drivers]))
+        data.ctrl[self._fingers] = gripper.control_at(closed)
+        self._integrate(data, steps)
         if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise RobotError(
                 f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
                 "inertias and its actuators"
             )
         # Land on the command exactly, so that rounding never adds up, and stay there if nothing more is sent.
-        data.act[: self._joints] = self._target
-        data.ctrl[: self._joints] = 0.0
+        data.act[:n] = self._target
+        data.ctrl[:n] = 0.0
 
-    def _integrate(self, data: mujoco.MjData) -> None:
-        mujoco.mj_step(self.model, data, self._substeps)
+    def _integrate(self, data: mujoco.MjData, steps: int) -> None:
+        mujoco.mj_step(self.model, data, steps)
 
     def move_to(self, q: Array) -> None:
         """Place the arm at q, at rest, with the gripper open."""
@@ -90,6 +95,7 @@ class MujocoRobot(SimulatedRobot):
         data.qpos[: self._joints] = q
         data.act[: self._joints] = q
         self._open_gripper(data)
+        self._motor.place(0.0)
         self._target = q.copy()
         mujoco.mj_forward(self.model, data)
 
@@ -107,6 +113,12 @@ class MujocoRobot(SimulatedRobot):
         """Change the cell's physics; it differs from the model until changed again."""
         self._open()
         self._varied.apply(variation)
+        self._motor.share, self._motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
+
+    def tool_position(self) -> Array:
+        """Give where the tool centre point is (3,) [m]."""
+        position: Array = self._open().site(TCP_SITE).xpos
+        return position.copy()
 
     def objects(self) -> Objects:
         """Return the objects that lie in the scene."""
@@ -142,13 +154,18 @@ class SimulatedObjects(Objects):
     """The objects of a simulated cell, seen as a perfect tracker would."""
 
     def __init__(self, robot: MujocoRobot) -> None:
-        self._robot = robot
+        self._robot, self._number = robot, 0
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects at once."""
         self._robot.place(poses)
         return self._robot.object_poses()
 
-    def read(self) -> Mapping[str, Pose]:
+    def read(self) -> Mapping[str, Sighting]:
+        """Ask the simulation."""
+        self._number += 1
+        return {name: Sighting(pose, 0.0, self._number) for name, pose in self._robot.object_poses().items()}
+
+    def truth(self) -> Mapping[str, Pose]:
         """Ask the simulation."""
         return self._robot.object_poses()

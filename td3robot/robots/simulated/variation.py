@@ -21,6 +21,9 @@ class Variation:
         object_mass_kg: The object's mass, where it differs.
         object_friction: Sliding friction of pads and object, where it differs.
         object_scale: Factor on every extent of the object.
+        tool_offset_m: (3,) from where the tool is taken to be to where it is, along the axes of what it hangs from.
+        gripper_speed: Share of the fingers' fastest speed.
+        gripper_delay_s: From a new position to their first motion.
     """
 
     servo_stiffness: float = 1.0
@@ -30,6 +33,9 @@ class Variation:
     object_mass_kg: float | None = None
     object_friction: float | None = None
     object_scale: float = 1.0
+    tool_offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    gripper_speed: float = 1.0
+    gripper_delay_s: float = 0.0
 
 
 class VariedModel:
@@ -41,6 +47,8 @@ class VariedModel:
         self._gain, self._bias = model.actuator_gainprm[:joints].copy(), model.actuator_biasprm[:joints].copy()
         self._hand = model.body(GRIPPER_PREFIX + robot.gripper.palm).id
         self._hand_mass = float(model.body_mass[self._hand])
+        self._base = model.body(GRIPPER_PREFIX + robot.gripper.base).id
+        self._base_place = model.body_pos[self._base].copy()
         self._table = model.geom(TABLE_GEOM).id
         self._table_height = float(model.geom_pos[self._table, 2])
         self._pads = [
@@ -63,6 +71,7 @@ class VariedModel:
         # The arm goes on compensating the weight that it was told of.
         model.body_mass[self._hand] = self._hand_mass + variation.payload_kg
         model.body_gravcomp[self._hand] = self._hand_mass / (self._hand_mass + variation.payload_kg)
+        model.body_pos[self._base] = self._base_place + variation.tool_offset_m
         model.geom_pos[self._table, 2] = self._table_height + variation.table_offset_m
         self._lift = variation.table_offset_m
         self._scale = variation.object_scale

@@ -1,0 +1,89 @@
+"""Where objects are between two sightings of them, and while the hand hides them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from td3robot.robots.objects import Objects, Sighting
+from td3robot.state import Pose
+
+# Nearer to the tool centre point than this, the hand may hide an object: most fixed cameras lose it within 60 to 80 mm,
+# and the fingers reach as far again [m].
+MAY_HIDE_M = 0.15
+# A sighting this far from where the tool carries an object says that it is not in the hand [m]; one that is late, by
+# what the tool moves meanwhile [m/s].
+NOT_IN_HAND_M, TOOL_SPEED_M_S = 0.04, 0.25
+
+
+class ObjectMemory:
+    """The poses of objects, as far as they can be known now.
+
+    What nothing holds stays where it was seen last. What is in the hand moves with the tool, whatever a camera sees of
+    it, unless it sees it elsewhere. Silence is a fault only for objects that the hand cannot hide.
+
+    Args:
+        objects: Who sees them.
+        period_s: How often :meth:`look` is called.
+
+    Attributes:
+        poses: By name.
+        ages_s: Since the last sighting, by name.
+    """
+
+    def __init__(self, objects: Objects, period_s: float) -> None:
+        self._objects, self._period = objects, period_s
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.poses: dict[str, Pose] = {}
+        self.ages_s: dict[str, float] = {}
+        self._numbers: dict[str, int] = {}
+        self._tool: Pose | None = None
+        self._held: str | None = None
+        self._held_s = 0.0
+
+    def look(self, tool: Pose, held: str | None) -> None:
+        """Bring the poses up to date.
+
+        Args:
+            tool: Pose of the tool centre point.
+            held: The object that is between the fingers, or None.
+
+        Raises:
+            TrackerError: An object has not been seen for too long, or jumped.
+        """
+        self._held_s = self._held_s + self._period if held is not None and held == self._held else 0.0
+        sightings: Mapping[str, Sighting] = self._objects.read()
+        self.poses = {name: self._pose(name, seen, tool, held) for name, seen in sightings.items()}
+        self.ages_s = {name: seen.age_s for name, seen in sightings.items()}
+        self._numbers = {name: seen.number for name, seen in sightings.items()}
+        self._tool, self._held = tool, held
+
+    def _pose(self, name: str, seen: Sighting, tool: Pose, held: str | None) -> Pose:
+        before = self.poses.get(name)
+        if before is None or self._tool is None:
+            return seen.pose
+        fresh = seen.number != self._numbers[name]
+        if name == held:
+            carried = _carried(before, self._tool, tool)
+            return seen.pose if fresh and self._is_elsewhere(seen, carried) else carried
+        if fresh:
+            return seen.pose
+        if _apart(before, tool) > MAY_HIDE_M:
+            self._objects.require_recent(name)
+        return before
+
+    def _is_elsewhere(self, seen: Sighting, carried: Pose) -> bool:
+        """Whether an object was seen outside of the hand after it had been gripped."""
+        return seen.age_s < self._held_s and _apart(seen.pose, carried) > NOT_IN_HAND_M + TOOL_SPEED_M_S * seen.age_s
+
+
+def _apart(one: Pose, other: Pose) -> float:
+    return float(np.linalg.norm(one.position - other.position))
+
+
+def _carried(item: Pose, before: Pose, tool: Pose) -> Pose:
+    """Move an object as the tool moved."""
+    turn = tool.rotation @ before.rotation.T
+    return Pose(turn @ (item.position - before.position) + tool.position, turn @ item.rotation)
