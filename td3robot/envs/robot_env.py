@@ -314,21 +314,31 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _look(self, commanded: JointCommand) -> None:
         """Read the robot: ``seen`` is what a controller is told, ``world`` what is."""
         commanded_tcp = self.guard.kinematics.tcp(commanded.q)
-        self.seen = self._world(self._read_states, self.robot.read(), commanded, commanded_tcp)
-        self._memory.look(self.seen.tcp, self.seen.held)
-        self.seen = self.world = replace(self.seen, objects=self._memory.poses, ages_s=self._memory.ages_s)
+        self.seen = self._world(self._read_states, self.robot.read(), commanded, commanded_tcp, None)
+        self.world = self.seen
+        lying = self._objects.truth()
         if self.robot.is_disturbed:
-            self.world = self._world(self._true_states, self.robot.truth(), commanded, commanded_tcp)
-        if (lying := self._objects.truth()) is not None:
-            self.world = replace(self.world, objects=lying)
+            self.world = self._world(self._true_states, self.robot.truth(), commanded, commanded_tcp, lying)
+        elif lying is not None:
+            self.world = replace(self.seen, objects=lying)
 
     def _world(
-        self, states: deque[RobotState], state: RobotState, commanded: JointCommand, commanded_tcp: Pose
+        self,
+        states: deque[RobotState],
+        state: RobotState,
+        commanded: JointCommand,
+        commanded_tcp: Pose,
+        objects: Mapping[str, Pose] | None,
     ) -> World:
+        """Put together what follows from a state; where the objects are, is remembered unless it is known."""
         states.append(state)
         held = self.task.held(state, states[0], commanded)
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
-        return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, held=held)
+        ages: Mapping[str, float] = {}
+        if objects is None:
+            self._memory.look(tcp, held)
+            objects, ages = self._memory.poses, self._memory.ages_s
+        return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, objects, ages, held)
 
     def _observe(self) -> Vector:
         self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self._seen_goal))

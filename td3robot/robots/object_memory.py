@@ -1,8 +1,7 @@
 """Where objects are between two sightings of them, and while the hand hides them."""
 
 from collections.abc import Mapping
-
-import numpy as np
+from math import dist
 
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Pose
@@ -80,7 +79,7 @@ class ObjectMemory:
 
 
 def _apart(one: Pose, other: Pose) -> float:
-    return float(np.linalg.norm(one.position - other.position))
+    return dist(one.position, other.position)
 
 
 def _carried(item: Pose, before: Pose, tool: Pose) -> Pose:

@@ -32,8 +32,8 @@ NEAR_TURN = 0.1
 ABOVE = 0.015
 # Moving sideways has its price less than this above where the object lay [m].
 LOW = 0.01
-# Scale on which holding still is told from moving slowly [m/s].
-STILL = 0.02
+# Scale on which holding still is told from moving slowly: half of what counts as rest [m/s].
+STILL = 0.01
 # Share of what holding is worth that is felt at any speed.
 SLOW_SHARE = 0.3
 # Turned from the pads' way by this, a grip is worth a third [rad].
@@ -69,6 +69,7 @@ class GraspRewards(Section):
         lift: Reward for being near the height at which the object is held.
         rise: Reward for progress of the object to that height.
         held: Reward for holding it there at rest.
+        regrip: Penalty on telling the gripper to close or to open.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
     """
@@ -80,6 +81,7 @@ class GraspRewards(Section):
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
+    regrip: NonNegative = 1.0
     smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
 
@@ -229,8 +231,10 @@ class Grasp(Task):
       above where it lay
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
-    * ``held``: ``exp(-(object speed / 20 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
+    * ``held``: ``exp(-(object speed / 10 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
       where it is lifted far enough, in the hand
+    * ``regrip``: minus how much the closed fraction that was commanded changed; without it, policies close early and
+      open again
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -368,6 +372,7 @@ class Grasp(Task):
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
             "held": weights.held * float(high) * self._stillness(speed),
+            "regrip": -weights.regrip * abs(world.commanded.gripper - before.commanded.gripper),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

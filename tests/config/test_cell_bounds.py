@@ -94,7 +94,7 @@ def test_a_value_that_does_not_go_with_the_run_is_refused_with_what_would_do(sec
 def test_what_differs_from_a_default_is_listed_by_key_default_and_value():
     changed = cell(ur={"late_periods": 30}, tracker={"max_age_s": 0.3})
     assert changed.changes() == [
-        ("tracker", "none", "given"), ("tracker.max_age_s", "0.2", "0.3"), ("ur.late_periods", "2.5", "30.0"),
+        ("tracker", "none", "given"), ("tracker.max_age_s", "0.5", "0.3"), ("ur.late_periods", "2.5", "30.0"),
     ]  # fmt: skip
     assert cell().changes() == []
 

@@ -100,14 +100,13 @@ def test_the_tool_slides_along_the_wall_of_the_workspace():
     assert follower.tool_velocity()[0] > 0.005
 
 
-def test_the_gripper_goes_where_its_action_says_as_fast_as_it_can():
+def test_a_close_is_one_position_and_an_open_is_one_and_dithering_is_neither():
     follower = Follower(make())
-    reach = SPEC.gripper.closing_rate * PERIOD
-    follower.step(0, 0, 0, 0, 1)
-    assert follower.command.gripper == pytest.approx(reach)
-    for _ in range(40):
-        follower.step(0, 0, 0, 0, 0)
-    assert follower.command.gripper == pytest.approx(0.5)
+    told = []
+    for wished in (0.0, 0.2, 1.0, 0.3, 0.24, -0.24, 0.0, -0.26, -1.0, 0.24, 0.26):
+        follower.step(0, 0, 0, 0, wished)
+        told.append(follower.command.gripper)
+    assert told == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def test_each_component_of_a_joint_action_moves_its_joint():

@@ -172,6 +172,9 @@ class FailingObjects(Objects):
             raise self.error
         return self.objects.read()
 
+    def truth(self):
+        return self.objects.truth()
+
 
 @pytest.fixture
 def failing():
@@ -182,6 +185,7 @@ def failing():
         environment = make_robot_env(CONFIG)
         error = error or TrackerError("object 'object' was not seen for 0.31 s, more than tracker.max_age_s 0.2 s")
         environment._objects = FailingObjects(environment._objects, steps + 1, error)
+        environment._memory._objects = environment._objects
         environment.stops, stop = 0, environment.robot.stop
 
         def counted():

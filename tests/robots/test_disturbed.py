@@ -7,7 +7,8 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import DISTURBANCES, DisturbanceConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.robots.arms import SERVO_LAG_S
 from td3robot.robots.kinematic import KinematicRobot
-from td3robot.robots.simulated.disturbed import DisturbedObjects, DisturbedRobot
+from td3robot.robots.simulated.camera import Camera
+from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
 from td3robot.robots.simulated.variation import Variation
 from td3robot.state import JointCommand, ObjectModel, Pose
@@ -17,7 +18,7 @@ CUBE = ObjectModel("object", "box", (0.04, 0.04, 0.04), 0.1, 0.7)
 LYING = Pose(np.array([0.1, 0.5, 0.02]), np.eye(3))
 EVERYTHING = Variation(
     servo_stiffness=1.3, servo_lag=0.7, payload_kg=0.3, table_offset_m=0.005, object_mass_kg=0.3,
-    object_friction=1.2, object_scale=1.1,
+    object_friction=1.2, object_scale=1.1, tool_offset_m=(0.003, -0.002, 0.001), gripper_speed=0.5, gripper_delay_s=0.1,
 )  # fmt: skip
 
 
@@ -108,18 +109,99 @@ def test_a_state_is_read_exactly_so_many_periods_later_with_its_own_stamp(either
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
-def test_objects_are_seen_with_the_same_delay_as_the_arm(cell, delay):
-    made = disturbed(cell, observation_delay_s=(delay / 20, delay / 20))
-    objects = DisturbedObjects(SimulatedObjects(cell), made)
+def test_a_camera_that_sees_in_every_period_is_late_by_its_latency_alone(cell, delay):
+    made = disturbed(cell, camera_latency_s=(delay / 20, delay / 20), observation_delay_s=(0.1, 0.1))
+    objects = Camera(SimulatedObjects(cell), made)
     objects.arrange({"object": Pose(np.array([0.1, 0.5, 0.3]), LYING.rotation)})  # it falls
     objects.read()
     heights = [objects.truth()["object"].position[2]]
-    for _ in range(5):
+    for count in range(1, 6):
         made.send(held(made))
         made.advance()
         heights.append(objects.truth()["object"].position[2])
-        assert objects.read()["object"].position[2] == heights[max(0, len(heights) - 1 - delay)]
+        seen = objects.read()["object"]
+        assert seen.pose.position[2] == heights[max(0, count - delay)]
+        if count >= delay:
+            assert seen.age_s == pytest.approx(delay / 20)
     assert len(set(heights)) == 6
+
+
+def watched(cell, periods, seed=0, **config):
+    """Watch a cube that lies still for some periods; give the sightings, and the camera."""
+    made = disturbed(cell, seed, **config)
+    camera = Camera(SimulatedObjects(cell), made)
+    camera.arrange({"object": LYING})
+    found = []
+    for _ in range(periods):
+        made.send(held(made))
+        made.advance()
+        found.append(camera.read()["object"])
+    return found, camera
+
+
+@pytest.mark.parametrize("rate", [7.0, 30.0, 60.0])
+def test_a_camera_keeps_its_rate(cell, rate):
+    found, _ = watched(cell, 100, camera_rate_hz=(rate, rate))
+    assert found[-1].number - 1 == pytest.approx(5.0 * rate, abs=1)
+    assert all(0.0 <= seen.age_s <= 1.0 / rate + 1e-9 for seen in found)
+
+
+def test_frames_are_late_by_latency_and_jitter_and_come_in_their_order(cell):
+    found, camera = watched(cell, 200, camera_rate_hz=(30.0, 30.0), camera_latency_s=(0.1, 0.1), camera_jitter_s=0.2)
+    exposed = [cell.now() - seen.age_s for seen in found]
+    ages = np.array([seen.age_s for seen in found])
+    assert ages.min() >= 0.1
+    assert ages.max() <= 0.1 + camera._jitter + 1 / 30 + 0.05 + 1e-9
+    assert ages.std() > 0.005
+    numbers = [seen.number for seen in found]
+    assert numbers == sorted(numbers)
+    assert len(exposed) == 200
+
+
+def test_so_many_frames_are_lost(cell):
+    found, camera = watched(cell, 400, camera_rate_hz=(60.0, 60.0), camera_drop=0.6)
+    sent = 20.0 * 60.0
+    wanted = sent * (1.0 - camera._drop)
+    assert found[-1].number == pytest.approx(wanted, abs=5 * np.sqrt(sent * 0.25))
+    assert camera._drop > 0.05
+
+
+def test_the_hand_hides_what_is_near_it(cell):
+    made = disturbed(cell, camera_hidden_m=(0.08, 0.08))
+    camera, tool = Camera(SimulatedObjects(cell), made), made.robot.tool_position()
+    for away, seen_again in ((0.05, False), (0.11, True)):
+        made.move_home()
+        camera.arrange({"object": Pose(tool - [0.0, 0.0, away], np.eye(3))})
+        before = camera.read()["object"].number
+        made.robot.place({"object": Pose(tool - [0.0, 0.0, away], np.eye(3))})
+        assert (camera.read()["object"].number > before) is seen_again
+
+
+def test_a_turned_camera_shifts_what_is_far_from_the_base_most(cell):
+    made, shifts = disturbed(cell, camera_turn_rad=0.01), []
+    camera, rng = Camera(SimulatedObjects(cell), made), np.random.default_rng(3)
+    for _ in range(30):
+        made.begin(rng)
+        made.move_home()
+        camera.arrange({"object": LYING})
+        shifts.append(np.linalg.norm(camera.read()["object"].pose.position - camera.truth()["object"].position))
+    reach = float(np.linalg.norm(LYING.position))
+    assert 0.3 * 0.01 * reach < max(shifts) <= np.sqrt(3) * 0.01 * reach + 1e-6
+
+
+def test_what_moves_is_seen_where_it_was_when_the_frame_was_exposed(cell):
+    made = disturbed(cell, camera_rate_hz=(37.0, 37.0))
+    camera = Camera(SimulatedObjects(cell), made)
+    camera.arrange({"object": Pose(np.array([0.1, 0.5, 0.45]), np.eye(3))})  # it falls
+    truths = [(made.now(), camera.truth()["object"].position[2])]
+    for _ in range(4):
+        made.send(held(made))
+        made.advance()
+        truths.append((made.now(), camera.truth()["object"].position[2]))
+        seen = camera.read()["object"]
+        at = made.now() - seen.age_s
+        if seen.number > 1:
+            assert seen.pose.position[2] == pytest.approx(np.interp(at, *zip(*truths, strict=True)), abs=1e-9)
 
 
 def test_delays_are_drawn_from_their_whole_range(cell):
@@ -167,12 +249,12 @@ def test_a_tracker_s_offset_stays_for_an_episode_and_its_noise_does_not(cell):
     made = disturbed(
         cell, object_offset_m=0.005, object_turn_rad=0.08, object_noise_m=0.001, object_turn_noise_rad=0.02
     )
-    objects, rng, offsets, turns = DisturbedObjects(SimulatedObjects(cell), made), np.random.default_rng(0), [], []
+    objects, rng, offsets, turns = Camera(SimulatedObjects(cell), made), np.random.default_rng(0), [], []
     for _ in range(60):
         made.begin(rng)
         made.move_home()
         objects.arrange({"object": LYING})
-        seen = [objects.read()["object"] for _ in range(60)]
+        seen = [objects.read()["object"].pose for _ in range(60)]
         true = objects.truth()["object"]
         way = np.array([pose.position for pose in seen]) - true.position
         turn = np.array([np.arctan2(pose.rotation[1, 0], pose.rotation[0, 0]) for pose in seen])
@@ -388,7 +470,9 @@ def nominal_hand_mass():
 
 
 def test_mass_is_drawn_log_uniformly_and_every_range_is_filled(cell):
-    made, drawn = DisturbedRobot(cell, DISTURBANCES["real"]), []
+    # A servo of second order leaves a share of the lag to the simulation's own.
+    config = DISTURBANCES["real"].model_copy(update={"servo_damping": None})
+    made, drawn = DisturbedRobot(cell, config), []
     vary, cell.vary = cell.vary, drawn.append
     try:
         rng = np.random.default_rng(0)
@@ -403,6 +487,7 @@ def test_mass_is_drawn_log_uniformly_and_every_range_is_filled(cell):
     for name, (low, high) in {
         "servo_stiffness": (0.7, 1.3), "servo_lag": (0.7, 1.3), "object_friction": (0.5, 1.2),
         "object_scale": (0.9, 1.1), "payload_kg": (0.0, 0.3), "table_offset_m": (-0.005, 0.005),
+        "gripper_speed": (0.13, 1.0), "gripper_delay_s": (0.0, 0.15),
     }.items():  # fmt: skip
         values = np.array([getattr(variation, name) for variation in drawn])
         assert low <= values.min() < low + 0.02 * (high - low), name
@@ -501,3 +586,66 @@ def test_mild_lies_within_real_and_adds_something_everywhere():
         else:
             assert 0.0 < value < real[name], name
         assert value != off[name] and real[name] != value, name
+
+
+def closing(robot, periods=60):
+    """Close from home by one command; give the closed fraction after every period."""
+    robot.move_home()
+    found = []
+    for _ in range(periods):
+        robot.send(JointCommand(robot.spec.arm.home, 1.0))
+        robot.advance()
+        found.append(robot.spec.gripper.closed_fraction(robot.truth().driver_q))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.2])
+def test_fingers_close_at_the_speed_that_was_drawn(either, share):
+    closed = closing(disturbed(either, gripper_speed=(share, share)))
+    moving = (closed > 0.1) & (closed < 0.9)
+    rate = np.diff(closed)[moving[1:] & moving[:-1]].mean() * 20.0
+    assert rate == pytest.approx(share * either.spec.gripper.closing_rate, rel=0.1)
+
+
+def test_fingers_wait_before_they_move(either):
+    prompt, late = (closing(disturbed(either, gripper_delay_s=(delay, delay))) for delay in (0.0, 0.15))
+    assert int(np.argmax(late > 0.05)) - int(np.argmax(prompt > 0.05)) == 3
+
+
+@pytest.mark.parametrize("damping", [0.4, 0.7, 1.5])
+def test_joints_overshoot_where_damping_is_low_and_trail_by_the_lag_in_any_case(damping):
+    robot = KinematicRobot(robot_spec(RobotConfig()))
+    robot.connect()
+    made = disturbed(robot, servo_damping=(damping, damping))
+    start, way = made.spec.arm.home.copy(), []
+    for count in range(1, 41):  # a ramp, and then a stop
+        made.send(JointCommand(start + 0.02 * min(count, 20), 0.0))
+        made.advance()
+        way.append(float(made.truth().q[0] - start[0]))
+    assert 0.4 - way[19] == pytest.approx(0.4 * SERVO_LAG_S, rel=0.15)
+    assert (max(way) > 0.401) is (damping < 0.5)
+    assert way[-1] == pytest.approx(0.4, abs=2e-3)
+
+
+def test_periods_take_longer_by_as_much_as_drawn(either):
+    made = disturbed(either, period_jitter=0.3)
+    lengths = []
+    for _ in range(60):
+        before = made.now()
+        made.send(held(made))
+        made.advance()
+        lengths.append(made.now() - before)
+    assert min(lengths) >= 0.05 - 1e-9
+    assert 0.06 < max(lengths) <= 0.05 * 1.3 + 1 / 400
+    either.period_share = 1.0
+
+
+def test_the_pads_are_where_the_tool_s_offset_puts_them(cell):
+    pads = [i for i in range(cell.model.ngeom) if "pad" in cell.model.geom(i).name]
+    places = []
+    for offset in (0.0, 0.004):
+        cell.vary(Variation(tool_offset_m=(offset, 0.0, 0.0)))
+        cell.move_home()
+        places.append(cell.data.geom_xpos[pads].mean(axis=0))
+    assert np.linalg.norm(places[1] - places[0]) == pytest.approx(0.004, abs=1e-6)
+    cell.vary(Variation())

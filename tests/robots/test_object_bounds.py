@@ -91,7 +91,7 @@ def test_a_tracker_is_believed_on_the_patch_first_and_then_where_the_arm_carries
     assert see(tracker, [0.0, 0.5, HEIGHT / 2]) == 0
     assert see(tracker, [0.0, 0.5, 0.3]) == 0
     assert see(tracker, [0.0, -0.4, 0.3]) == 1
-    np.testing.assert_allclose(tracker.read()["object"].position, [0.0, 0.5, 0.3])
+    np.testing.assert_allclose(tracker.read()["object"].pose.position, [0.0, 0.5, 0.3])
 
 
 def test_an_object_that_fell_over_is_not_believed(tracker):

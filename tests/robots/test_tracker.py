@@ -51,11 +51,18 @@ def settled(tracker, count=1):
         time.sleep(0.002)
 
 
+def wait_until(fulfilled):
+    end = time.monotonic() + 5.0
+    while not fulfilled():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def test_poses_arrive_in_the_base_frame(tracker, send):
     half = np.sqrt(0.5)
     send(position_m=[0.2, 0.6, 0.03], quaternion_wxyz=[half, 0, 0, half])
     settled(tracker)
-    pose = tracker.read()["object"]
+    pose = tracker.read()["object"].pose
     np.testing.assert_array_equal(pose.position, [0.2, 0.6, 0.03])
     np.testing.assert_allclose(pose.rotation, [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-12)
 
@@ -69,20 +76,48 @@ def test_rotations_are_those_of_mujoco(tracker, send):
     mujoco.mju_quat2Mat(expected, quaternion)
     send(quaternion_wxyz=quaternion.tolist())
     settled(tracker)
-    np.testing.assert_allclose(tracker.read()["object"].rotation, expected.reshape(3, 3), atol=1e-12)
+    np.testing.assert_allclose(tracker.read()["object"].pose.rotation, expected.reshape(3, 3), atol=1e-12)
 
 
-def test_silence_is_a_fault_that_says_for_how_long(tracker, send):
+def silent(tracker):
+    """Wait until nothing was heard for too long."""
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        time.sleep(0.02)
+        tracker.require_recent("object")
+    raise AssertionError("nobody minds")
+
+
+def test_silence_is_a_fault_where_somebody_asks_and_says_for_how_long(tracker, send):
     send()
     settled(tracker)
-    tracker.read()
-    time.sleep(0.25)
-    with pytest.raises(TrackerError, match=r"object tracker silent for 0\.\d\d s \(limit 0\.2 s\)"):
-        tracker.read()
+    tracker.require_recent("object")
+    with pytest.raises(TrackerError, match=r"object tracker silent for 0\.\d\d s \(limit 0\.5 s\)"):
+        silent(tracker)
+    assert tracker.read()["object"].age_s > 0.5  # what was seen last is still known
+    before = tracker.read()["object"].number
+    send()
+    wait_until(lambda: tracker.read()["object"].number > before)
+    tracker.require_recent("object")  # heard again
+
+
+def test_a_sighting_s_age_is_by_its_stamp_and_never_below_zero(tracker, send):
+    for ahead in (-0.3, 0.2):
+        before = tracker._seen["object"].number if tracker._seen else 0
+        send(stamp=time.time() + ahead)
+        wait_until(lambda before=before: tracker._seen and tracker._seen["object"].number > before)
+        age = tracker.read()["object"].age_s
+        assert age >= 0.3 if ahead < 0 else age == pytest.approx(0.0, abs=0.2)
+
+
+def test_what_was_hidden_may_reappear_elsewhere(tracker, send):
     send()
     settled(tracker)
-    time.sleep(0.02)
-    tracker.read()  # heard again
+    with pytest.raises(TrackerError, match="silent"):
+        silent(tracker)
+    send(position_m=[0.1, 0.5, 0.15])
+    wait_until(lambda: tracker.read()["object"].number == 2)
+    assert tracker.read()["object"].pose.position[2] == 0.15
 
 
 def test_an_object_never_seen_is_a_fault(tracker):
@@ -113,7 +148,8 @@ def test_small_moves_are_followed(tracker, send):
     for step in range(20):
         send(position_m=[0.1 + 0.004 * step, 0.5, 0.02])
         time.sleep(0.005)
-    assert tracker.read()["object"].position[0] == pytest.approx(0.176)
+    wait_until(lambda: tracker.read()["object"].number == 20)
+    assert tracker.read()["object"].pose.position[0] == pytest.approx(0.176)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +191,8 @@ def test_a_stamp_that_stands_still_is_a_frozen_tracker(tracker, send):
     for _ in range(3):
         send(stamp=stamp)
     settled(tracker, 3)
-    time.sleep(0.22)
     with pytest.raises(TrackerError, match=r"silent for .* did not move on"):
-        tracker.read()
+        silent(tracker)
 
 
 def test_an_address_in_use_is_said(tracker):
@@ -174,9 +209,11 @@ def test_taught_objects_lie_where_they_were_said_to():
     name, pose = taught_from_text("object=0.1,0.5,0.02,1.5707963267948966")
     assert (name, pose.position_m) == ("object", (0.1, 0.5, 0.02))
     objects = TaughtObjects(["object"], {name: pose})
-    for poses in (objects.arrange({}), objects.read()):
-        np.testing.assert_array_equal(poses["object"].position, [0.1, 0.5, 0.02])
-        np.testing.assert_allclose(poses["object"].rotation[:2, 0], [0, 1], atol=1e-12)
+    for found in (objects.arrange({})["object"], objects.read()["object"].pose):
+        np.testing.assert_array_equal(found.position, [0.1, 0.5, 0.02])
+        np.testing.assert_allclose(found.rotation[:2, 0], [0, 1], atol=1e-12)
+    assert objects.read()["object"].number == objects.read()["object"].number  # and are never seen anew
+    objects.require_recent("object")
     assert taught_from_text("object=1,2,3")[1].yaw_rad == 0.0
 
 

@@ -1,5 +1,6 @@
 """The grasp task's rewards: each against numbers worked out by hand, and none of them to be farmed."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import exp, pi, sqrt, tanh
 
@@ -28,17 +29,21 @@ def turned(yaw):
     return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
-def world(*, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0):
+def world(
+    *, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0, held=None, speed=0.0
+):
     """A world whose tool points down, with the commanded tool point ``led`` ahead of the measured one."""
     down = turned(tool_yaw) @ np.diag([1.0, -1.0, -1.0])
     tcp = np.asarray(tcp, float)
     return World(
         robot=RobotState(np.zeros(6), np.zeros(6), np.full(2, 0.8 * closed), 0.0),
         tcp=Pose(tcp, down),
-        tcp_velocity=np.zeros(3),
+        tcp_velocity=np.array([speed, 0.0, 0.0]),
         commanded=JointCommand(np.zeros(6), told),
         commanded_tcp=Pose(tcp + np.asarray(led), down),
         objects={OBJECT: Pose(np.asarray(lying, float), turned(yaw))},
+        ages_s={OBJECT: 0.0},
+        held=held,
     )
 
 
@@ -116,35 +121,59 @@ def test_alignment_is_progress_of_the_turn(task, judge):
 
 
 @pytest.mark.parametrize(
-    ("closed", "told", "share"),
+    ("closed", "held", "share"),
     [
-        (0.0, 0.0, 0.0),
-        (MEETS / 2, 0.0, 0.25),  # half way closed: half of a half
-        (MEETS, 1.0, 1.0),  # they stop on the object while told to close
-        (MEETS, MEETS + 0.079, 0.5),  # they follow what they are told: nothing stops them
-        (0.79 * MEETS, 1.0, 0.5 * 0.79),  # still on their way
-        (MEETS + 0.119, 1.0, 1.0),  # a smaller object than expected
-        (MEETS + 0.121, 1.0, 0.0),  # nothing between them
+        (0.0, None, 0.0),
+        (MEETS / 2, None, 0.25),  # half way closed: half of a half
+        (MEETS, OBJECT, 1.0),
+        (MEETS, None, 0.5),
+        (0.79 * MEETS, None, 0.5 * 0.79),  # still on their way
+        (MEETS + 0.119, OBJECT, 1.0),  # a smaller object than expected
+        (MEETS + 0.121, None, 0.0),  # nothing between them
     ],
 )
-def test_grasp_is_read_from_the_drivers(judge, closed, told, share):
-    now = world(closed=closed, told=told)
+def test_grasp_is_read_from_the_drivers(judge, closed, held, share):
+    now = world(closed=closed, told=1.0, held=held)
     assert judge(now, now)[0]["grasp"] == pytest.approx(share)
+
+
+def drivers(closed):
+    return RobotState(np.zeros(6), np.zeros(6), np.full(2, 0.8 * closed), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "told", "holds"),
+    [
+        (MEETS, MEETS, 1.0, True),  # at rest on the object while told to close
+        (MEETS, MEETS, 0.0, False),  # told to open
+        (MEETS - 0.0235, MEETS, 1.0, False),  # passing the object's width at 20 mm/s
+        (MEETS - 0.011, MEETS, 1.0, True),  # a reading's noise
+        (MEETS + 0.0235, MEETS, 1.0, False),  # opening
+        (0.79 * MEETS, 0.79 * MEETS, 1.0, False),  # a pause on the way
+        (MEETS + 0.119, MEETS + 0.119, 1.0, True),  # a smaller object than expected
+        (MEETS + 0.121, MEETS + 0.121, 1.0, False),  # nothing between them
+        (0.0, 0.0, 1.0, False),  # told to close, and not yet moving
+    ],
+)
+def test_held_is_what_fingers_feel_at_rest_and_not_what_they_are_told(task, earlier, now, told, holds):
+    found = task.held(drivers(now), drivers(earlier), JointCommand(np.zeros(6), told))
+    assert found == (OBJECT if holds else None)
 
 
 def test_closing_on_nothing_is_told_from_the_thinnest_object(make, goal):
     """Closed on nothing, the simulated drivers stand at 0.97 and more of their range."""
     task = make(object=ObjectConfig(size_m=(0.015, 0.015, 0.04)))
     for closed, paid in ((70 / 85, 1.0), (0.965, 0.0)):
-        now = world(closed=closed, told=1.0)
+        held = task.held(drivers(closed), drivers(closed), JointCommand(np.zeros(6), 1.0))
+        now = world(closed=closed, told=1.0, held=held)
         share = task.score(Moment(now, now, STILL, STILL, ()), goal).terms["grasp"] / task.config.rewards.grasp
         assert share == pytest.approx(paid)
 
 
 def test_grasp_and_lift_fade_with_the_distance_of_the_tool_and_the_grip_with_its_turn(judge):
-    there = world(tcp=above(0.012, 0.016), closed=MEETS, told=1.0)  # 20 mm away
+    there = world(tcp=above(0.012, 0.016), closed=MEETS, told=1.0, held=OBJECT)  # 20 mm away
     assert judge(there, there)[0]["grasp"] == pytest.approx(exp(-1))
-    skewed = world(yaw=0.3, closed=MEETS, told=1.0)
+    skewed = world(yaw=0.3, closed=MEETS, told=1.0, held=OBJECT)
     assert judge(skewed, skewed)[0]["grasp"] == pytest.approx(exp(-1))
     lifted = world(lying=(0.0, 0.5, 0.02 + 0.0575), tcp=above(0.0575 + 0.012, 0.016))
     assert judge(lifted, lifted)[0]["lift"] == pytest.approx(0.5 * exp(-1))
@@ -183,16 +212,19 @@ def test_rise_is_progress_of_the_height_whoever_raises_it(judge):
     assert judge(high, low)[0]["rise"] == pytest.approx(-0.2)
 
 
-def in_hand(height, moved=0.0, off=0.0):
-    """Two worlds a period apart, with the object lifted, moving sideways and off the grasp point."""
-    here, there = (world(tcp=above(height, x + off), lying=(x, 0.5, 0.02 + height)) for x in (0.0, moved))
+def in_hand(height, moved=0.0, off=0.0, held=OBJECT):
+    """Two worlds a period apart, with the object lifted, moving sideways with the tool and off the grasp point."""
+    here, there = (
+        world(tcp=above(height, x + off), lying=(x, 0.5, 0.02 + height), held=held, speed=moved / PERIOD)
+        for x in (0.0, moved)
+    )
     return here, there
 
 
 def test_held_needs_the_height_and_pays_rest(judge):
     assert judge(*in_hand(0.0999))[0]["held"] == 0.0
     assert judge(*in_hand(0.1001))[0]["held"] == 1.0
-    assert judge(*in_hand(0.1001, moved=0.02 * PERIOD))[0]["held"] == pytest.approx(0.3 * 0.92 + 0.7 * exp(-1))
+    assert judge(*in_hand(0.1001, moved=0.01 * PERIOD))[0]["held"] == pytest.approx(0.3 * 0.96 + 0.7 * exp(-1))
     assert judge(*in_hand(0.1001, moved=0.225 * PERIOD))[0]["held"] == pytest.approx(0.03)  # felt at full action, too
     assert judge(*in_hand(0.1001, moved=0.25 * PERIOD))[0]["held"] == pytest.approx(0.0, abs=1e-12)
 
@@ -213,6 +245,23 @@ def test_success_needs_height_rest_and_the_hand(judge, height, speed, off, achie
     _, score = judge(*in_hand(height, speed * PERIOD, off))
     assert score.achieved is achieved
     assert score.distance_m == pytest.approx(max(0.0, 0.1 - height))
+
+
+def test_success_needs_fingers_that_hold_it(judge):
+    assert judge(*in_hand(0.11))[1].achieved
+    assert not judge(*in_hand(0.11, held=None))[1].achieved
+
+
+def test_a_camera_s_noise_is_no_motion_of_what_is_held(judge):
+    here, there = in_hand(0.11, moved=0.003)
+    still = replace(there, tcp_velocity=np.zeros(3))
+    assert judge(here, still)[1].achieved
+    assert not judge(here, there)[1].achieved
+
+
+def test_every_new_position_of_the_gripper_has_its_price(judge):
+    opened, closed = world(), world(told=1.0)
+    assert [judge(*pair)[0]["regrip"] for pair in ((opened, closed), (closed, opened), (closed, closed))] == [-1, -1, 0]
 
 
 def test_smoothness_and_guard_are_prices(judge):
@@ -241,7 +290,7 @@ any_action = st.lists(st.floats(-1, 1, width=32), min_size=5, max_size=5).map(la
 def test_every_term_is_bounded_by_its_weight(task, goal, before, after, action, previous, interventions):
     score = task.score(Moment(before, after, action, previous, interventions), goal)
     for name, weight in task.config.rewards.model_dump().items():
-        low, high = (-1, 0) if name in ("push", "smoothness", "guard") else (-1, 1)
+        low, high = (-1, 0) if name in ("push", "regrip", "smoothness", "guard") else (-1, 1)
         low = 0 if name in ("grasp", "lift", "held") else low
         assert low * weight - 1e-9 <= score.terms[name] <= high * weight + 1e-9, name
     assert all(np.isfinite(np.asarray(value)).all() for value in task.observe(after, goal).values())
@@ -335,6 +384,8 @@ def test_the_observation_s_fields_and_who_supplies_them(task):
         "lift_near": (1, "tracker"),
         "commanded_from_tcp": (3, "guard"),
         "commanded_gripper": (1, "guard"),
+        "held": (1, "gripper"),
+        "object_age": (1, "tracker"),
     }
 
 
@@ -498,11 +549,11 @@ def test_shaking_it_aloft_earns_less_than_holding_it_still(grasping, lifted):
 def test_success_comes_after_hold_steps_and_goes_with_the_object(grasping):
     environment, script = grasping()
     observation, _ = environment.reset(seed=0)
-    in_a_row, ended, half = 0, False, environment.task.config.rewards.held / 2
+    in_a_row, ended, paid = 0, False, environment.task.config.rewards.held / 4
     while not ended:
         observation, _, _, ended, info = environment.step(script.act(observation))
         moment = environment.world.objects[OBJECT].position[2] - environment.goal.objects[OBJECT].position[2]
-        in_a_row = in_a_row + 1 if info["reward_terms"]["held"] > half and moment >= 0.1 else 0
+        in_a_row = in_a_row + 1 if info["reward_terms"]["held"] > paid and moment >= 0.1 else 0
         if info["success"]:
             assert in_a_row >= environment.task.hold_steps
     assert info["success"]
@@ -519,9 +570,9 @@ def test_what_is_left_to_lift_does_not_depend_on_a_tracker_s_offset(grasping):
     for _ in range(120):
         a, b = (straight.task.layout.unpack(seen) for seen in (one, other))
         for name in ("lift_left", "lift_near"):
-            np.testing.assert_allclose(a[name], b[name], atol=1e-6)
+            np.testing.assert_allclose(a[name], b[name], atol=1e-4)
         off = b["object_from_tcp"] - a["object_from_tcp"]
-        np.testing.assert_allclose(off, biased._objects._offset, atol=1e-6)
+        np.testing.assert_allclose(off, biased._objects._offset, atol=1e-4)  # in the hand, it tilts with the tool
         action = script.act(one)
         (one, reward, *_, info), (other, biased_reward, *_) = straight.step(action), biased.step(action)
         assert reward == biased_reward
@@ -529,18 +580,16 @@ def test_what_is_left_to_lift_does_not_depend_on_a_tracker_s_offset(grasping):
     assert np.abs(off).max() > 0.001
 
 
-@pytest.mark.parametrize(
-    ("closed", "told", "held"),
-    [
-        (0.53, 1.0, True),  # the drivers stop where 40 of 85 mm are left
-        (0.53, 0.55, False),  # nothing presses yet
-        (0.0, 1.0, False),  # still open
-        (0.9, 1.0, False),  # closed on nothing
-    ],
-)
-def test_what_is_in_the_hand_is_not_to_be_lined_up_with(task, goal, closed, told, held):
-    now = world(tcp=above(0.0, 0.006), led=(0.01, 0.0, 0.0), yaw=0.2, closed=closed, told=told)
+@pytest.mark.parametrize("held", [OBJECT, None])
+def test_what_is_in_the_hand_is_not_to_be_lined_up_with(task, goal, held):
+    now = world(tcp=above(0.0, 0.006), led=(0.01, 0.0, 0.0), yaw=0.2, closed=0.53, told=1.0, held=held)
     seen = task.observe(now, goal)
     zero = [not np.any(seen[name]) for name in ("object_near", "object_turn", "object_turn_near")]
-    assert zero == [held] * 3
+    assert zero == [held is not None] * 3
+    assert seen["held"] == (float(held is not None),)
     assert np.any(seen["object_from_tcp"])  # but where it is can be seen
+
+
+@pytest.mark.parametrize(("age", "told"), [(0.0, 0.0), (0.12, 0.12), (7.0, 1.0)])
+def test_how_old_the_pose_is_can_be_seen(task, goal, age, told):
+    assert task.observe(replace(world(), ages_s={OBJECT: age}), goal)["object_age"] == (told,)

@@ -131,7 +131,7 @@ class GripperModel:
 
     def closed_fraction(self, driver_q: Array) -> float:
         """Compute the closed fraction, 0 open to 1 closed, from the drivers (2,) in their unit."""
-        return (float(driver_q.mean()) - self.driver_open) / self.driver_range
+        return ((float(driver_q[0]) + float(driver_q[1])) / 2.0 - self.driver_open) / self.driver_range
 
     def drivers_at(self, closed: float) -> Array:
         """Compute the drivers (2,), in their unit, at a closed fraction."""

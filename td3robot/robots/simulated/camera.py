@@ -3,11 +3,10 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from math import dist, inf
 
 import numpy as np
 
-from td3robot.config.disturbance import DisturbanceConfig
 from td3robot.geometry import about_vertical, rotation_matrix
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.robots.simulated.disturbed import DisturbedRobot
@@ -95,9 +94,7 @@ class Camera(Objects):
         if rng.random() < self._drop:
             return
         seen = {
-            name: self._measured(pose, rng)
-            for name, pose in poses.items()
-            if float(np.linalg.norm(pose.position - tool)) >= self._hidden
+            name: self._measured(pose, rng) for name, pose in poses.items() if dist(pose.position, tool) >= self._hidden
         }
         # Frames are worked on in their order.
         due = max(at + late, self._coming[-1].due_s if self._coming else -inf)
