@@ -181,4 +181,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _number(value: float) -> str:
+    """Write a value with two digits; thousandths are below what is measured here."""
+    if abs(value) < 1e-3:
+        return "0"
     return f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"

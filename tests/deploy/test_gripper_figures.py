@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from td3robot.build import robot_spec
-from td3robot.config import DISTURBANCES, RobotConfig
+from td3robot.build import make_robot_env, robot_spec
+from td3robot.config import DISTURBANCES, RobotConfig, RobotEnvironmentConfig
+from td3robot.deploy.episode import ArmPlayer
 from td3robot.deploy.gripper_figures import Closing, GripperWatch, summarize_closings
+from td3robot.deploy.report import summarize
 from td3robot.registry import GRIPPERS
 from td3robot.report.figures import ROWS
 from td3robot.robots.simulated.mujoco import MujocoRobot
@@ -108,3 +110,25 @@ def test_closings_are_put_beside_training():
     texts = {row.title: row.text({"gripper": nobody_knows}) for row in ROWS}
     assert texts["Gripper: speed of closing, of its fastest"].startswith("50")
     assert "trained" not in texts["Gripper: speed of closing, of its fastest"]
+
+
+def test_an_episode_has_the_closings_of_its_gripper():
+    config = RobotEnvironmentConfig.model_validate({"task": {"name": "grasp"}, "episode_s": 3.0})
+    environment, acted = make_robot_env(config), []
+
+    def act(observation):
+        """Rest, and close after half a second."""
+        acted.append(observation)
+        return np.array([0, 0, 0, 0, 1.0 if len(acted) > 10 else -1.0], np.float32)
+
+    player = ArmPlayer(environment, act)
+    player.begin(0, 7)
+    while not player.step():
+        pass
+    environment.close()
+    (found,) = player.figures.closings
+    assert found.delay_s < 0.03
+    assert found.speed == pytest.approx(1.0, rel=0.05)
+    figures = summarize([player.figures], DISTURBANCES["real"])["gripper"]
+    assert (figures["closings"], figures["trained_speed"]) == (1, [0.13, 1.0])
+    assert figures["speed"] == found.speed
