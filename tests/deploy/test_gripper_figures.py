@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import DISTURBANCES, RobotConfig, RobotEnvironmentConfig
+from td3robot.config import DisturbanceConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.deploy.episode import ArmPlayer
 from td3robot.deploy.gripper_figures import Closing, GripperWatch, summarize_closings
 from td3robot.deploy.report import summarize
@@ -15,6 +15,7 @@ from td3robot.robots.simulated.variation import Variation
 from td3robot.state import JointCommand
 
 GRIPPER = GRIPPERS["robotiq_2f85"]
+TRAINED = DisturbanceConfig(gripper_speed=(0.13, 1.0), gripper_delay_s=(0.0, 0.15))
 PERIOD_S = 0.05
 
 
@@ -97,12 +98,12 @@ def test_a_pause_is_not_measured():
 
 
 def test_closings_are_put_beside_training():
-    found = summarize_closings([Closing(0.1, 0.5), Closing(0.2, 0.3)], DISTURBANCES["real"])
+    found = summarize_closings([Closing(0.1, 0.5), Closing(0.2, 0.3)], TRAINED)
     assert found == {
         "closings": 2, "delay_s": pytest.approx(0.15), "speed": pytest.approx(0.4), "trained_delay_s": [0.0, 0.15],
         "trained_speed": [0.13, 1.0],
     }  # fmt: skip
-    assert summarize_closings([], DISTURBANCES["real"]) is None
+    assert summarize_closings([], TRAINED) is None
     texts = {row.title: row.text({"gripper": found}).replace("\N{NO-BREAK SPACE}", " ") for row in ROWS}
     assert texts["Gripper: from a new position to its first motion"] == "150 ms (trained with 0 to 150)"
     assert texts["Gripper: speed of closing, of its fastest"] == "40 % (trained with 13 to 100)"
@@ -129,6 +130,6 @@ def test_an_episode_has_the_closings_of_its_gripper():
     (found,) = player.figures.closings
     assert found.delay_s < 0.03
     assert found.speed == pytest.approx(1.0, rel=0.05)
-    figures = summarize([player.figures], DISTURBANCES["real"])["gripper"]
+    figures = summarize([player.figures], TRAINED)["gripper"]
     assert (figures["closings"], figures["trained_speed"]) == (1, [0.13, 1.0])
     assert figures["speed"] == found.speed

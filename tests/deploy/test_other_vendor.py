@@ -247,7 +247,7 @@ def seen(write_checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("td3robot.deploy.trained.WATCH_S", 1.2)
     config = parse_config(
         "{name: grasp, agent: {normalize_observations: true}, environment: {kind: robot, task: {name: grasp}, "
-        "disturbance: real}}", "test",
+        "disturbance: {camera_rate_hz: [15, 60], camera_latency_s: [0.02, 0.15]}}}", "test",
     )  # fmt: skip
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         link.bind(("127.0.0.33", 0))

@@ -10,7 +10,11 @@ from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import ATTENTION, GO, Check
 
-REAL, OFF = DISTURBANCES["real"], DISTURBANCES["off"]
+OFF = DISTURBANCES["off"]
+REAL = DisturbanceConfig(
+    camera_rate_hz=(15.0, 60.0), camera_latency_s=(0.02, 0.15), camera_jitter_s=0.03, camera_drop=0.1,
+    object_noise_m=0.001, gripper_speed=(0.13, 1.0),
+)  # fmt: skip
 
 
 def compared(trained, **figures):
