@@ -10,14 +10,20 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
+from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
-from td3robot.standin.traits import NOMINAL, ToolTraits
+from td3robot.standin.traits import NOMINAL, FrictionTraits, ToolTraits
 from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
 RATE_HZ = 500
 PERIOD_S = 1.0 / RATE_HZ
+# A finger speed at which every position is reached within a period [1/s, as a share of the gripper's].
+AT_ONCE = 1e6
+# MuJoCo's `solimp` of a joint's friction: in six seconds, a joint at rest creeps by at most 8 % of what it is away from
+# its target. With MuJoCo's own values it slides there in one.
+STICKING = (0.9999, 0.9999, 0.001, 0.5, 2.0)
 
 
 class SimulatedArm:
@@ -30,6 +36,7 @@ class SimulatedArm:
         objects: What lies on the table.
         parameters: The arm's own Denavit-Hartenberg parameters; the nominal ones, if not given.
         tool: What nobody told the controller about its tool.
+        friction: Of the joints.
 
     Attributes:
         spec: The robot as it is, with its own kinematics.
@@ -44,6 +51,7 @@ class SimulatedArm:
         objects: tuple[ObjectModel, ...] = (),
         parameters: DhParameters | None = None,
         tool: ToolTraits = NOMINAL.tool,
+        friction: FrictionTraits = NOMINAL.friction,
     ) -> None:
         self.parameters = parameters or DhParameters.of(spec.arm.chain)
         arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())
@@ -53,10 +61,14 @@ class SimulatedArm:
         self._robot.connect()
         assert self._robot.model is not None
         self._model, self._data = self._robot.model, self._robot.data
+        # The motor is that of the stand-in's own gripper (gripper.py), not of the training simulation's.
+        self._robot.vary(Variation(gripper_speed=AT_ONCE))
         self._load(tool.payload_kg)
         self._asked = mujoco.MjData(self._model)  # for postures the arm is not in
+        self._jacobian = np.zeros((3, self._model.nv))
         self._flange, self._tcp = self._model.site(FLANGE_SITE).id, self._model.site(TCP_SITE).id
         self._gain = self._model.actuator_gainprm[:JOINTS, 0].copy()
+        self._rub(friction)
         handled = {self._model.body(item.name).id for item in objects}
         bodies = self._model.geom_bodyid
         self._is_handled = np.isin(bodies, list(handled))
@@ -79,6 +91,13 @@ class SimulatedArm:
         self._model.body_mass[hand] = told + payload_kg
         self._model.body_gravcomp[hand] *= told / (told + payload_kg)
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))
+
+    def _rub(self, friction: FrictionTraits) -> None:
+        """Have the joints stick and rub; torques are in proportion to the servos' stiffness."""
+        if friction.stick_rad:
+            self._model.dof_frictionloss[:JOINTS] = friction.stick_rad * self._gain
+            self._model.dof_solimp[:JOINTS] = STICKING
+        self._model.dof_damping[:JOINTS] += friction.viscous_s * self._gain
 
     def set_lag(self, lag_s: float) -> None:
         """Have the servo follow its target with a first-order lag.
@@ -172,6 +191,14 @@ class SimulatedArm:
         self._asked.qpos[:JOINTS] = q
         mujoco.mj_kinematics(self._model, self._asked)
         return _pose(self._asked, self._flange)
+
+    def tool_speed_at(self, q: Array, dq: Array) -> float:
+        """Compute the speed of the tool centre point of this cell [m/s] at q (6,) [rad] and dq (6,) [rad/s]."""
+        self._asked.qpos[:JOINTS] = q
+        mujoco.mj_kinematics(self._model, self._asked)
+        mujoco.mj_comPos(self._model, self._asked)
+        mujoco.mj_jacSite(self._model, self._asked, self._jacobian, None, self._tcp)
+        return float(np.linalg.norm(self._jacobian[:, :JOINTS] @ dq))
 
     def tcp_velocity(self) -> Array:
         """Give the tool centre point's velocity (6,), linear [m/s] then angular [rad/s], in the base frame."""

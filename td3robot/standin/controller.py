@@ -15,6 +15,7 @@ from td3robot.standin.accounting import Accounting
 from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.standin.gripper import Gripper
 from td3robot.standin.inputs import Inputs
+from td3robot.standin.limiter import Limiter
 from td3robot.standin.motion import USUAL_GAIN, Brake, Hold, Motion, Reference
 from td3robot.standin.program import Program
 from td3robot.standin.safety import Safety
@@ -77,6 +78,7 @@ class Controller:
         self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
         self.program: Program | None = None
         self.refusing: str | None = None
+        self.limiter = Limiter(config.traits.limits, arm)
         self.reference = Reference(arm.q)
         self.motion: Motion = Hold()
         self.history: deque[Array] = deque([arm.q] * 512, maxlen=512)
@@ -308,7 +310,8 @@ class Controller:
         return bool(np.abs(self.arm.dq).max() < 1e-2)
 
     def _move(self) -> None:
-        target = self.motion.step(self.reference, self.arm.lag_s, self.inputs.slider)
+        target = self.motion.step(self.reference, self.arm.lag_s, self.inputs.slider * self.limiter.scale)
+        self.limiter.judge(self.reference)
         self.gripper.tick(self.arm.closed)
         self.arm.step(target, self.gripper.fraction)
         self.history.append(self.arm.q)

@@ -125,6 +125,8 @@ class Gripper:
             if goal != self._goal and abs(self.fraction - self._goal) > 1e-9:
                 self._paused_until_s = self._now_s + self._traits.pause_s
             self._goal = goal
+            if (goal - self._closed) * (self.fraction - self._closed) < 0.0:
+                self.fraction = self._closed  # back from where the fingers are, not from what squeezes
         if self._now_s < self._paused_until_s:
             return
         slowest, fastest = self._rates

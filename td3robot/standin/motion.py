@@ -71,6 +71,15 @@ class Servo(Motion):
     Undamped enough, the reference follows the goal like a mass on a spring: with the lag T of the lookahead time
     (2 zeta / omega for a ramp), ``a = omega^2 (goal - q) - 2 zeta omega v`` and ``omega = 2 zeta / T``. URScript's
     manual says that a higher gain reacts faster and may overshoot: zeta falls with its square root (assumed).
+
+    A servo that blocks takes the newest target when the time of the one before is over, and the same again where none
+    came, as a thread does that calls URScript's servoj in a loop.
+
+    Attributes:
+        goal: Where the straight line to the target is by now (6,) [rad].
+        target: The newest that was received (6,) [rad].
+        skipped: Targets that were never servoed to, since newer ones had come.
+        repeated: Calls for which there was no new target.
     """
 
     def __init__(self, q: Array, traits: ServoTraits = NOMINAL.servo) -> None:
@@ -78,7 +87,8 @@ class Servo(Motion):
         self._aim, self._left_s = q.copy(), 0.0
         self._traits, self._gain = traits, USUAL_GAIN
         self._coming: deque[tuple[float, Array, float]] = deque()
-        self._now_s = 0.0
+        self._now_s = self._call_s = self._call_left_s = 0.0
+        self.skipped = self.repeated = 0
         self._v: Array | None = None
 
     def servoed(self, q: Array, traits: ServoTraits) -> "Servo":
@@ -92,13 +102,25 @@ class Servo(Motion):
 
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
         """Move the goal towards the target, and let the reference follow, both slowed down by the slider."""
-        while self._coming and self._coming[0][0] <= self._now_s + 1e-9:
-            _, self._aim, self._left_s = self._coming.popleft()
+        if not self._traits.blocks or self._call_left_s <= 1e-9:
+            self._call()
         self._now_s += PERIOD_S
+        self._call_left_s -= scale * PERIOD_S
         if self._left_s > 1e-9:
             self.goal = self.goal + (self._aim - self.goal) * min(1.0, scale * PERIOD_S / self._left_s)
             self._left_s -= scale * PERIOD_S
         return reference.move(scale * self._velocity(reference, lag_s), lag_s)
+
+    def _call(self) -> None:
+        """Servo to the newest target that got through, or once more to the one before."""
+        came = 0
+        while self._coming and self._coming[0][0] <= self._now_s + 1e-9:
+            _, self._aim, self._left_s = self._coming.popleft()
+            self._call_s = self._left_s
+            came += 1
+        self.skipped += max(came - 1, 0)
+        self.repeated += came == 0
+        self._call_left_s = self._call_s
 
     def _velocity(self, reference: Reference, lag_s: float) -> Array:
         away: Array = self.goal - reference.q

@@ -8,7 +8,16 @@ import numpy as np
 from td3robot.errors import ConfigError, choose
 from td3robot.standin.settings import CalibrationConfig
 from td3robot.standin.traits import NOMINAL as NOMINAL_TRAITS
-from td3robot.standin.traits import CameraTraits, GripperTraits, NetworkTraits, ServoTraits, ToolTraits, Traits
+from td3robot.standin.traits import (
+    CameraTraits,
+    FrictionTraits,
+    GripperTraits,
+    LimitTraits,
+    NetworkTraits,
+    ServoTraits,
+    ToolTraits,
+    Traits,
+)
 
 # A seed far from those of the named cells' arms.
 FIRST_DRAWN = 1000
@@ -58,7 +67,8 @@ NAMED = {
             "new",
             "a new e-Series arm on 500 Hz, well calibrated, with a camera at 60 Hz",
             Traits(
-                servo=ServoTraits(damping=(0.9, 0.9, 0.9, 1.0, 1.0, 1.0), transport_s=0.004),
+                servo=ServoTraits(damping=(0.9, 0.9, 0.9, 1.0, 1.0, 1.0), transport_s=0.004, blocks=True),
+                friction=FrictionTraits(stick_rad=0.0002, viscous_s=0.002),
                 gripper=GripperTraits(latency_s=0.02),
                 camera=CameraTraits(rate_hz=60.0, latency_s=0.025, jitter_s=0.005, noise_m=0.0003),
             ),
@@ -67,9 +77,10 @@ NAMED = {
         ),
         Personality(
             "worn",
-            "an arm of many years on 125 Hz: softer joints that overshoot, a tool nobody measured again",
+            "an arm of many years on 125 Hz: softer joints that overshoot and stick, a tool nobody measured again",
             Traits(
-                servo=ServoTraits(damping=(0.55, 0.5, 0.55, 0.7, 0.7, 0.8), transport_s=0.012),
+                servo=ServoTraits(damping=(0.55, 0.5, 0.55, 0.7, 0.7, 0.8), transport_s=0.012, blocks=True),
+                friction=FrictionTraits(stick_rad=0.0008, viscous_s=0.006),
                 tool=ToolTraits(payload_kg=0.25, longer_m=0.002),
                 gripper=GripperTraits(latency_s=0.05, fastest=0.8),
                 camera=CameraTraits(rate_hz=30.0, latency_s=0.05, jitter_s=0.01, noise_m=0.0005),
@@ -90,6 +101,11 @@ NAMED = {
                     rate_hz=15.0, latency_s=0.12, jitter_s=0.03, drop=0.1, hidden_m=0.06, noise_m=0.001, stamped="sent"
                 )
             ),
+        ),
+        Personality(
+            "restricted",
+            "a cell whose safety configuration allows the tool no more than 250 mm/s, and slows down what is faster",
+            Traits(servo=ServoTraits(damping=(0.7,) * 6, blocks=True), limits=LimitTraits(tool_m_s=0.25)),
         ),
         Personality(
             "bad-network",
@@ -127,6 +143,7 @@ def drawn(seed: int) -> Personality:
             # The joints that carry the arm are the softer ones.
             damping=tuple(round(damping * factor, 2) for factor in (0.95, 0.9, 0.95, 1.1, 1.1, 1.2)),
             transport_s=between(0.002, 0.012),
+            blocks=True,
         ),
         tool=ToolTraits(payload_kg=between(0.0, 0.3, 2), longer_m=between(-0.002, 0.002)),
         gripper=GripperTraits(
@@ -146,4 +163,8 @@ def drawn(seed: int) -> Personality:
     calibration = CalibrationConfig(
         seed=FIRST_DRAWN + seed, length_m=between(2e-4, 8e-4), angle_rad=between(3e-4, 1e-3)
     )
-    return Personality(str(seed), f"drawn by the seed {seed}", traits, calibration, int(rng.choice([125, 500])))
+    stream_hz = int(rng.choice([125, 500]))
+    friction = FrictionTraits(stick_rad=between(0.0, 0.001, 5), viscous_s=between(0.0, 0.008))
+    limits = LimitTraits(tool_m_s=float(rng.choice([0.25, 0.75, 1.5])))
+    traits = traits.model_copy(update={"friction": friction, "limits": limits})
+    return Personality(str(seed), f"drawn by the seed {seed}", traits, calibration, stream_hz)

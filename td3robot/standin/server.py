@@ -41,7 +41,7 @@ class Server:
         self._listen()  # first, so that a port that is taken is reported at once
         spec = config.spec()
         parameters = own_parameters(spec.arm, config.calibration)
-        self.arm = SimulatedArm(spec, config.object_models(), parameters, config.traits.tool)
+        self.arm = SimulatedArm(spec, config.object_models(), parameters, config.traits.tool, config.traits.friction)
         self.controller = Controller(self.arm, config)
         self.line = Line(lambda: self.controller.time_s, config.seed, config.traits.network)
         self.vision = VisionSystem(self.arm, config.tracker, config.traits.camera, config.seed)

@@ -22,10 +22,38 @@ class ServoTraits(Section):
         damping: Damping ratio of each joint at a gain of 300; below 1 it overshoots, and more so with a higher gain.
             None follows with a first-order lag, which cannot.
         transport_s: From the arrival of a target to the first motion towards it.
+        blocks: Whether servoJ holds the thread that calls it for its time, stretched by speed scaling. Of the targets
+            that come meanwhile only the newest is taken, and where none came the old one is servoed to once more.
+            Otherwise every target is taken as it comes.
     """
 
     damping: tuple[Damping, ...] | None = None
     transport_s: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
+    blocks: bool = False
+
+
+class LimitTraits(Section):
+    """Speeds above which the controller slows every trajectory down (speed scaling); None is no limit.
+
+    Attributes:
+        joint_rad_s: Of the fastest joint.
+        tool_m_s: Of the tool centre point.
+    """
+
+    joint_rad_s: Annotated[float, Field(ge=0.05, le=10.0)] | None = None
+    tool_m_s: Annotated[float, Field(ge=0.02, le=5.0)] | None = None
+
+
+class FrictionTraits(Section):
+    """Friction in the joints that the controller does not compensate.
+
+    Attributes:
+        stick_rad: Coulomb friction over the servo's stiffness: a joint may rest so far from its target.
+        viscous_s: Viscous friction over the servo's stiffness: a joint follows a ramp so much later.
+    """
+
+    stick_rad: Annotated[float, Field(ge=0.0, le=0.005)] = 0.0
+    viscous_s: Annotated[float, Field(ge=0.0, le=0.05)] = 0.0
 
 
 class ToolTraits(Section):
@@ -101,6 +129,8 @@ class Traits(Section):
     """One cell. The defaults are those of the training simulation's idea of an arm."""
 
     servo: ServoTraits = ServoTraits()
+    limits: LimitTraits = LimitTraits()
+    friction: FrictionTraits = FrictionTraits()
     tool: ToolTraits = ToolTraits()
     gripper: GripperTraits = GripperTraits()
     camera: CameraTraits = CameraTraits()

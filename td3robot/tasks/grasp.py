@@ -81,7 +81,7 @@ class GraspRewards(Section):
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
-    regrip: NonNegative = 1.0
+    regrip: NonNegative = 0.25
     smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
 

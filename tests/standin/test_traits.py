@@ -224,3 +224,16 @@ def test_named_cells_are_settings_of_a_standin_and_say_what_differs():
 def test_a_cell_that_is_not_known_is_one_sentence():
     with pytest.raises(ConfigError, match=r"did you mean 'worn'.*or give a seed"):
         personality("wornn")
+
+
+def test_a_gripper_lets_go_at_once_of_what_it_squeezed():
+    gripper = Gripper(GRIPPERS["robotiq_2f85"])
+    gripper.activate_at_once()
+    gripper.write({"GTO": 1, "POS": 230})
+    for _ in range(1000):
+        gripper.tick(min(gripper.fraction, 0.5))  # something is in between
+    assert gripper.fraction == pytest.approx(1.0)
+    gripper.write({"POS": 3})
+    gripper.tick(0.5)
+    gripper.tick(0.5)
+    assert gripper.fraction < 0.5

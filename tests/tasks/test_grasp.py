@@ -570,7 +570,7 @@ def test_what_is_left_to_lift_does_not_depend_on_a_tracker_s_offset(grasping):
     for _ in range(120):
         a, b = (straight.task.layout.unpack(seen) for seen in (one, other))
         for name in ("lift_left", "lift_near"):
-            np.testing.assert_allclose(a[name], b[name], atol=1e-4)
+            np.testing.assert_allclose(a[name], b[name], atol=1e-3)
         off = b["object_from_tcp"] - a["object_from_tcp"]
         np.testing.assert_allclose(off, biased._objects._offset, atol=1e-4)  # in the hand, it tilts with the tool
         action = script.act(one)

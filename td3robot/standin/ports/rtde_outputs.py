@@ -95,7 +95,7 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         "joint_mode": lambda: [JOINT_RUNNING if controller.robot_mode is RobotMode.RUNNING else JOINT_OFF] * JOINTS,
         "safety_mode": lambda: int(controller.safety_mode),
         "safety_status": lambda: int(controller.safety_mode),
-        "speed_scaling": lambda: 1.0,  # of the trajectory limiter, which is not modelled; the slider is the next
+        "speed_scaling": lambda: controller.limiter.scale,  # of the trajectory limiter; the slider is the next
         "target_speed_fraction": lambda: controller.inputs.slider,
         "runtime_state": lambda: int(controller.runtime_state),
         "robot_status_bits": lambda: _robot_status(controller),
