@@ -3,7 +3,8 @@
 Example: python benchmarks/release.py checkpoints/RUN checkpoints/ur5e_grasp --card docs/cards/ur5e_grasp.md
 
 The card's text is the file given; the title goes where it says {title}, the figures where it says {table}, and the
-learning curve where it says {curve}.
+learning curve where it says {curve}. Without a run, a released policy is evaluated again, after `real` or the
+simulation changed: python benchmarks/release.py checkpoints/ur5e_grasp --card docs/cards/ur5e_grasp.md
 """
 
 import argparse
@@ -38,14 +39,26 @@ def row(level: str, figures: Evaluation) -> str:
 def main() -> None:
     """Copy, evaluate and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("out", type=Path)
     parser.add_argument("--card", type=Path, required=True)
     arguments = parser.parse_args()
-    best = find(arguments.run)
-    shutil.rmtree(arguments.out, ignore_errors=True)
-    shutil.copytree(best, arguments.out)
-    saved, policy = Checkpoint(arguments.out), load_policy(arguments.out)
+    if arguments.run is not None:
+        best = find(arguments.run)
+        shutil.rmtree(arguments.out, ignore_errors=True)
+        shutil.copytree(best, arguments.out)
+        plot_run(arguments.run, arguments.out / CURVE)
+    rows = evaluated(arguments.out)
+    environment = Checkpoint(arguments.out).config().environment
+    title = f"{environment.title} (`{arguments.out.resolve().name}`)"
+    text = arguments.card.read_text(encoding="utf-8").replace("{title}", title).replace("{table}", "\n".join(rows))
+    (arguments.out / "README.md").write_text(text.replace("{curve}", f"![learning curve]({CURVE})"), encoding="utf-8")
+    print("\n".join(rows))
+
+
+def evaluated(checkpoint: Path) -> list[str]:
+    """Evaluate a checkpoint under every level, and lay out the table."""
+    saved, policy = Checkpoint(checkpoint), load_policy(checkpoint)
     trained = saved.config().environment
     assert isinstance(trained, RobotEnvironmentConfig)
     rows = [
@@ -56,11 +69,8 @@ def main() -> None:
     for level in DISTURBANCES:
         environment = make_robot_env(RobotEnvironmentConfig(**trained.model_dump() | {"disturbance": level}))
         rows.append(row(level, evaluate(environment, policy.act, EPISODES, SEED)))
-    title = f"{trained.title} (`{arguments.out.resolve().name}`)"
-    text = arguments.card.read_text(encoding="utf-8").replace("{title}", title).replace("{table}", "\n".join(rows))
-    (arguments.out / "README.md").write_text(text.replace("{curve}", f"![learning curve]({CURVE})"), encoding="utf-8")
-    plot_run(arguments.run, arguments.out / CURVE)
-    print("\n".join(rows))
+        environment.close()
+    return rows
 
 
 if __name__ == "__main__":

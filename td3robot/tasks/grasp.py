@@ -69,7 +69,6 @@ class GraspRewards(Section):
         lift: Reward for being near the height at which the object is held.
         rise: Reward for progress of the object to that height.
         held: Reward for holding it there at rest.
-        regrip: Penalty on telling the gripper to close or to open.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
     """
@@ -81,7 +80,6 @@ class GraspRewards(Section):
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
-    regrip: NonNegative = 0.25
     smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
 
@@ -233,8 +231,6 @@ class Grasp(Task):
     * ``rise``: progress of the object to that height, from below or above
     * ``held``: ``exp(-(object speed / 10 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
       where it is lifted far enough, in the hand
-    * ``regrip``: minus how much the closed fraction that was commanded changed; without it, policies close early and
-      open again
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -372,7 +368,6 @@ class Grasp(Task):
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
             "held": weights.held * float(high) * self._stillness(speed),
-            "regrip": -weights.regrip * abs(world.commanded.gripper - before.commanded.gripper),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

@@ -259,11 +259,6 @@ def test_a_camera_s_noise_is_no_motion_of_what_is_held(judge):
     assert not judge(here, there)[1].achieved
 
 
-def test_every_new_position_of_the_gripper_has_its_price(judge):
-    opened, closed = world(), world(told=1.0)
-    assert [judge(*pair)[0]["regrip"] for pair in ((opened, closed), (closed, opened), (closed, closed))] == [-1, -1, 0]
-
-
 def test_smoothness_and_guard_are_prices(judge):
     now = world(tcp=above(0.2))
     up, down = np.ones(5, np.float32), -np.ones(5, np.float32)
@@ -290,7 +285,7 @@ any_action = st.lists(st.floats(-1, 1, width=32), min_size=5, max_size=5).map(la
 def test_every_term_is_bounded_by_its_weight(task, goal, before, after, action, previous, interventions):
     score = task.score(Moment(before, after, action, previous, interventions), goal)
     for name, weight in task.config.rewards.model_dump().items():
-        low, high = (-1, 0) if name in ("push", "regrip", "smoothness", "guard") else (-1, 1)
+        low, high = (-1, 0) if name in ("push", "smoothness", "guard") else (-1, 1)
         low = 0 if name in ("grasp", "lift", "held") else low
         assert low * weight - 1e-9 <= score.terms[name] <= high * weight + 1e-9, name
     assert all(np.isfinite(np.asarray(value)).all() for value in task.observe(after, goal).values())
