@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from td3robot.report.figures import ROWS, Row
+from td3robot.report.words import NONE
 
 # Rows of what is only watched: nothing was sent, so the policy achieved nothing.
 WATCHED = (
@@ -31,7 +32,7 @@ def figure_text(row: Row, figures: dict[str, Any]) -> str:
 
 
 def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool = True) -> Table:
-    """Lay out the figures of sessions side by side, a named column for each; the rows are those of a report.
+    """Lay out the figures of sessions side by side, a named column for each; rows that nobody has are left out.
 
     Args:
         title: Of the table.
@@ -42,8 +43,9 @@ def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool =
     for column in ("", *sides):
         table.add_column(column)
     for row in ROWS:
-        if moved or row.title in WATCHED:
-            table.add_row(row.title, *(figure_text(row, side) for side in sides.values()))
+        texts = [figure_text(row, side) for side in sides.values()]
+        if (moved or row.title in WATCHED) and set(texts) != {NONE}:
+            table.add_row(row.title, *texts)
     return table
 
 

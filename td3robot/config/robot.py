@@ -107,3 +107,13 @@ class GuardConfig(Section):
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
     max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     max_state_age_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.15
+
+    def scaled(self, share: float) -> Self:
+        """Return these limits with those of speed and acceleration scaled by one factor."""
+        return self.model_copy(
+            update={
+                "max_tcp_speed_m_s": self.max_tcp_speed_m_s * share,
+                "joint_speed_fraction": self.joint_speed_fraction * share,
+                "max_joint_acceleration_rad_s2": self.max_joint_acceleration_rad_s2 * share,
+            }
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from td3robot.build import robot_spec
-from td3robot.config import RobotEnvironmentConfig
+from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.ledger import Ledger, serial_of
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.played import Played, open_checkpoint
@@ -125,7 +125,7 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
                 moves = request.mode in ("confirm", "run")
                 with ledger.driving(serial, record.path) if moves else nullcontext():
                     session.run(request.episodes, request.seed, request.options)
-                report |= _figures(session, station)
+                report |= _figures(session, station, played.environment.disturbance)
             report["not_passed"] = _not_passed(request.mode, report, config)
             _write_down(request, report, ledger, serial)
             write_report(folder, report)
@@ -168,9 +168,9 @@ def _identity(cell: CellConfig) -> dict[str, Any]:
     return robot.facts
 
 
-def _figures(session: Session, station: Station) -> dict[str, Any]:
+def _figures(session: Session, station: Station, trained: DisturbanceConfig) -> dict[str, Any]:
     driver = {} if session.mode == "shadow" else station.figures()
-    return {"figures": summarize(session.episodes), "driver": driver, "fault": session.fault}
+    return {"figures": summarize(session.episodes, trained), "driver": driver, "fault": session.fault}
 
 
 def _write_down(request: Request, report: dict[str, Any], ledger: Ledger, serial: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from td3robot.deploy.gripper_figures import Closing, GripperWatch
 from td3robot.envs.playing import Act, EpisodeFigures, Player, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.robots.guard import Ruling
@@ -23,6 +24,7 @@ class ArmFigures(EpisodeFigures):
         state_age_s: Age of the measured state when the command was sent, period by period.
         lead_rad: Distance of measured from commanded posture at the end of each period, of the worst joint.
         missed_ticks: Control periods that were over before ``advance`` was called.
+        closings: Every closing of the gripper.
         ended: As of every episode, or ``operator``.
     """
 
@@ -31,6 +33,7 @@ class ArmFigures(EpisodeFigures):
     state_age_s: list[float] = field(default_factory=list)
     lead_rad: list[float] = field(default_factory=list)
     missed_ticks: int = 0
+    closings: list[Closing] = field(default_factory=list)
 
 
 OnPeriod = Callable[[ArmFigures, Vector, Vector, JointCommand, Ruling, JointCommand], None]
@@ -52,16 +55,20 @@ class ArmPlayer(Player):
     def __init__(self, environment: RobotEnv, act: Act, on_period: OnPeriod | None = None) -> None:
         super().__init__(environment, act)
         self._on_period = on_period
+        self._gripper = GripperWatch(environment.robot.spec.gripper)
 
     def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> ArmFigures:
         """Bring the arm to the start of an episode."""
         self.environment.watch = None
         super().begin(number, seed, options)
+        self._gripper.forget()
+        self._gripper.closings = self.figures.closings
         return self.figures
 
     def resume(self) -> None:
         """Observe again after a pause in which the arm rested."""
         self.observation = self.environment.resume()
+        self._gripper.forget()
 
     def step(self) -> bool:
         """Play one control period, and return whether the episode is over.
@@ -74,6 +81,10 @@ class ArmPlayer(Player):
         environment.watch = self._sent
         missed = environment.robot.missed_ticks
         over = super().step()
+        state = environment.world.robot
+        self._gripper.measured(state.stamp, state.driver_q)
+        if over:
+            self._gripper.finish()
         figures.missed_ticks += environment.robot.missed_ticks - missed
         figures.lead_rad.append(float(np.abs(environment.world.robot.q - environment.world.commanded.q).max()))
         return over
@@ -86,6 +97,8 @@ class ArmPlayer(Player):
     def _sent(self, wish: JointCommand, ruling: Ruling, sent: JointCommand) -> None:
         figures, environment = self.figures, self.environment
         figures.decide_s.append(perf_counter() - self._begun)
-        figures.state_age_s.append(environment.robot.now() - environment.seen.robot.stamp)
+        now = environment.robot.now()
+        figures.state_age_s.append(now - environment.seen.robot.stamp)
+        self._gripper.told(now, sent.gripper)
         if self._on_period is not None:
             self._on_period(figures, self._observed, self.action, wish, ruling, sent)

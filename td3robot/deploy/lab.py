@@ -1,11 +1,12 @@
 """The hands of a rehearsal: they put objects in place, and agree to what a person would have to agree to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 
 import numpy as np
 
 from td3robot.deploy.operator import Operator
+from td3robot.robots.camera_figures import Arrival, Receiver
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.standin.labs import Lab
 from td3robot.state import Pose
@@ -35,6 +36,10 @@ class LabObjects(Objects):
     def read(self) -> Mapping[str, Sighting]:
         """Ask the tracker."""
         return self._seen.read()
+
+    def arrivals(self) -> Sequence[Arrival]:
+        """Ask the tracker."""
+        return self._seen.arrivals() if isinstance(self._seen, Receiver) else ()
 
     def require_recent(self, name: str) -> None:
         """Ask the tracker."""

@@ -97,6 +97,7 @@ class Rehearsal:
                     self._lab.reset_wire()
                     arm, driver = self._play(station, record)
             wire, clock = self._lab.wire(), self._lab.clock()
+        trained = plan.played.environment.disturbance
         report = {
             "mode": MODE,
             "checkpoint": str(plan.played.path),
@@ -105,8 +106,8 @@ class Rehearsal:
             "record": str(folder / FILE),
             "check": check.to_json(),
             "shadow": summarize(shadow),
-            "arm": summarize(arm),
-            "simulation": summarize(self._simulate()),
+            "arm": summarize(arm, trained),
+            "simulation": summarize(self._simulate(), trained),
             "driver": driver,
             "wire": wire,
             "limits": self._limits(),

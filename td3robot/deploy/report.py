@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from td3robot.config import DisturbanceConfig
 from td3robot.deploy.episode import ArmFigures
+from td3robot.deploy.gripper_figures import summarize_closings
 from td3robot.envs import playing
 from td3robot.errors import Td3RobotError
 from td3robot.statistics import Sample
@@ -28,9 +30,14 @@ SHARED = (
 
 
 class Summary:
-    """Adds up episodes, and keeps nothing of their periods, so that a session may be of any length."""
+    """Adds up episodes, and keeps nothing of their periods, so that a session may be of any length.
 
-    def __init__(self) -> None:
+    Args:
+        trained: What the policy was trained for, shown beside what was measured; None where nobody knows.
+    """
+
+    def __init__(self, trained: DisturbanceConfig | None = None) -> None:
+        self._trained = trained
         self.decide_ms, self.state_age_ms, self.lead_rad = Sample(), Sample(), Sample()
         self._episodes, self._at_end = list[ArmFigures](), list[float]()
 
@@ -59,6 +66,7 @@ class Summary:
             "steps": steps,
             "tracking": self._tracking(),
             "guard_interventions": shared.get("guard_interventions") or {},
+            "gripper": summarize_closings([one for episode in episodes for one in episode.closings], self._trained),
             "decide_ms": self.decide_ms.percentiles(),
             "state_age_ms": self.state_age_ms.percentiles(),
             "missed_ticks": missed,
@@ -79,12 +87,16 @@ class Summary:
         }
 
 
-def summarize(episodes: Sequence[ArmFigures]) -> dict[str, Any]:
+def summarize(episodes: Sequence[ArmFigures], trained: DisturbanceConfig | None = None) -> dict[str, Any]:
     """Summarise episodes; those that were stopped count as failures, and ``ended`` counts them.
+
+    Args:
+        episodes: Their figures.
+        trained: As of :class:`Summary`.
 
     Durations are in ms, angles in rad, distances in m. What was not measured is None.
     """
-    summary = Summary()
+    summary = Summary(trained)
     for episode in episodes:
         summary.add(episode)
     return summary.to_json()

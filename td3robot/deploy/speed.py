@@ -21,16 +21,10 @@ def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConf
         raise ConfigError(f"--speed {speed:g} is outside [{SLOWEST:g}, 1]: 1 is the speed of training")
     if speed == 1.0:
         return config
-    guard, action = config.guard, config.action
+    action = config.action
     return config.model_copy(
         update={
-            "guard": guard.model_copy(
-                update={
-                    "max_tcp_speed_m_s": guard.max_tcp_speed_m_s * speed,
-                    "joint_speed_fraction": guard.joint_speed_fraction * speed,
-                    "max_joint_acceleration_rad_s2": guard.max_joint_acceleration_rad_s2 * speed,
-                }
-            ),
+            "guard": config.guard.scaled(speed),
             "action": action.model_copy(
                 update={
                     "turn_rad_s": action.turn_rad_s * speed,

@@ -7,16 +7,18 @@ from typing import Self
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.collection import shorten_collections
-from td3robot.config import RobotEnvironmentConfig
+from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.check import check_contract, check_robot, check_values
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.played import Played
 from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
+from td3robot.deploy.trained import check_camera, check_gripper_speed
 from td3robot.envs.playing import Act
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
+from td3robot.robots.camera_figures import Receiver
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import Robot
@@ -65,6 +67,8 @@ class Station:
             check_contract(check, played.policy.contract, here)
         check_values(check, self._cell)
         check_robot(check, self.robot, self.environment, seconds)
+        if played is not None:
+            self._check_trained(check, played.environment.disturbance)
         return check
 
     def session(
@@ -104,6 +108,15 @@ class Station:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check_trained(self, check: Check, trained: DisturbanceConfig) -> None:
+        """Compare camera and gripper, which no contract holds, with what a policy was trained for."""
+        spec = self.robot.spec
+        if self.environment.action_kind.uses_gripper:
+            check_gripper_speed(check, self._cell.gripper_speed(spec.gripper), trained)
+        receiver: object = self._objects
+        if isinstance(receiver, Receiver):
+            check.answers("camera", lambda: check_camera(check, receiver, trained, spec.control_rate_hz))
 
     def _on(self, robot: Robot, config: RobotEnvironmentConfig | None = None) -> RobotEnv:
         """Build an environment on a robot; it opens nothing."""

@@ -77,6 +77,20 @@ def _endings(figures: Figures) -> str:
     return ", ".join(f"{name} {count}" for name, count in (figures.get("ended") or {}).items()) or NONE
 
 
+def _beside_training(key: str, unit: str, scale: float) -> Callable[[Figures], str]:
+    value = _inner("gripper", key, scale=scale)
+
+    def show(figures: Figures) -> str:
+        """Write a figure of the gripper, and the range of training."""
+        found, text = figures.get("gripper"), number(value(figures), unit=unit)
+        if found is None or (trained := found.get(f"trained_{key}")) is None:
+            return text
+        low, high = (number(scale * bound) for bound in trained)
+        return f"{text} (trained with {low if low == high else f'{low} to {high}'})"
+
+    return show
+
+
 ROWS = (
     Row("Successful episodes, with 95 % interval", _inner("success_rate"), show=succeeded),
     Row("Mean distance from the goal at the end", _inner("mean_final_distance_m", scale=1e3), "mm",
@@ -88,6 +102,10 @@ ROWS = (
         "the joint tracking error"),
     Row("Joint tracking error, largest", _inner("tracking", "max_rad", scale=1e3), "mrad"),
     Row("Joint tracking error at the end of episodes", _inner("tracking", "at_end_rad", scale=1e3), "mrad"),
+    Row("Gripper: from a new position to its first motion", _inner("gripper", "delay_s", scale=1e3), "ms",
+        "the gripper's delay", _beside_training("delay_s", "ms", 1e3), least=20.0),
+    Row("Gripper: speed of closing, of its fastest", _inner("gripper", "speed", scale=100.0), "%",
+        "the gripper's speed of closing", _beside_training("speed", "%", 100.0), least=5.0),
     Row("Control periods changed by the guard", _changed, "%", "the share of periods changed by the guard", least=0.5),
     Row("Time to decide: median / 99th percentile / longest", _inner("decide_ms", "p50"), "ms", "the time to decide",
         _pair("decide_ms"), least=0.5),

@@ -133,25 +133,29 @@ class Guard:
     """
 
     def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
-        arm = spec.arm
+        arm = self._arm = spec.arm
         self._lag = arm.servo.lag_s
         self._kept = exp(-spec.period_s / self._lag)
-        self.config = config
         self.kinematics = kinematics
         self._period = spec.period_s
         # Limits that are only compared with are lists: for a handful of numbers that is faster than arrays.
         self._lower: list[float] = (arm.lower + config.position_margin_rad).tolist()
         self._upper: list[float] = (arm.upper - config.position_margin_rad).tolist()
-        self._speed_limits = SpeedLimits(arm, JOINT_SHARE * config.joint_speed_fraction)
-        self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * spec.period_s
-        self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
-        self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
-        self._max_speed_of_arm = config.max_tcp_speed_m_s * TCP_SPEED_OF_ARM
+        self._keep(config)
         self.interventions: Counter[str] = Counter()
         self.commands = 0
         self.home = arm.home
         self._shape = arm.home.shape
         self.reset(arm.home)
+
+    def _keep(self, config: GuardConfig) -> None:
+        """Set the limits of speed and acceleration."""
+        self.config = config
+        self._speed_limits = SpeedLimits(self._arm, JOINT_SHARE * config.joint_speed_fraction)
+        self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * self._period
+        self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
+        self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
+        self._max_speed_of_arm = config.max_tcp_speed_m_s * TCP_SPEED_OF_ARM
 
     def reset(self, q: Array, gripper: float = 0.0) -> None:
         """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction.
@@ -168,11 +172,18 @@ class Guard:
         self._box_high = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
 
     def twin(self) -> "Guard":
-        """Make a guard with the same limits, which counts for itself; for travelling, and for planning it."""
+        """Make a guard with the same limits, which counts for itself."""
         twin = copy(self)
         twin.interventions = Counter()
         twin.commands = 0
         return twin
+
+    def slower(self, share: float) -> "Guard":
+        """Make a guard with a share of these limits of speed and acceleration, which counts for itself; at home."""
+        slow = self.twin()
+        slow._keep(self.config.scaled(share))
+        slow.reset(self.home)
+        return slow
 
     def admits(self, q: Array) -> str | None:
         """Say which limit a posture at rest breaks, or None: may an episode start here?"""

@@ -8,6 +8,7 @@ Unix time of the measurement [s].
 import json
 import socket
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pydantic import Field
 from td3robot.config.section import Section, Vector3
 from td3robot.errors import ConfigError, TrackerError, choose
 from td3robot.geometry import about_vertical, rotation_of
+from td3robot.robots.camera_figures import Arrival
 from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Array, Pose
@@ -35,6 +37,8 @@ FAR_M = 3.0
 FIRST_SIGHT_S = 2.0
 # A datagram is about 150 bytes.
 DATAGRAM = 4096
+# So many of them are kept for the figures of the camera: some seconds.
+ARRIVALS = 1000
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -97,6 +101,7 @@ class ObjectTracker(Objects):
         self._lock = threading.Lock()
         self._seen: dict[str, Accepted] = {}
         self._jump: str | None = None
+        self._arrivals: deque[Arrival] = deque(maxlen=ARRIVALS)
         self._last_refusal = ""
         self._socket: socket.socket | None = None
 
@@ -142,6 +147,16 @@ class ObjectTracker(Objects):
             silent, limit = monotonic() - self._accepted(name).received, self.config.max_age_s
             if silent > limit:
                 raise TrackerError(f"object tracker silent for {silent:.2f} s (limit {limit:g} s){self._refusals()}")
+
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """Return the datagrams of the last seconds that told a pose, believed or not, oldest first.
+
+        Raises:
+            TrackerError: None can be received.
+        """
+        self._listen()
+        with self._lock:
+            return tuple(self._arrivals)
 
     def close(self) -> None:
         """Stop listening. May be repeated."""
@@ -208,6 +223,8 @@ class ObjectTracker(Objects):
             raise ValueError(f"the quaternion of {name!r} has length {length:.3f}, not 1")
         if float(np.linalg.norm(position)) > FAR_M:
             raise ValueError(f"{name!r} at {position.tolist()} m is further than {FAR_M:g} m from the arm's base")
+        with self._lock:
+            self._arrivals.append(Arrival(name, stamp, clock, now, position))
         self._require_plausible_stamp(name, stamp, clock)
         pose = Pose(position, rotation_of(quaternion / length))
         self._require_believable(name, pose)

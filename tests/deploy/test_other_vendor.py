@@ -2,16 +2,18 @@
 
 import json
 import re
+import socket
+import threading
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
 import numpy as np
 import pytest
 
 from td3robot.build import robot_spec
 from td3robot.cli.deployment import _show_rung
-from td3robot.config import RobotConfig
+from td3robot.config import RobotConfig, parse_config
 from td3robot.deploy.deployment import Request, deploy, recover
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.deploy.operator import Signals
@@ -23,6 +25,7 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.physical import PhysicalRobot, Status
+from td3robot.robots.tracker import TrackerConfig
 from td3robot.state import Pose
 
 GOAL = (0.2, 0.5, 0.3)
@@ -236,3 +239,50 @@ def test_a_fault_is_latched_and_recovered_and_a_turned_tool_is_no_go(controller,
     controller.tilt = np.diag([1.0, -1.0, -1.0])
     with pytest.raises(RobotError, match=r"no-go: joints: .*the tool set at its web page"):
         deploy(ask(checkpoint, tmp_path, "run", override="a test"), person)
+
+
+@pytest.fixture
+def seen(write_checkpoint, tmp_path, monkeypatch):
+    """Give a grasp's checkpoint that was trained for disturbances, and a cell whose camera has 10 frames a second."""
+    monkeypatch.setattr("td3robot.deploy.trained.WATCH_S", 1.2)
+    config = parse_config(
+        "{name: grasp, agent: {normalize_observations: true}, environment: {kind: robot, task: {name: grasp}, "
+        "disturbance: {camera_rate_hz: [15, 60], camera_latency_s: [0.02, 0.15]}}}", "test",
+    )  # fmt: skip
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        link.bind(("127.0.0.33", 0))
+        port = link.getsockname()[1]
+    stopping = threading.Event()
+
+    def send():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+            while not stopping.wait(0.1):
+                message = {"name": "object", "stamp": time() - 0.08, "position_m": [0.1, 0.5, 0.02],
+                           "quaternion_wxyz": [1, 0, 0, 0]}  # fmt: skip
+                link.sendto(json.dumps(message).encode(), ("127.0.0.33", port))
+
+    camera = threading.Thread(target=send)
+    camera.start()
+    cell = OtherCell(robot=RobotConfig(), tracker=TrackerConfig(host="127.0.0.33", port=port))
+    yield write_checkpoint(tmp_path / "grasp", config), cell
+    stopping.set()
+    camera.join()
+
+
+def test_a_camera_outside_of_training_draws_attention_and_forbids_nothing(controller, seen, person, tmp_path):
+    checkpoint, cell = seen
+    report = deploy(Request(checkpoint, cell, "check", speed=1.0, records=tmp_path), person)
+    found = {finding["name"]: finding for finding in report["check"]["findings"]}
+    assert report["check"]["go"]
+    assert report["not_passed"] is None
+    assert found["camera rate"]["verdict"] == "attention"
+    assert "camera_rate_hz=[" in found["camera rate"]["advice"]
+    assert found["camera latency"]["verdict"] == "go"
+    assert found["camera noise"]["found"].startswith("0 mm")
+    assert "gripper speed" not in found  # this cell does not say how its gripper is driven
+
+
+def test_a_policy_without_objects_is_not_asked_about_a_camera(controller, seen, checkpoint, person, tmp_path):
+    _, cell = seen
+    report = deploy(Request(checkpoint, cell, "check", speed=1.0, records=tmp_path), person)
+    assert not any(finding["name"].startswith("camera") for finding in report["check"]["findings"])

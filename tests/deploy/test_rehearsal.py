@@ -15,7 +15,11 @@ from td3robot.errors import ConfigError
 from td3robot.geometry import quaternion
 from td3robot.tasks.scripted import scripted_grasp
 
-GRASP = "name: grasp\nenvironment: {kind: robot, task: {name: grasp}, episode_s: 8.0, guard: {max_state_age_s: 0.5}}"
+GRASP = """
+name: grasp
+agent: {normalize_observations: true}
+environment: {kind: robot, task: {name: grasp}, episode_s: 8.0, guard: {max_state_age_s: 0.5}}
+"""
 
 
 def test_the_quaternion_of_a_rotation():
@@ -84,6 +88,13 @@ def test_the_scripted_grasp_takes_objects_that_a_tracker_sees(own_host, write_ch
     pytest.importorskip("rtde_control")
     report = Rehearsal(grasp_plan(tmp_path, write_checkpoint, episodes=2, host=own_host(4)), print).run()
     assert report["arm"]["success_rate"] == report["simulation"]["success_rate"] == 1.0
+    checked = {finding["name"]: finding for finding in report["check"]["findings"]}
+    assert checked["camera rate"]["found"] == "60 frames a second, inside"
+    assert checked["gripper speed"]["found"] == "100 %, inside"
+    gripper = report["arm"]["gripper"]
+    assert gripper["closings"] >= 2
+    assert 0.5 < gripper["speed"] < 1.1
+    assert gripper["trained_speed"] == [1.0, 1.0]
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 from td3robot.registry import Registry
+from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import Objects
@@ -108,6 +109,10 @@ class CellConfig(Section):
             passive: For reading only; see :class:`PhysicalRobot`.
             max_tcp_speed_m_s: Of the run's guard: where the tool is measured near it, the arm is driven slower.
         """
+
+    def gripper_speed(self, gripper: GripperModel) -> float | None:
+        """Compute the speed that the gripper is driven at, as a share of its fastest; None where nothing says so."""
+        return None
 
     def objects(self, bounds: ObjectBounds) -> Objects:
         """Make what tells where objects are: the tracker, or where a person said they lie.

@@ -9,6 +9,7 @@ from td3robot.config.robot import RobotConfig
 from td3robot.config.section import Section
 from td3robot.extras import require_extra
 from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
+from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
 
@@ -74,6 +75,10 @@ class FrankaCell(CellConfig):
 
         ports = {"FCI": ROBOT_PORT} | ({"hand": HAND_PORT} if self.franka.hand else {})
         return {name: (self.franka.host, port) for name, port in ports.items()}
+
+    def gripper_speed(self, gripper: GripperModel) -> float | None:
+        """Compute what ``franka.hand_speed_m_s`` asks for."""
+        return self.franka.hand_speed_m_s / (gripper.closing_rate * gripper.jaw.stroke_m) if self.franka.hand else None
 
     def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
         """Make the driver of this cell's arm and hand."""

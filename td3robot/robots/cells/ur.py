@@ -12,6 +12,7 @@ from td3robot.errors import ConfigError
 from td3robot.extras import require_extra
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
+from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.tracker import Port
@@ -145,6 +146,10 @@ class UrCell(CellConfig):
 
         ports = {"RTDE": RTDE_PORT, "dashboard": DASHBOARD_PORT, "gripper": self.gripper.port}
         return {name: (self.ur.host, port) for name, port in ports.items()}
+
+    def gripper_speed(self, gripper: GripperModel) -> float | None:
+        """Compute what ``gripper.speed`` asks for: speeds are linear in counts (data sheet)."""
+        return None if gripper.counts is None else gripper.counts.speed_share(self.gripper.speed)
 
     def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
         """Make the driver of this cell's arm and gripper."""

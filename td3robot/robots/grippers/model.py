@@ -11,6 +11,8 @@ from td3robot.state import Array
 if TYPE_CHECKING:
     import mujoco
 
+# The highest count of a device.
+COUNTS = 255
 # How much of an object's height the pads have to overlap [m].
 OVERLAP_M = 0.01
 
@@ -69,6 +71,11 @@ class Counts:
     closed: int
     speed_m_s: tuple[float, float]
     force_n: tuple[float, float]
+
+    def speed_share(self, count: int) -> float:
+        """Compute the speed at a count as a share of the fastest, linear in counts."""
+        slowest, fastest = self.speed_m_s
+        return (slowest + (fastest - slowest) * count / COUNTS) / fastest
 
 
 @dataclass(frozen=True, slots=True)
