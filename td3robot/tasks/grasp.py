@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import ceil, cos, pi, sin, tanh
+from math import ceil, cos, exp, pi, sin, tanh
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -32,8 +32,8 @@ NEAR_TURN = 0.1
 ABOVE = 0.015
 # Moving sideways has its price less than this above where the object lay [m].
 LOW = 0.01
-# Scale on which holding still is told from moving slowly: half of what counts as rest [m/s].
-STILL = 0.01
+# Scale on which holding still is told from moving slowly [m/s].
+STILL = 0.02
 # Share of what holding is worth that is felt at any speed.
 SLOW_SHARE = 0.3
 # Turned from the pads' way by this, a grip is worth a third [rad].
@@ -229,7 +229,7 @@ class Grasp(Task):
       above where it lay
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
-    * ``held``: ``exp(-(object speed / 10 mm/s)^2)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
+    * ``held``: ``exp(-object speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
       where it is lifted far enough, in the hand
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
@@ -400,7 +400,7 @@ class Grasp(Task):
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
         slow = max(0.0, 1.0 - speed * self._period / self._step)
-        return SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * nearness(speed, STILL)
+        return SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * exp(-speed / STILL)
 
     def held(self, state: RobotState, earlier: RobotState, commanded: JointCommand) -> str | None:
         """Say that the object is held where the fingers rest short of what is commanded, as far apart as it is wide."""

@@ -224,9 +224,11 @@ def in_hand(height, moved=0.0, off=0.0, held=OBJECT):
 def test_held_needs_the_height_and_pays_rest(judge):
     assert judge(*in_hand(0.0999))[0]["held"] == 0.0
     assert judge(*in_hand(0.1001))[0]["held"] == 1.0
-    assert judge(*in_hand(0.1001, moved=0.01 * PERIOD))[0]["held"] == pytest.approx(0.3 * 0.96 + 0.7 * exp(-1))
-    assert judge(*in_hand(0.1001, moved=0.225 * PERIOD))[0]["held"] == pytest.approx(0.03)  # felt at full action, too
-    assert judge(*in_hand(0.1001, moved=0.25 * PERIOD))[0]["held"] == pytest.approx(0.0, abs=1e-12)
+    assert judge(*in_hand(0.1001, moved=0.02 * PERIOD))[0]["held"] == pytest.approx(0.3 * 0.92 + 0.7 * exp(-1))
+    assert judge(*in_hand(0.1001, moved=0.225 * PERIOD))[0]["held"] == pytest.approx(
+        0.03, rel=1e-3
+    )  # and so at full action
+    assert judge(*in_hand(0.1001, moved=0.25 * PERIOD))[0]["held"] == pytest.approx(0.0, abs=1e-5)
 
 
 @pytest.mark.parametrize(
