@@ -9,6 +9,7 @@ from td3robot.errors import ConfigError
 from td3robot.learning.agent import resolve_device
 from td3robot.learning.arm_trainer import ArmTrainer
 from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
+from td3robot.learning.evaluator import Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
@@ -31,14 +32,28 @@ def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock
     else:
         environments = LocalEnvironments([make(each) for each in configs])
     try:
-        evaluation_environment = make_environment(config.environment)
-        contract = make_contract(config.environment, evaluation_environment)
-        if device.type == "cpu":
-            require_room_for_learning(config, contract.observation.size, contract.action.size)
-        return Trainer(config, environments, evaluation_environment, contract, run, listener, lock)
+        evaluator = _evaluator(config)
     except BaseException:
         environments.close()
         raise
+    try:
+        observation, action = evaluator.contract.observation, evaluator.contract.action
+        if device.type == "cpu":
+            require_room_for_learning(config, observation.size, action.size)
+        return Trainer(config, environments, evaluator, run, listener, lock)
+    except BaseException:
+        environments.close()
+        evaluator.close()
+        raise
+
+
+def _evaluator(config: RunConfig) -> Evaluator:
+    """Start the processes that evaluate, where environments may be in processes; they are evaluated here else."""
+    if config.training.overlap and config.training.evaluators:
+        return EvaluatorProcesses(config)
+    environment = make_environment(config.environment)
+    contract = make_contract(config.environment, environment)
+    return LocalEvaluator(environment, contract, config.seed, config.training.evaluation_episodes)
 
 
 def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: CellConfig) -> ArmTrainer:
@@ -55,15 +70,10 @@ def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: Cel
     simulated = make_robot_env(config.environment)
     environment.contract().require_same(simulated.contract(), "the cell", "the run")
     alone = config.training.model_copy(update={"environments": 1, "overlap": False})
+    evaluator = LocalEvaluator(simulated, simulated.contract(), config.seed, alone.evaluation_episodes)
     try:
-        return ArmTrainer(
-            config.model_copy(update={"training": alone}),
-            LocalEnvironments([environment]),
-            simulated,
-            simulated.contract(),
-            run,
-            listener,
-        )
+        config = config.model_copy(update={"training": alone})
+        return ArmTrainer(config, LocalEnvironments([environment]), evaluator, run, listener)
     except BaseException:
         environment.close()
         raise

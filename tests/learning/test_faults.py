@@ -147,7 +147,8 @@ class StopInEvaluation(Quiet):
     def __init__(self, trainer):
         super().__init__()
         self.steps, self.trainer = 0, trainer
-        self.step, trainer.evaluation_environment.step = trainer.evaluation_environment.step, self.count
+        environment = trainer.evaluations.evaluator.environment
+        self.step, environment.step = environment.step, self.count
 
     def count(self, action):
         self.steps += 1
@@ -283,6 +284,13 @@ def children_of(pid):
     return [int(each) for each in tasks.read_text().split()] if tasks.exists() else []
 
 
+def has_ended(pid):
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().split()
+    except OSError:
+        return True
+
+
 def wait_for(condition):
     end = time.monotonic() + 60.0
     while not condition():
@@ -322,11 +330,12 @@ def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     run = tmp_path / "run"
     process = start(run, "--set=training.overlap=true", FAULT="hang@50")
     read_until(process, "step 40")
-    (child,) = children_of(process.pid)
+    children = children_of(process.pid)
+    assert len(children) == 2
     time.sleep(0.5)
     process.kill()
     process.wait()
-    wait_for(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split())
+    wait_for(lambda: all(has_ended(child) for child in children))
 
 
 def test_figures_are_alone_on_standard_output_when_an_environment_prints(tmp_path):
