@@ -9,9 +9,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.build import make_contract
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
+from td3robot.policy.contract import Contract
 
 Vector = NDArray[np.float32]
 
@@ -127,7 +129,7 @@ class EnvironmentProcess(ChildProcess):
 
     Args:
         make: Makes an environment from its configuration; a function that the process can import.
-        configs: One for each environment.
+        configs: One for each environment, of environments with the same contract.
         limit_s: How long it may take for any answer [s].
     """
 
@@ -138,7 +140,7 @@ class EnvironmentProcess(ChildProcess):
         self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], limit_s: float = 600.0
     ) -> None:
         super().__init__(limit_s, (make, configs))
-        self._facts: EnvironmentFacts | None = None
+        self._made: tuple[EnvironmentFacts, Contract] | None = None
         self._stepping = False
 
     @property
@@ -148,9 +150,17 @@ class EnvironmentProcess(ChildProcess):
         Raises:
             Td3RobotError: They could not be made.
         """
-        if self._facts is None:
-            self._facts = self._receive()
-        return self._facts
+        return self._once_made()[0]
+
+    @property
+    def contract(self) -> Contract:
+        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
+        return self._once_made()[1]
+
+    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
+        if self._made is None:
+            self._made = self._receive()
+        return self._made
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -200,10 +210,11 @@ def run_environments(parent: Parent) -> None:
 
     try:
         environments = LocalEnvironments(list(made()), say)
+        contract = make_contract(configs[0], environments.environments[0])
     except Td3RobotError as error:
         parent.answer(error)
         return
-    parent.answer(environments.facts)
+    parent.answer((environments.facts, contract))
     with closing(environments):
         while (message := parent.next()) is not None:
             try:

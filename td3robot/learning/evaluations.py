@@ -115,7 +115,8 @@ class Evaluations:
         self.begun = Begun.of(step, replace(contents, documents=documents, arrays=groups), trainer.contract)
 
     def begin_again(self) -> None:
-        """Begin what was in progress when the run was saved or stopped."""
+        """Begin what was in progress when the run was saved or stopped, and have the evaluator get ready else."""
+        self.evaluator.prepare()
         if self.begun is not None:
             self.evaluator.start(self.begun.policy)
 

@@ -10,26 +10,26 @@ from time import monotonic
 from typing import Any, Protocol
 
 from td3robot import seeding
-from td3robot.build import make_contract, make_environment
+from td3robot.build import make_environment
 from td3robot.config import RunConfig
 from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, Player, summarize
 from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import ChildProcess, Parent
-from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
 
 # How often a wait for an evaluation looks whether the training is to stop [s].
 LOOK_S = 0.2
 # A policy acts on one observation at a time: more threads would only wait for each other.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# The number of an answer that is about no policy: the environment could not be made.
+MAKING = 0
 
 
 class Evaluator(Protocol):
     """Plays the same episodes with every policy, without exploration."""
 
-    @property
-    def contract(self) -> Contract:
-        """The contract of a policy for the environment that it plays."""
+    def prepare(self) -> None:
+        """Begin to get ready for the first policy, where that takes long."""
 
     def start(self, policy: Policy) -> None:
         """Begin to evaluate a policy; what is left of the evaluation before is dropped."""
@@ -54,15 +54,16 @@ class LocalEvaluator:
 
     Args:
         environment: Used for nothing else.
-        contract: Of a policy for it.
         seed: The run's; each episode's own is derived from it.
         episodes: How many.
     """
 
-    def __init__(self, environment: Environment, contract: Contract, seed: int, episodes: int) -> None:
-        self.environment, self.contract = environment, contract
-        self._seed, self._episodes = seed, episodes
+    def __init__(self, environment: Environment, seed: int, episodes: int) -> None:
+        self.environment, self._seed, self._episodes = environment, seed, episodes
         self._policy: Policy | None = None
+
+    def prepare(self) -> None:
+        """Do nothing: it is ready."""
 
     def start(self, policy: Policy) -> None:
         """Keep the policy."""
@@ -91,37 +92,33 @@ class _StoppedError(Exception):
 
 
 class EvaluatorProcesses:
-    """Evaluates in processes, which share the episodes; they are started at once, and make their environments.
+    """Evaluates in processes, which share the episodes.
+
+    They start when they are first needed: before, the training's own processes need the machine.
 
     Args:
         config: Of the run, with ``training.evaluators`` at least 1.
     """
 
     def __init__(self, config: RunConfig) -> None:
-        training = config.training
-        self._episodes, count = training.evaluation_episodes, min(training.evaluators, training.evaluation_episodes)
-        self._processes = [
-            EvaluatorProcess(config, range(number, self._episodes, count), training.answer_limit_s)
-            for number in range(count)
-        ]
-
-    @property
-    def contract(self) -> Contract:
-        """The contract; the environments are made then.
-
-        Raises:
-            Td3RobotError: They could not be made.
-        """
-        contracts = [process.contract for process in self._processes]
-        return contracts[0]
+        self._config, self._episodes = config, config.training.evaluation_episodes
+        self._processes: list[EvaluatorProcess] = []
 
     @property
     def pids(self) -> list[int]:
         """The processes' ids."""
         return [process.pid for process in self._processes]
 
+    def prepare(self) -> None:
+        """Start the processes, which make their environments."""
+        if not self._processes:
+            count = min(self._config.training.evaluators, self._episodes)
+            shares = [range(number, self._episodes, count) for number in range(count)]
+            self._processes = [EvaluatorProcess(self._config, share) for share in shares]
+
     def start(self, policy: Policy) -> None:
         """Have all processes begin."""
+        self.prepare()
         for process in self._processes:
             process.start(policy)
 
@@ -147,26 +144,17 @@ class EvaluatorProcess(ChildProcess):
     Args:
         config: Of the run.
         numbers: Of the episodes.
-        limit_s: How long one step or reset may take [s].
     """
 
     title = "the process of the training's evaluations"
     main = f"{__name__}:run_evaluations"
 
-    def __init__(self, config: RunConfig, numbers: range, limit_s: float) -> None:
-        super().__init__(limit_s, (config.environment, config.seed, numbers), ONE_THREAD)
+    def __init__(self, config: RunConfig, numbers: range) -> None:
+        super().__init__(config.training.answer_limit_s, (config.environment, config.seed, numbers), ONE_THREAD)
         self.connection = self._connection
         self._numbers = numbers
-        self._contract: Contract | None = None
         self._round, self._played = 0, list[EpisodeFigures]()
         self._sign: tuple[str, float] = "", 0.0
-
-    @property
-    def contract(self) -> Contract:
-        """The environment's contract, once it is made."""
-        if self._contract is None:
-            self._contract = self._receive()
-        return self._contract
 
     @property
     def playing(self) -> bool:
@@ -175,7 +163,6 @@ class EvaluatorProcess(ChildProcess):
 
     def start(self, policy: Policy) -> None:
         """Have it play its episodes with a policy; it plays what is left of those before first."""
-        _ = self.contract  # it comes first
         self._round, self._played = self._round + 1, []
         self._sign = "", monotonic()
         self._tell((self._round, policy))
@@ -190,7 +177,7 @@ class EvaluatorProcess(ChildProcess):
         try:
             while self._waiting and self._connection.poll():
                 number, answer = self._connection.recv()
-                if number == self._round:
+                if number in (MAKING, self._round):
                     self._take(answer)
         except (EOFError, ConnectionError):
             self._raise_gone()
@@ -222,11 +209,9 @@ def run_evaluations(parent: Parent) -> None:
     try:
         parent.say("the environment of the evaluations (being made)")
         environment = make_environment(config)
-        contract = make_contract(config, environment)
     except Td3RobotError as error:
-        parent.answer(error)
+        parent.answer((MAKING, error))
         return
-    parent.answer(contract)
     with closing(environment):
         while (message := parent.next()) is not None:
             number, policy = message

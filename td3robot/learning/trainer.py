@@ -30,6 +30,7 @@ from td3robot.learning.snapshot import run_contents
 from td3robot.learning.stopwatch import Stopwatch
 from td3robot.learning.window import StepAverages, Window
 from td3robot.policy import checkpoint
+from td3robot.policy.contract import Contract
 from td3robot.policy.retention import Retention
 
 
@@ -46,7 +47,8 @@ class Trainer:
     Args:
         config: The whole run.
         environments: ``config.training.environments`` of them, alike.
-        evaluator: Evaluates the policy; it says what the policy is trained for.
+        evaluator: Evaluates the policy.
+        contract: What the policy is trained for.
         run: Directory for checkpoints and metrics.
         listener: Reports the progress.
         lock: Of the run directory, where it is held already; it is closed with the training.
@@ -66,14 +68,15 @@ class Trainer:
         config: RunConfig,
         environments: Environments,
         evaluator: Evaluator,
+        contract: Contract,
         run: Path,
         listener: Listener,
         lock: RunLock | None = None,
     ) -> None:
         self._lock = lock
         self.config, self.run_directory, self.listener = config, run, listener
-        self.evaluations, self.contract = Evaluations(evaluator), evaluator.contract
-        sizes = self.contract.observation.size, self.contract.action.size
+        self.evaluations, self.contract = Evaluations(evaluator), contract
+        sizes = contract.observation.size, contract.action.size
         agent, seed = config.agent, config.seed
         if config.training.torch_threads:
             torch.set_num_threads(config.training.torch_threads)

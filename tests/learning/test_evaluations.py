@@ -68,6 +68,12 @@ def policy_of(contract):
     return Policy(actor, scaling, contract)
 
 
+def contract_of(environment):
+    config = configuration(environment).environment
+    with closing(make_environment(config)) as made:
+        return make_contract(config, made)
+
+
 def never():
     return False
 
@@ -80,23 +86,22 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
     policy, other = policy_of(contract), policy_of(contract)
     other._layers[-1] = (-other._layers[-1][0], *other._layers[-1][1:])
     results = []
-    with closing(LocalEvaluator(made, contract, config.seed, 3)) as here:
+    with closing(LocalEvaluator(made, config.seed, 3)) as here:
         for each in (policy, other):
             here.start(each)
             results.append(here.finish(False, never))
     assert results[0].to_json() != results[1].to_json()
     for count in (1, 2):
         with closing(EvaluatorProcesses(configuration(environment, evaluators=count))) as processes:
-            assert len(processes.pids) == count
-            assert processes.contract == contract
             for each, expected in zip((other, policy), reversed(results), strict=True):  # in another order
                 processes.start(each)
                 assert processes.finish(True, never) == expected
+            assert len(processes.pids) == count
 
 
 def test_a_policy_that_is_replaced_leaves_nothing_behind():
     with closing(EvaluatorProcesses(configuration())) as processes:
-        policy, results = policy_of(processes.contract), []
+        policy, results = policy_of(contract_of(FAULTY)), []
         for _ in range(2):
             processes.start(policy)
             results.append(processes.finish(True, never))
@@ -109,7 +114,7 @@ def test_a_policy_that_is_replaced_leaves_nothing_behind():
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks /proc what a process has loaded")
 def test_a_process_of_evaluations_has_no_torch():
     with closing(EvaluatorProcesses(configuration(REACH))) as processes:
-        processes.start(policy_of(processes.contract))
+        processes.start(policy_of(contract_of(REACH)))
         assert processes.finish(True, never).episodes == 3
         loaded = Path(f"/proc/{processes.pids[0]}/maps").read_text()
     assert "libmujoco" in loaded
@@ -119,7 +124,8 @@ def test_a_process_of_evaluations_has_no_torch():
 def test_an_environment_that_cannot_be_made_says_why():
     missing = {"kind": "gymnasium", "id": "Nowhere-v7"}
     with closing(EvaluatorProcesses(configuration(missing))) as processes, pytest.raises(ConfigError, match="Nowhere"):
-        _ = processes.contract
+        processes.start(policy_of(contract_of(FAULTY)))
+        processes.finish(True, never)
 
 
 def test_what_is_evaluated_is_the_actor_that_plays(tmp_path):
@@ -178,6 +184,7 @@ def straight(tmp_path_factory):
 
 def hold(trainer):
     """Stop the evaluator's process before it can play anything."""
+    trainer.evaluations.evaluator.prepare()
     (pid,) = trainer.evaluations.evaluator.pids
     os.kill(pid, signal.SIGSTOP)
     return pid
@@ -276,6 +283,7 @@ def test_an_evaluation_that_does_not_answer_is_named_and_ended(tmp_path, straigh
     run = tmp_path / "run"
     monkeypatch.setenv("FAULT", "hang@71")
     with closing(make_trainer(configuration(checkpoint_every=120), run, Watcher())) as trainer:
+        trainer.evaluations.evaluator.prepare()
         (process,) = trainer.evaluations.evaluator._processes
         process._limit_s = 3.0
         said = r"evaluation's episode 2 \(step 10\) has not answered for 3 s, and its process was ended"
