@@ -284,6 +284,11 @@ def children_of(pid):
     return [int(each) for each in tasks.read_text().split()] if tasks.exists() else []
 
 
+def has_row(run, step):
+    path = run / "metrics.csv"
+    return path.exists() and any(line.startswith(f"{step},") for line in path.read_text().splitlines())
+
+
 def has_ended(pid):
     try:
         return "Z" in Path(f"/proc/{pid}/stat").read_text().split()
@@ -302,7 +307,7 @@ def wait_for(condition):
 def test_two_signals_end_a_training_whose_environment_hangs(tmp_path, overlap):
     run = tmp_path / "run"
     process = start(run, f"--set=training.overlap={overlap}", FAULT="hang@50")
-    read_until(process, "step 40")  # it was evaluated, and then hangs
+    wait_for(lambda: has_row(run, 40))  # and then it hangs
     children = children_of(process.pid)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
@@ -329,7 +334,7 @@ def test_a_terminal_that_is_closed_saves_the_run(tmp_path):
 def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     run = tmp_path / "run"
     process = start(run, "--set=training.overlap=true", FAULT="hang@50")
-    read_until(process, "step 40")
+    wait_for(lambda: has_row(run, 40))
     children = children_of(process.pid)
     assert len(children) == 2
     time.sleep(0.5)
