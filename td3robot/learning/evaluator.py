@@ -74,6 +74,7 @@ class LocalEvaluator:
         assert self._policy is not None
 
         def look(what: str) -> None:
+            """Give the evaluation up where the training is to stop."""
             if stopped():
                 raise _StoppedError
 
