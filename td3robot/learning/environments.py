@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 import gymnasium
@@ -14,6 +15,7 @@ from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.policy.contract import Contract
+from td3robot.subprocesses import return_memory
 
 Vector = NDArray[np.float32]
 
@@ -216,7 +218,11 @@ def run_environments(parent: Parent) -> None:
         return
     parent.answer((environments.facts, contract))
     with closing(environments):
-        while (message := parent.next()) is not None:
+        for number in count():
+            if (message := parent.next()) is None:
+                return
+            if number == len(configs):  # each was reset, and has compiled its model, which takes memory for a moment
+                return_memory()
             try:
                 answer = _do(environments, *message)
             except Td3RobotError as error:

@@ -16,6 +16,7 @@ from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, Playe
 from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.policy.policy import Policy
+from td3robot.subprocesses import return_memory
 
 # How often a wait for an evaluation looks whether the training is to stop [s].
 LOOK_S = 0.2
@@ -219,6 +220,8 @@ def run_evaluations(parent: Parent) -> None:
             try:
                 for figures in _played(environment, policy, numbers, seed, parent.say):
                     parent.answer((number, figures))
+                    if (number, figures.number) == (1, numbers[0]):  # the model is compiled, which takes memory once
+                        return_memory()
             except Td3RobotError as error:
                 parent.answer((number, error))
 
