@@ -81,7 +81,7 @@ def main() -> None:
         trainer.train()
         trainer.close()
         policy = load_policy(find(run))
-        line = {"without": name, "steps": config.training.steps, "best_step": trainer.best_step}
+        line = {"without": name, "steps": config.training.steps, "best_step": trainer.evaluations.best_step}
         kept = [change for change in overrides if change.startswith("environment.action.")]
         whole = load_config(arguments.config, [*fixed, *kept]).environment
         assert isinstance(whole, RobotEnvironmentConfig)

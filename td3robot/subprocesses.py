@@ -43,3 +43,11 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it ended before that
             os._exit(1)
+
+
+def return_memory() -> None:
+    """Give what this process has freed back to the system (glibc; elsewhere, nothing)."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

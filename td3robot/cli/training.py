@@ -1,5 +1,6 @@
 """Train, on simulations or on an arm; import an older checkpoint as a run."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -139,12 +140,15 @@ def import_command(
     overrides: Overrides = None,
 ) -> None:
     """Import an older six-file checkpoint as a resumable run. The files are torch.save state dicts."""
+    from td3robot.build import make_environment
     from td3robot.envs.gymnasium_env import action_range
     from td3robot.learning.legacy import import_legacy
 
     trainer = _started(config, out, None, None, None, overrides or [])
     try:
-        for note in import_legacy(trainer.agent, prefix, a_max, action_range(trainer.evaluation_environment)):
+        with closing(make_environment(trainer.config.environment)) as environment:
+            actions = action_range(environment)
+        for note in import_legacy(trainer.agent, prefix, a_max, actions):
             stderr.print(f"note: {note}", markup=False, soft_wrap=True)
         trainer.warm = True
         trainer.save(strict=True)
@@ -288,7 +292,7 @@ def _announce(trainer: "Trainer") -> None:
 def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> None:
     from td3robot.policy.checkpoint import find
 
-    run = trainer.run_directory
+    run, best = trainer.run_directory, trainer.evaluations.best
     if as_json:
         print_json(
             {
@@ -296,8 +300,8 @@ def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> No
                 "step": trainer.step,
                 "seconds": seconds,
                 "steps_per_second": (trainer.step - first) / seconds,
-                "best_step": trainer.best_step,
-                "best_evaluation": trainer.best.to_json() if trainer.best else None,
+                "best_step": trainer.evaluations.best_step,
+                "best_evaluation": None if best is None else best.to_json(),
             }
         )
     stderr.print(f"step {trainer.step} after {seconds:.0f} s; saved in {run}", soft_wrap=True)

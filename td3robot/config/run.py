@@ -236,6 +236,8 @@ class TrainingConfig(Section):
         overlap: Step the environments in a second process while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit. That process makes them anew from their configuration:
             an ``id`` of Gymnasium that a program registered by hand is unknown there, ``module:Name`` is known.
+        evaluators: Processes that share the episodes of an evaluation while the training goes on, with ``overlap``;
+            with 0, and without ``overlap``, the training waits for its evaluations. Results don't depend on it.
         learner: What does the updates: ``reference``, the readable one; ``compiled``, the same several times as fast,
             rounded differently; ``auto``, compiled where that is possible. A run keeps what it began with.
         torch_threads: Threads of the learner; 0 leaves PyTorch's own choice, and the compiled learner one.
@@ -244,7 +246,7 @@ class TrainingConfig(Section):
         keep_last: How many of the newest checkpoints to resume from are kept; each holds the replay buffer.
         keep_every: Besides these, every so many of them; 0 keeps none.
         keep_best: How many of the policies that were the best so far are kept, the best one among them.
-        answer_limit_s: How long environments in a process of their own (``overlap``) may take for a step or a reset,
+        answer_limit_s: How long environments in processes of their own (``overlap``) may take for a step or a reset,
             before the training is saved and ends.
     """
 
@@ -253,6 +255,7 @@ class TrainingConfig(Section):
     environments: Annotated[int, Field(gt=0, le=1024)] = 1
     undisturbed_share: UnitInterval = 0.0
     overlap: bool = False
+    evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled"] = "auto"
     torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
     evaluate_every: Steps = 5_000

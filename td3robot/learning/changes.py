@@ -14,7 +14,7 @@ FIXED = (
 # What a resume may differ in and still be exact: how far it goes, what it computes on, keeps, and waits for.
 FREE = (
     "training.steps", "training.learner", "agent.device", "training.keep_last", "training.keep_every",
-    "training.keep_best", "training.answer_limit_s",
+    "training.keep_best", "training.answer_limit_s", "training.evaluators",
 )  # fmt: skip
 
 

@@ -1,31 +1,23 @@
 """Environments side by side: here, or in a process of their own, while a learner has the interpreter to itself."""
 
-import os
-import signal
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from typing import Any, NoReturn, Protocol
+from itertools import count
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.errors import EnvironmentFaultError, Td3RobotError
+from td3robot.build import make_contract
+from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
-from td3robot.subprocesses import end_with_parent, start_python
+from td3robot.learning.child_process import ChildProcess, Parent
+from td3robot.policy.contract import Contract
+from td3robot.subprocesses import return_memory
 
 Vector = NDArray[np.float32]
-MAIN = f"import sys; from {__name__} import run_environments; run_environments(*map(int, sys.argv[1:]))"
-# The descriptor of standard error.
-STDERR = 2
-# How long a process may take to finish its step when it is closed, and how often it checks that its parent lives [s].
-END_S, LOOK_S = 5.0, 1.0
 
 
 @dataclass(slots=True)
@@ -132,33 +124,25 @@ class LocalEnvironments:
             environment.close()
 
 
-class EnvironmentProcess:
+class EnvironmentProcess(ChildProcess):
     """A process with the environments of a training; it ends with this one, or when closed.
 
     It is started at once, and makes them while this one does something else.
 
     Args:
         make: Makes an environment from its configuration; a function that the process can import.
-        configs: One for each environment.
+        configs: One for each environment, of environments with the same contract.
         limit_s: How long it may take for any answer [s].
     """
+
+    title = "the process of the training's environments"
+    main = f"{__name__}:run_environments"
 
     def __init__(
         self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], limit_s: float = 600.0
     ) -> None:
-        self._limit_s = limit_s
-        self._connection, other_end = Pipe()
-        self._busy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the process
-        self._process = start_python(
-            ["-c", MAIN, str(other_end.fileno()), str(self._busy.fileno()), str(os.getpid())],
-            pass_fds=[other_end.fileno(), self._busy.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=STDERR,  # standard output is for figures
-        )
-        other_end.close()
-        self._waiting = False
-        self._connection.send((make, configs))
-        self._facts: EnvironmentFacts | None = None
+        super().__init__(limit_s, (make, configs))
+        self._made: tuple[EnvironmentFacts, Contract] | None = None
         self._stepping = False
 
     @property
@@ -168,14 +152,17 @@ class EnvironmentProcess:
         Raises:
             Td3RobotError: They could not be made.
         """
-        if self._facts is None:
-            self._facts = self._receive()
-        return self._facts
+        return self._once_made()[0]
 
     @property
-    def pid(self) -> int:
-        """The process's id."""
-        return self._process.pid
+    def contract(self) -> Contract:
+        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
+        return self._once_made()[1]
+
+    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
+        if self._made is None:
+            self._made = self._receive()
+        return self._made
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -200,116 +187,47 @@ class EnvironmentProcess:
         steps: list[Step] = self._receive()
         return steps
 
-    def close(self) -> None:
-        """End the process, and what its environments started; at once where it owes an answer."""
-        self._connection.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.0 if self._waiting else END_S)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
-        self._process.wait()
-        self._busy.close()
-
     def _send(self, *message: Any) -> None:
         _ = self.facts  # they come first
         if self._stepping:  # whoever started that step was interrupted
             self.finish()
-        try:
-            self._connection.send(message)
-        except ConnectionError:
-            self._raise_gone()
-
-    def _receive(self) -> Any:
-        self._waiting = True
-        try:
-            if not self._connection.poll(self._limit_s):
-                raise self._overdue()
-            answer = self._connection.recv()
-        except (EOFError, ConnectionError):
-            self._raise_gone()
-        self._waiting = False
-        if isinstance(answer, Td3RobotError):
-            raise answer
-        return answer
-
-    def _overdue(self) -> EnvironmentFaultError:
-        return EnvironmentFaultError(
-            f"{self._busy_environment()} has not answered for {self._limit_s:g} s, and its process was ended; find out "
-            "what it waits for, or raise training.answer_limit_s"
-        )
-
-    def _busy_environment(self) -> str:
-        """Say which environment the process is busy with, and at what."""
-        said = os.pread(self._busy.fileno(), 100, 0).decode(errors="replace").strip()
-        return said or "the process of the training's environments"
-
-    def _raise_gone(self) -> NoReturn:
-        said = self._busy_environment()
-        self._waiting = False
-        self.close()
-        raise EnvironmentFaultError(
-            f"the process of the training's environments ended with status {self._process.returncode}; {said} was at "
-            "work last, and what it said is above"
-        ) from None
+        self._tell(message)
 
 
-def run_environments(descriptor: int, busy: int, parent: int) -> None:
-    """Make environments and serve requests on a connection, until its other end or the parent is gone.
-
-    Args:
-        descriptor: The connection.
-        busy: A file that says which environment is at work, for the parent to read where it does not answer.
-        parent: The parent's process id.
-    """
-    end_with_parent(parent)
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # when to stop is for the parent to decide, which saves first
-        signal.signal(number, signal.SIG_IGN)
-    connection = Connection(descriptor)
-    make, configs = connection.recv()
-    try:
-        environments = LocalEnvironments([make(config) for config in _named(configs, busy)], partial(_say, busy))
-    except Td3RobotError as error:
-        _answer(connection, error)
+def run_environments(parent: Parent) -> None:
+    """Make environments and serve requests, until the parent is gone."""
+    if (first := parent.next()) is None:
         return
-    _answer(connection, environments.facts)
+    make, configs = first
+
+    def say(index: int, what: str) -> None:
+        """Say which environment is at work, and at what."""
+        parent.say(f"environment {index} ({what})")
+
+    def made() -> Iterator[gymnasium.Env[Any, Any]]:
+        """Make them one by one."""
+        for index, config in enumerate(configs):
+            say(index, "being made")
+            yield make(config)
+
+    try:
+        environments = LocalEnvironments(list(made()), say)
+        contract = make_contract(configs[0], environments.environments[0])
+    except Td3RobotError as error:
+        parent.answer(error)
+        return
+    parent.answer((environments.facts, contract))
     with closing(environments):
-        while (message := _next(connection, parent)) is not None:
+        for number in count():
+            if (message := parent.next()) is None:
+                return
+            if number == len(configs):  # each was reset, and has compiled its model, which takes memory for a moment
+                return_memory()
             try:
                 answer = _do(environments, *message)
             except Td3RobotError as error:
                 answer = error
-            _answer(connection, answer)
-
-
-def _answer(connection: Connection, answer: Any) -> None:
-    """Answer, where anybody is left to hear it."""
-    with suppress(ConnectionError):
-        connection.send(answer)
-
-
-def _say(busy: int, index: int, what: str) -> None:
-    os.pwrite(busy, f"environment {index} ({what})".ljust(40).encode(), 0)
-
-
-def _named(configs: Sequence[Any], busy: int) -> Iterator[Any]:
-    for index, config in enumerate(configs):
-        _say(busy, index, "being made")
-        yield config
-
-
-def _next(connection: Connection, parent: int) -> Any:
-    """Wait for the next request, and return it; None once the other end or the parent is gone."""
-    try:
-        while not connection.poll(LOOK_S):
-            if os.getppid() != parent:
-                return None
-        return connection.recv()
-    except (EOFError, ConnectionError):
-        return None
+            parent.answer(answer)
 
 
 def _do(environments: LocalEnvironments, what: str, *arguments: Any) -> Any:

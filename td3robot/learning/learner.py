@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from td3robot.config import TrainingConfig
+from td3robot.config.run import AGENTS
 from td3robot.errors import ConfigError
 from td3robot.learning.agent import Agent
 from td3robot.learning.replay import ReplayBuffer
@@ -82,6 +83,13 @@ def make_learner(agent: Agent, training: TrainingConfig, before: str | None, rep
             "differently, so this resume is not exact"
         )
     return learner
+
+
+def import_early(kind: str, training: TrainingConfig) -> None:
+    """Import what :func:`make_learner` may need for a kind of agent, while something else is waited for."""
+    module = import_module(AGENTS[kind]).AGENT.compiled
+    if training.learner != "reference" and module is not None and all(find_spec(name) for name in NEEDED):
+        import_module(module)
 
 
 def _chosen(agent: Agent, training: TrainingConfig, resumed: bool, report: Callable[[str], None]) -> Learner:

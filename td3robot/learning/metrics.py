@@ -107,11 +107,20 @@ class MetricsWriter:
         keep_until: Rows beyond this step, left by a run that was cut off, are dropped: the run goes back to it.
         report: Called with a sentence for a row that could not be written (a full disk); training continues.
         config: The run's, shown by TensorBoard as text and as hyperparameters.
+        evaluated_until: The same for evaluations, where fewer are kept: those in progress are done again.
     """
 
-    def __init__(self, run: Path, keep_until: int, report: Callable[[str], None], config: RunConfig) -> None:
+    def __init__(
+        self,
+        run: Path,
+        keep_until: int,
+        report: Callable[[str], None],
+        config: RunConfig,
+        evaluated_until: int | None = None,
+    ) -> None:
         self._report, self._run, self._config = report, run, config
-        self._tables = {name: CsvTable(run / f"{name}.csv", keep_until, report) for name in ("metrics", "evaluations")}
+        kept = {"metrics": keep_until, "evaluations": keep_until if evaluated_until is None else evaluated_until}
+        self._tables = {name: CsvTable(run / f"{name}.csv", until, report) for name, until in kept.items()}
         self._board: SummaryWriter | None = None
         self._open_board(keep_until)
 

@@ -1,47 +1,62 @@
 """From a configuration to a trainer with its environments."""
 
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.errors import ConfigError
-from td3robot.learning.agent import resolve_device
-from td3robot.learning.arm_trainer import ArmTrainer
 from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
+from td3robot.learning.evaluator import Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
-from td3robot.learning.trainer import Trainer
 from td3robot.robots.cells import CellConfig
 
+if TYPE_CHECKING:
+    from td3robot.learning.arm_trainer import ArmTrainer
+    from td3robot.learning.trainer import Trainer
 
-def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None) -> Trainer:
+
+def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None) -> "Trainer":
     """Build everything a run needs; ``lock`` is the run directory's, where it is held already.
 
     Raises:
         ConfigError: The configuration cannot be run.
     """
-    device = resolve_device(config.agent.device)  # before any process starts
+    if config.agent.device == "cuda":  # which may be missing; no process is started then
+        _require_device(config)
     require_room_for_environments(config)
     configs, make = _training_environments(config), partial(make_environment, practice=True)
-    environments: Environments
-    if config.training.overlap:
-        environments = EnvironmentProcess(make, configs, config.training.answer_limit_s)
-    else:
-        environments = LocalEnvironments([make(each) for each in configs])
-    try:
-        evaluation_environment = make_environment(config.environment)
-        contract = make_contract(config.environment, evaluation_environment)
+    with ExitStack() as made:
+        evaluator: Evaluator
+        if config.training.overlap:
+            environments: Environments = EnvironmentProcess(make, configs, config.training.answer_limit_s)
+        else:
+            environments = LocalEnvironments([make(each) for each in configs])
+        made.callback(environments.close)
+        from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
+        from td3robot.learning.learner import import_early
+        from td3robot.learning.trainer import Trainer
+
+        device = resolve_device(config.agent.device)
+        import_early(config.agent.kind, config.training)
+        if isinstance(environments, EnvironmentProcess) and config.training.evaluators:
+            contract, evaluator = environments.contract, EvaluatorProcesses(config)
+        else:
+            environment = make_environment(config.environment)
+            contract = make_contract(config.environment, environment)
+            evaluator = LocalEvaluator(environment, config.seed, config.training.evaluation_episodes)
         if device.type == "cpu":
             require_room_for_learning(config, contract.observation.size, contract.action.size)
-        return Trainer(config, environments, evaluation_environment, contract, run, listener, lock)
-    except BaseException:
-        environments.close()
-        raise
+        trainer = Trainer(config, environments, evaluator, contract, run, listener, lock)
+        made.pop_all()
+    return trainer
 
 
-def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: CellConfig) -> ArmTrainer:
+def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: CellConfig) -> "ArmTrainer":
     """Build a run that resumes on an arm, and is evaluated in simulation; the arm moves to a first start.
 
     Raises:
@@ -49,24 +64,27 @@ def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: Cel
         ContractError: The cell is not what the run was trained for.
         RobotError: The arm cannot be reached, or did not get to its start.
     """
+    from td3robot.learning.arm_trainer import ArmTrainer
+
     if not isinstance(config.environment, RobotEnvironmentConfig):
         raise ConfigError(f"this run trains on {config.environment.kind!r}, and there is no arm for that")
     environment = make_robot_env(config.environment, cell=cell)
     simulated = make_robot_env(config.environment)
     environment.contract().require_same(simulated.contract(), "the cell", "the run")
     alone = config.training.model_copy(update={"environments": 1, "overlap": False})
+    evaluator = LocalEvaluator(simulated, config.seed, alone.evaluation_episodes)
     try:
-        return ArmTrainer(
-            config.model_copy(update={"training": alone}),
-            LocalEnvironments([environment]),
-            simulated,
-            simulated.contract(),
-            run,
-            listener,
-        )
+        config = config.model_copy(update={"training": alone})
+        return ArmTrainer(config, LocalEnvironments([environment]), evaluator, simulated.contract(), run, listener)
     except BaseException:
         environment.close()
         raise
+
+
+def _require_device(config: RunConfig) -> None:
+    from td3robot.learning.agent import resolve_device
+
+    resolve_device(config.agent.device)
 
 
 def _training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from td3robot import seeding
@@ -18,7 +17,8 @@ def run_contents(trainer: "Trainer") -> Contents:
     """Return everything that a resumed run needs."""
     rows, replay_counters = trainer.replay.state()
     episodes, episode_indices = trainer.collector.state()
-    documents = _documents(trainer, trainer.best, trainer.best_step)
+    evaluations = trainer.evaluations
+    documents = _documents(trainer, evaluations.best, evaluations.best_step)
     documents["counters"] |= {
         "replay": replay_counters,
         "episodes": episode_indices,
@@ -39,13 +39,14 @@ def run_contents(trainer: "Trainer") -> Contents:
     return Contents(to_yaml(trainer.config), documents, arrays)
 
 
-def play_contents(trainer: "Trainer", evaluation: Evaluation) -> Contents:
-    """Return what running the policy needs, and the critics."""
+def play_contents(trainer: "Trainer") -> Contents:
+    """Return copies of what running the policy needs, and of the critics; their evaluation is still to come."""
+    groups = {name: _to_numpy(group) for name, group in trainer.agent.play_tensors().items()}
+    groups["normalizer"] = trainer.agent.normalizer.state()
     return Contents(
         config=to_yaml(trainer.config),
-        documents=_documents(trainer, evaluation, trainer.step),
-        arrays={name: _to_numpy(group) for name, group in trainer.agent.play_tensors().items()}
-        | {"normalizer": trainer.agent.normalizer.state()},
+        documents=_documents(trainer, None, trainer.step),
+        arrays={name: {key: array.copy() for key, array in group.items()} for name, group in groups.items()},
     )
 
 
@@ -65,8 +66,7 @@ def _documents(trainer: "Trainer", evaluation: Evaluation | None, evaluated_step
 
 def _interim(trainer: "Trainer") -> Arrays:
     """Return what was begun and is not finished: chosen actions, an evaluation, the next row of metrics."""
-    arrays = trainer.window.state(trainer.collector.averages)
-    arrays["evaluation_due"] = np.array([trainer.evaluation_due])
+    arrays = trainer.window.state(trainer.collector.averages) | trainer.evaluations.state()
     return arrays if trainer.actions is None else arrays | {"actions": trainer.actions}
 
 

@@ -13,6 +13,7 @@ from torch.nn.functional import mse_loss
 
 from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
+from td3robot.learning.adam import adam
 from td3robot.learning.agent import Agent, Groups
 from td3robot.learning.networks import Actor, Critic
 from td3robot.learning.replay import Batch
@@ -48,9 +49,9 @@ class TD3(Agent):
         for target in (self.actor_target, self.Q1_target, self.Q2_target):
             target.requires_grad_(False)
 
-        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), config.actor_learning_rate, fused=True)
-        self.Q1_optimizer = torch.optim.Adam(self.Q1.parameters(), config.critic_learning_rate, fused=True)
-        self.Q2_optimizer = torch.optim.Adam(self.Q2.parameters(), config.critic_learning_rate, fused=True)
+        self.actor_optimizer = adam(self.actor.parameters(), config.actor_learning_rate)
+        self.Q1_optimizer = adam(self.Q1.parameters(), config.critic_learning_rate)
+        self.Q2_optimizer = adam(self.Q2.parameters(), config.critic_learning_rate)
         # Pairs for Polyak averaging, all three networks in one call.
         self._actor: list[Tensor] = list(self.actor.parameters())
         self._average: list[Tensor] = list(self.actor_average.parameters())

@@ -5,19 +5,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from td3robot import seeding
 from td3robot.config import RunConfig
-from td3robot.envs.playing import Evaluation, evaluate
+from td3robot.envs.playing import Evaluation
 from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
 from td3robot.learning.agent import make_agent
 from td3robot.learning.collector import Collector
 from td3robot.learning.divergence import require_converging, require_finite, require_finite_actions
 from td3robot.learning.environments import Environments
+from td3robot.learning.evaluations import Evaluations
+from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.learning.learner import Learner, make_learner
 from td3robot.learning.listener import Listener
@@ -25,22 +26,16 @@ from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.run_files import describe_run, with_traceback
 from td3robot.learning.run_lock import RunLock, RunMovedError
-from td3robot.learning.snapshot import play_contents, run_contents
+from td3robot.learning.snapshot import run_contents
 from td3robot.learning.stopwatch import Stopwatch
 from td3robot.learning.window import StepAverages, Window
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
 from td3robot.policy.retention import Retention
 
-Environment = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
-
 
 class AbandonedStepError(BaseException):
     """An environment's step or an evaluation was given up; no ``Exception``, which an environment might catch."""
-
-
-class _EvaluationStoppedError(Exception):
-    """The training is to stop, and its evaluation with it."""
 
 
 class Trainer:
@@ -52,7 +47,7 @@ class Trainer:
     Args:
         config: The whole run.
         environments: ``config.training.environments`` of them, alike.
-        evaluation_environment: One more, used for nothing else.
+        evaluator: Evaluates the policy.
         contract: What the policy is trained for.
         run: Directory for checkpoints and metrics.
         listener: Reports the progress.
@@ -61,7 +56,7 @@ class Trainer:
     Attributes:
         stop_requested: Whether to stop after this step, and save.
         actions: Chosen, and not yet carried out; None between two iterations.
-        evaluation_due: Whether an evaluation was begun and not finished.
+        evaluations: The one in progress, and the best one.
         window: What the next row of metrics is made of.
         changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.changes`.
     """
@@ -72,15 +67,15 @@ class Trainer:
         self,
         config: RunConfig,
         environments: Environments,
-        evaluation_environment: Environment,
+        evaluator: Evaluator,
         contract: Contract,
         run: Path,
         listener: Listener,
         lock: RunLock | None = None,
     ) -> None:
         self._lock = lock
-        self.config, self.contract, self.run_directory, self.listener = config, contract, run, listener
-        self.evaluation_environment = evaluation_environment
+        self.config, self.run_directory, self.listener = config, run, listener
+        self.evaluations, self.contract = Evaluations(evaluator), contract
         sizes = contract.observation.size, contract.action.size
         agent, seed = config.agent, config.seed
         if config.training.torch_threads:
@@ -98,15 +93,12 @@ class Trainer:
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = Collector(environments, seed, agent.n_step, agent.gamma)
         self.step = 0
-        self.best: Evaluation | None = None
-        self.best_step = 0
         self.warm = False
         self.stop_requested = False
         self.changes: list[dict[str, Any]] = []
         self.learner: Learner | None = None
         self._learned_by: str | None = None
         self.actions: NDArray[np.float32] | None = None
-        self.evaluation_due = False
         self.window = Window()
         self._stopwatch = Stopwatch()
         self._timed_from = self._saved_step = -1
@@ -123,7 +115,8 @@ class Trainer:
         self.run_directory.mkdir(parents=True, exist_ok=True)
         self._choose_learner()
         self._lock = self._lock or RunLock(self.run_directory)
-        metrics = MetricsWriter(self.run_directory, self.step, self.listener.message, self.config)
+        evaluated_until = self.evaluations.first_open(self.step) - 1
+        metrics = MetricsWriter(self.run_directory, self.step, self.listener.message, self.config, evaluated_until)
         with self._lock, metrics as writer:
             checkpoint.clean(self.run_directory)
             for place in checkpoint.set_aside_later(self.run_directory, "last", self.step):
@@ -145,13 +138,14 @@ class Trainer:
     def _run(self, writer: MetricsWriter) -> None:
         """Iterate; a step that is given up ends the run as a stop does."""
         try:
-            if self.evaluation_due:
-                self._stopwatch.timed("evaluation", self._evaluate, writer)
+            self.evaluations.begin_again()
+            self._evaluate(writer)
             while self.step < self.config.training.steps and not self.stop_requested:
-                if self._lock is not None:
-                    self._lock.require_in_place()
+                self.require_in_place()
                 self._iterate()
                 self._report(writer)
+            if not self.stop_requested:
+                self._evaluate(writer, patient=True)
         except AbandonedStepError:
             self.listener.message(f"an environment did not end its step, which was given up at step {self.step}")
 
@@ -167,7 +161,7 @@ class Trainer:
             raise AbandonedStepError
 
     @contextmanager
-    def _interruptible(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """Let :meth:`request_stop` give up what an environment does meanwhile."""
         self._in_environment = self.can_be_given_up
         try:
@@ -187,8 +181,7 @@ class Trainer:
             return
         self._require_converging(self.window.figures())
         require_finite(self.agent, self.step, self.run_directory)
-        if self._lock is not None:
-            self._lock.require_in_place()
+        self.require_in_place()
         training = self.config.training
         retention = Retention(training.keep_last, training.keep_every, training.checkpoint_every)
         try:
@@ -200,6 +193,15 @@ class Trainer:
                 raise CheckpointError(unsaved) from None
             self.listener.message(unsaved)
 
+    def require_in_place(self) -> None:
+        """Require that the run directory is where it was.
+
+        Raises:
+            RunMovedError: It was renamed or deleted.
+        """
+        if self._lock is not None:
+            self._lock.require_in_place()
+
     def _save_where_it_is_now(self) -> None:
         """Save the run in its renamed directory, where it is known."""
         place = self._lock.moved_to() if self._lock is not None else None
@@ -209,7 +211,7 @@ class Trainer:
 
     def close(self) -> None:
         """Close the environments."""
-        for each in (self.collector.environments, self.evaluation_environment):
+        for each in (self.collector.environments, self.evaluations.evaluator):
             try:
                 each.close()
             except EnvironmentFaultError as error:
@@ -249,7 +251,7 @@ class Trainer:
         self.changes = saved.document("changes") if saved.has("changes") else []
         evaluation = saved.document("evaluation")
         if evaluation is not None:
-            self.best, self.best_step = Evaluation(**evaluation), counters["evaluated_step"]
+            self.evaluations.best, self.evaluations.best_step = Evaluation(**evaluation), counters["evaluated_step"]
         self._resume_interim(saved)
         self._resume_episodes(saved)
         if saved.path.resolve().parent == self.run_directory.resolve():
@@ -260,7 +262,7 @@ class Trainer:
         if not saved.has("interim"):
             return
         interim = saved.arrays("interim")
-        self.evaluation_due = bool(interim["evaluation_due"][0])
+        self.evaluations.load_state(interim, self)
         self.actions = interim.get("actions")
         self.collector.averages = self.window.load_state(interim, self.agent.device)
 
@@ -305,11 +307,11 @@ class Trainer:
         """Step every environment once and do the updates that are due."""
         if self.actions is None:
             self.actions = self._choose()
-        with self._interruptible():
+        with self.interruptible():
             self.collector.start(self.actions)
         if self.config.training.overlap:
             self._stopwatch.timed("learner", self._update_agent, self.step)
-        with self._interruptible():
+        with self.interruptible():
             self._stopwatch.timed("simulation", self.collector.finish)
         self.window.finished += self.collector.commit(self.replay)
         self.actions = None
@@ -343,10 +345,18 @@ class Trainer:
             writer.add("metrics", row)
             self._require_converging(row)
             self.listener.progress(self.step, row["steps_per_second"])
-        if self._crossed(training.evaluate_every):
-            self._stopwatch.timed("evaluation", self._evaluate, writer)
-        if self._crossed(training.checkpoint_every):
+        self.evaluations.due |= self._crossed(training.evaluate_every)
+        saving = self._crossed(training.checkpoint_every) and self.step < training.steps  # the end saves by itself
+        self._evaluate(writer, patient=saving and not self.evaluations.due)
+        if saving:
             self._stopwatch.timed("saving", self.save)
+
+    def _evaluate(self, writer: MetricsWriter, patient: bool = False) -> None:
+        """See to the evaluations; a stop that is requested meanwhile leaves them to the resumed run."""
+        before = self.evaluations.begun
+        self._stopwatch.timed("evaluation", self.evaluations.advance, self, writer, patient)
+        if self.evaluations.begun is not before:
+            self._saved_step = -1
 
     def _require_converging(self, figures: dict[str, float]) -> None:
         """Raise where the learner's figures say that it diverged."""
@@ -355,37 +365,6 @@ class Trainer:
     def _crossed(self, every: int) -> bool:
         before = self.step - self.collector.environments.facts.count
         return self.step // every > before // every
-
-    def _evaluate(self, writer: MetricsWriter) -> None:
-        """Evaluate the policy; a stop that is requested meanwhile leaves it to the resumed run."""
-        self.evaluation_due = True
-        training, seed = self.config.training, self.config.seed
-        try:
-            with self._interruptible():
-                stream, episodes = seeding.Stream.SELECTION_EPISODES, training.evaluation_episodes
-                evaluation = evaluate(self.evaluation_environment, self._act_in_play, episodes, seed, stream)
-        except _EvaluationStoppedError:
-            return
-        self.evaluation_due = False
-        figures = evaluation.to_json()
-        row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-        writer.add("evaluations", {"step": self.step} | row)
-        self.listener.evaluated(self.step, evaluation)
-        if self.best is None or evaluation.is_better_than(self.best):
-            self.best, self.best_step = evaluation, self.step
-            contents, retention = play_contents(self, evaluation), Retention(training.keep_best)
-            try:
-                checkpoint.publish(self.run_directory, "best", self.step, contents, retention)
-            except CheckpointError as error:
-                self.listener.message(f"{error}; the previous best policy is untouched")
-
-    def _act_in_play(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
-        if self.stop_requested:
-            raise _EvaluationStoppedError
-        actions = self.agent.select_action(observation[None], play=True)
-        require_finite_actions(actions, self.step, self.run_directory)
-        first: NDArray[np.float32] = actions[0]
-        return first
 
     def _row(self) -> dict[str, float]:
         means = self.collector.averages.means()

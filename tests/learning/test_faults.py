@@ -147,7 +147,8 @@ class StopInEvaluation(Quiet):
     def __init__(self, trainer):
         super().__init__()
         self.steps, self.trainer = 0, trainer
-        self.step, trainer.evaluation_environment.step = trainer.evaluation_environment.step, self.count
+        environment = trainer.evaluations.evaluator.environment
+        self.step, environment.step = environment.step, self.count
 
     def count(self, action):
         self.steps += 1
@@ -283,6 +284,18 @@ def children_of(pid):
     return [int(each) for each in tasks.read_text().split()] if tasks.exists() else []
 
 
+def has_row(run, step):
+    path = run / "metrics.csv"
+    return path.exists() and any(line.startswith(f"{step},") for line in path.read_text().splitlines())
+
+
+def has_ended(pid):
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().split()
+    except OSError:
+        return True
+
+
 def wait_for(condition):
     end = time.monotonic() + 60.0
     while not condition():
@@ -294,7 +307,7 @@ def wait_for(condition):
 def test_two_signals_end_a_training_whose_environment_hangs(tmp_path, overlap):
     run = tmp_path / "run"
     process = start(run, f"--set=training.overlap={overlap}", FAULT="hang@50")
-    read_until(process, "step 40")  # it was evaluated, and then hangs
+    wait_for(lambda: has_row(run, 40))  # and then it hangs
     children = children_of(process.pid)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
@@ -321,12 +334,13 @@ def test_a_terminal_that_is_closed_saves_the_run(tmp_path):
 def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     run = tmp_path / "run"
     process = start(run, "--set=training.overlap=true", FAULT="hang@50")
-    read_until(process, "step 40")
-    (child,) = children_of(process.pid)
+    wait_for(lambda: has_row(run, 40))
+    children = children_of(process.pid)
+    assert len(children) == 2
     time.sleep(0.5)
     process.kill()
     process.wait()
-    wait_for(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split())
+    wait_for(lambda: all(has_ended(child) for child in children))
 
 
 def test_figures_are_alone_on_standard_output_when_an_environment_prints(tmp_path):

@@ -56,8 +56,11 @@ def test_every_random_state_comes_back(trained, resumed):
 def test_every_counter_comes_back(trained, resumed):
     assert (resumed.step, resumed.agent.updates) == (60, trained.agent.updates)
     assert trained.agent.updates == 40
-    assert trained.best is not None
-    assert (resumed.best_step, resumed.best.to_json()) == (trained.best_step, trained.best.to_json())
+    assert trained.evaluations.best is not None
+    assert (resumed.evaluations.best_step, resumed.evaluations.best.to_json()) == (
+        trained.evaluations.best_step,
+        trained.evaluations.best.to_json(),
+    )
     (rows, place), (saved_rows, saved_place) = resumed.replay.state(), trained.replay.state()
     assert_same(rows, saved_rows)
     assert place == saved_place == {"next": 60}
@@ -68,8 +71,12 @@ def test_the_networks_for_play_are_those_of_the_best_evaluation(trained):
     assert {path.name for path in best.path.glob("*.safetensors")} == {
         "actor.safetensors", "Q1.safetensors", "Q2.safetensors", "normalizer.safetensors",
     }  # fmt: skip
-    assert best.document("evaluation") == trained.best.to_json() | {"success_ci95": None}
-    assert best.document("counters")["evaluated_step"] == best.document("counters")["step"] == trained.best_step
+    assert best.document("evaluation") == trained.evaluations.best.to_json() | {"success_ci95": None}
+    assert (
+        best.document("counters")["evaluated_step"]
+        == best.document("counters")["step"]
+        == trained.evaluations.best_step
+    )
 
 
 @pytest.mark.parametrize("group", ["actor", "Q2_target", "Q1_optimizer", "normalizer"])

@@ -56,7 +56,7 @@ def test_nothing_else_is_taken_over(fresh, source):
     trainer, other = fresh(), fresh()
     trainer.start_from(source)
     assert (trainer.step, trainer.agent.updates, trainer.replay.size) == (0, 0, 0)
-    assert trainer.best is None
+    assert trainer.evaluations.best is None
     assert all(not getattr(trainer.agent, optimizer).state for optimizer in OPTIMIZERS)
     assert trainer.exploration.rng.bit_generator.state == other.exploration.rng.bit_generator.state
     assert torch.equal(trainer.agent.generator.get_state(), other.agent.generator.get_state())

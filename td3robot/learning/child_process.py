@@ -1,0 +1,152 @@
+"""A process of a training's own: it ends with the training, and is ended where it goes silent."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, ClassVar, NoReturn
+
+from td3robot.errors import EnvironmentFaultError, Td3RobotError
+from td3robot.subprocesses import end_with_parent, start_python
+
+# The descriptor of standard error.
+STDERR = 2
+# How long a process may take to finish its step when it is closed, and how often it checks that its parent lives [s].
+END_S, LOOK_S = 5.0, 1.0
+
+
+class ChildProcess:
+    """A process that runs ``main`` at the other end of a connection.
+
+    Args:
+        limit_s: How long it may take for any answer [s].
+        first: Sent to it at once.
+        variables: Of its environment, besides this process's.
+
+    Attributes:
+        title: What a sentence calls it.
+        main: The function that it runs, as ``module:function``; called with a :class:`Parent`.
+    """
+
+    title: ClassVar[str]
+    main: ClassVar[str]
+
+    def __init__(self, limit_s: float, first: Any, variables: Mapping[str, str] | None = None) -> None:
+        self._limit_s = limit_s
+        self._connection, other_end = Pipe()
+        self._busy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the process
+        module, function = self.main.split(":")
+        descriptors = other_end.fileno(), self._busy.fileno()
+        self._process = start_python(
+            [
+                "-c",
+                f"from {__name__} import Parent; from {module} import {function}; {function}(Parent.of_arguments())",
+                *map(str, (*descriptors, os.getpid())),
+            ],
+            variables,
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            stdout=STDERR,  # standard output is for figures
+        )
+        other_end.close()
+        self._waiting = False
+        self._connection.send(first)
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the process, and what it started; at once where it owes an answer."""
+        self._connection.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.0 if self._waiting else END_S)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
+        self._process.wait()
+        self._busy.close()
+
+    def _tell(self, message: Any) -> None:
+        try:
+            self._connection.send(message)
+        except ConnectionError:
+            self._raise_gone()
+
+    def _receive(self) -> Any:
+        """Wait for an answer, and return it; an error that the process sent is raised."""
+        self._waiting = True
+        try:
+            if not self._connection.poll(self._limit_s):
+                raise self._overdue()
+            answer = self._connection.recv()
+        except (EOFError, ConnectionError):
+            self._raise_gone()
+        self._waiting = False
+        if isinstance(answer, Td3RobotError):
+            raise answer
+        return answer
+
+    def _overdue(self) -> EnvironmentFaultError:
+        return EnvironmentFaultError(
+            f"{self._at_work()} has not answered for {self._limit_s:g} s, and its process was ended; find out "
+            "what it waits for, or raise training.answer_limit_s"
+        )
+
+    def _at_work(self) -> str:
+        """Return what the process said last that it is busy with."""
+        return os.pread(self._busy.fileno(), 100, 0).decode(errors="replace").strip() or self.title
+
+    def _raise_gone(self) -> NoReturn:
+        said = self._at_work()
+        self._waiting = False
+        self.close()
+        raise EnvironmentFaultError(
+            f"{self.title} ended with status {self._process.returncode}; {said} was at work last, and what it said is "
+            "above"
+        ) from None
+
+
+class Parent:
+    """The training, as its child process sees it.
+
+    Args:
+        descriptor: Of the connection.
+        busy: Descriptor of a file that says what is at work, for the parent to read where there is no answer.
+        pid: The parent's process id.
+    """
+
+    def __init__(self, descriptor: int, busy: int, pid: int) -> None:
+        end_with_parent(pid)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # when to stop is for the parent to decide, which saves first
+        self._connection, self._busy, self._pid = Connection(descriptor), busy, pid
+
+    @classmethod
+    def of_arguments(cls) -> "Parent":
+        """Return the parent that this process's arguments name."""
+        return cls(*map(int, sys.argv[1:]))
+
+    def say(self, what: str) -> None:
+        """Say what is at work."""
+        os.pwrite(self._busy, what.ljust(60).encode(), 0)
+
+    def next(self) -> Any:
+        """Wait for the next message, and return it; None once the other end or the parent is gone."""
+        try:
+            while not self._connection.poll(LOOK_S):
+                if os.getppid() != self._pid:
+                    return None
+            return self._connection.recv()
+        except (EOFError, ConnectionError):
+            return None
+
+    def answer(self, answer: Any) -> None:
+        """Answer, where anybody is left to hear it."""
+        with suppress(ConnectionError):
+            self._connection.send(answer)

@@ -1,0 +1,157 @@
+"""The evaluations of a training, of which one may be in progress while it goes on, and the best policy so far."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from td3robot.envs.playing import Evaluation
+from td3robot.errors import CheckpointError
+from td3robot.learning.divergence import diverged, require_finite
+from td3robot.learning.evaluator import Evaluator
+from td3robot.learning.metrics import MetricsWriter
+from td3robot.learning.snapshot import play_contents
+from td3robot.policy import checkpoint
+from td3robot.policy.checkpoint import Arrays, Contents
+from td3robot.policy.contract import Contract
+from td3robot.policy.observation_scaling import ObservationScaling
+from td3robot.policy.policy import Policy
+from td3robot.policy.retention import Retention
+
+if TYPE_CHECKING:
+    from td3robot.learning.trainer import Trainer
+
+PREFIX = "evaluated"  # of the names of what is saved of an evaluation in progress
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An evaluation in progress: the step that it is of, and that step's checkpoint for play and policy."""
+
+    step: int
+    contents: Contents
+    policy: Policy
+
+    @classmethod
+    def of(cls, step: int, contents: Contents, contract: Contract) -> "Begun":
+        """Take the policy from the contents.
+
+        Raises:
+            ValueError: The actor is no policy: a number is not finite, or so large that others could not be.
+        """
+        scaling = ObservationScaling.from_moments(contents.arrays["normalizer"])
+        return cls(step, contents, Policy(contents.arrays["actor"], scaling, contract))
+
+
+class Evaluations:
+    """Evaluate one policy at a time, and keep the best one; whatever happens meanwhile, the results are the same.
+
+    Args:
+        evaluator: What plays.
+
+    Attributes:
+        due: Whether this step's policy is to be evaluated, and could not be yet.
+        begun: The evaluation in progress.
+        best, best_step: The best one so far, and the step it is of.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.due = False
+        self.begun: Begun | None = None
+        self.best: Evaluation | None = None
+        self.best_step = 0
+
+    def first_open(self, step: int) -> int:
+        """Return the first step of which the result of an evaluation is not final, for a run that is at ``step``."""
+        if self.begun is not None:
+            return self.begun.step
+        return step if self.due else step + 1
+
+    def advance(self, trainer: "Trainer", writer: MetricsWriter, patient: bool) -> None:
+        """Record the evaluation in progress where it is finished, and begin the one that is due.
+
+        Args:
+            trainer: Whose policy is evaluated.
+            writer: Gets the figures.
+            patient: Whether to wait for the evaluation in progress, and for the one that is due.
+        """
+        if self.due:
+            self._finish(trainer, writer, patient=True)
+            if self.begun is not None:  # the training is to stop
+                return
+            self._begin(trainer)
+        self._finish(trainer, writer, patient)
+
+    def state(self) -> Arrays:
+        """Return what is due and what is in progress as arrays."""
+        arrays: Arrays = {"evaluation_due": np.array([self.due])}
+        if self.begun is None:
+            return arrays
+        arrays[f"{PREFIX}.step"] = np.array([self.begun.step])
+        arrays[f"{PREFIX}.updates"] = np.array([self.begun.contents.documents["counters"]["updates"]])
+        for group, tensors in self.begun.contents.arrays.items():
+            arrays |= {f"{PREFIX}.{group}.{name}": tensor for name, tensor in tensors.items()}
+        return arrays
+
+    def load_state(self, arrays: Arrays, trainer: "Trainer") -> None:
+        """Restore what :meth:`state` returned; what was in progress begins anew with :meth:`begin_again`.
+
+        Raises:
+            ValueError: What is saved of it is no policy.
+        """
+        self.due = bool(arrays["evaluation_due"][0])
+        if f"{PREFIX}.step" not in arrays:
+            return
+        step, updates = (int(arrays[f"{PREFIX}.{name}"][0]) for name in ("step", "updates"))
+        groups: dict[str, Arrays] = {}
+        for name, array in arrays.items():
+            if name.count(".") > 1 and name.startswith(f"{PREFIX}."):
+                _, group, tensor = name.split(".", 2)
+                groups.setdefault(group, {})[tensor] = array
+        contents = play_contents(trainer)
+        counters = contents.documents["counters"] | {"step": step, "updates": updates, "evaluated_step": step}
+        documents = {**contents.documents, "counters": counters}
+        self.begun = Begun.of(step, replace(contents, documents=documents, arrays=groups), trainer.contract)
+
+    def begin_again(self) -> None:
+        """Begin what was in progress when the run was saved or stopped, and have the evaluator get ready else."""
+        self.evaluator.prepare()
+        if self.begun is not None:
+            self.evaluator.start(self.begun.policy)
+
+    def _begin(self, trainer: "Trainer") -> None:
+        step, run = trainer.step, trainer.run_directory
+        require_finite(trainer.agent, step, run)
+        try:
+            begun = Begun.of(step, play_contents(trainer), trainer.contract)
+        except ValueError as error:
+            raise diverged(f"the actor is no policy any more ({error})", step, run) from None
+        self.evaluator.start(begun.policy)
+        self.begun, self.due = begun, False
+
+    def _finish(self, trainer: "Trainer", writer: MetricsWriter, patient: bool) -> None:
+        """Record the evaluation in progress, if there is one and it is finished."""
+        if self.begun is None:
+            return
+        with trainer.interruptible():
+            evaluation = self.evaluator.finish(patient, lambda: trainer.stop_requested)
+        if evaluation is not None:
+            trainer.require_in_place()
+            begun, self.begun = self.begun, None
+            self._record(trainer, writer, begun, evaluation)
+
+    def _record(self, trainer: "Trainer", writer: MetricsWriter, begun: Begun, evaluation: Evaluation) -> None:
+        figures = evaluation.to_json()
+        row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+        writer.add("evaluations", {"step": begun.step} | row)
+        trainer.listener.evaluated(begun.step, evaluation)
+        if self.best is not None and not evaluation.is_better_than(self.best):
+            return
+        self.best, self.best_step = evaluation, begun.step
+        contents = replace(begun.contents, documents={**begun.contents.documents, "evaluation": figures})
+        retention = Retention(trainer.config.training.keep_best)
+        try:
+            checkpoint.publish(trainer.run_directory, "best", begun.step, contents, retention)
+        except CheckpointError as error:
+            trainer.listener.message(f"{error}; the previous best policy is untouched")

@@ -1,0 +1,241 @@
+"""What evaluates a training's policies: here, or in processes of their own while the training goes on.
+
+No torch here: what is evaluated is the policy as it is deployed, and a process of evaluations stays small.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from multiprocessing.connection import wait
+from time import monotonic
+from typing import Any, Protocol
+
+from td3robot import seeding
+from td3robot.build import make_environment
+from td3robot.config import RunConfig
+from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, Player, summarize
+from td3robot.errors import Td3RobotError
+from td3robot.learning.child_process import ChildProcess, Parent
+from td3robot.policy.policy import Policy
+from td3robot.subprocesses import return_memory
+
+# How often a wait for an evaluation looks whether the training is to stop [s].
+LOOK_S = 0.2
+# A policy acts on one observation at a time: more threads would only wait for each other.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# The number of an answer that is about no policy: the environment could not be made.
+MAKING = 0
+
+
+class Evaluator(Protocol):
+    """Plays the same episodes with every policy, without exploration."""
+
+    def prepare(self) -> None:
+        """Begin to get ready for the first policy, where that takes long."""
+
+    def start(self, policy: Policy) -> None:
+        """Begin to evaluate a policy; what is left of the evaluation before is dropped."""
+
+    def finish(self, patient: bool, stopped: Callable[[], bool]) -> Evaluation | None:
+        """Return the evaluation that was begun, or None where it is not finished.
+
+        Args:
+            patient: Whether to wait for it.
+            stopped: Whether to wait no longer; asked again and again.
+
+        Raises:
+            EnvironmentFaultError: The environment failed, or does not answer.
+        """
+
+    def close(self) -> None:
+        """Close the environments."""
+
+
+class LocalEvaluator:
+    """Evaluates in this process, when :meth:`finish` is called.
+
+    Args:
+        environment: Used for nothing else.
+        seed: The run's; each episode's own is derived from it.
+        episodes: How many.
+    """
+
+    def __init__(self, environment: Environment, seed: int, episodes: int) -> None:
+        self.environment, self._seed, self._episodes = environment, seed, episodes
+        self._policy: Policy | None = None
+
+    def prepare(self) -> None:
+        """Do nothing: it is ready."""
+
+    def start(self, policy: Policy) -> None:
+        """Keep the policy."""
+        self._policy = policy
+
+    def finish(self, patient: bool, stopped: Callable[[], bool]) -> Evaluation | None:
+        """Play all episodes, whether patient or not."""
+        assert self._policy is not None
+
+        def look(what: str) -> None:
+            """Give the evaluation up where the training is to stop."""
+            if stopped():
+                raise _StoppedError
+
+        try:
+            return summarize(list(_played(self.environment, self._policy, range(self._episodes), self._seed, look)))
+        except _StoppedError:
+            return None
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.environment.close()
+
+
+class _StoppedError(Exception):
+    """The training is to stop, and its evaluation with it."""
+
+
+class EvaluatorProcesses:
+    """Evaluates in processes, which share the episodes.
+
+    They start when they are first needed: before, the training's own processes need the machine.
+
+    Args:
+        config: Of the run, with ``training.evaluators`` at least 1.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config, self._episodes = config, config.training.evaluation_episodes
+        self._processes: list[EvaluatorProcess] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes' ids."""
+        return [process.pid for process in self._processes]
+
+    def prepare(self) -> None:
+        """Start the processes, which make their environments."""
+        if not self._processes:
+            count = min(self._config.training.evaluators, self._episodes)
+            shares = [range(number, self._episodes, count) for number in range(count)]
+            self._processes = [EvaluatorProcess(self._config, share) for share in shares]
+
+    def start(self, policy: Policy) -> None:
+        """Have all processes begin."""
+        self.prepare()
+        for process in self._processes:
+            process.start(policy)
+
+    def finish(self, patient: bool, stopped: Callable[[], bool]) -> Evaluation | None:
+        """Collect what the processes have played."""
+        while True:
+            played = [figures for process in self._processes for figures in process.played()]
+            if len(played) == self._episodes:
+                return summarize(sorted(played, key=lambda figures: figures.number))
+            if not patient or stopped():
+                return None
+            wait([process.connection for process in self._processes if process.playing], LOOK_S)
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.close()
+
+
+class EvaluatorProcess(ChildProcess):
+    """A process that plays some of the episodes with every policy.
+
+    Args:
+        config: Of the run.
+        numbers: Of the episodes.
+    """
+
+    title = "the process of the training's evaluations"
+    main = f"{__name__}:run_evaluations"
+
+    def __init__(self, config: RunConfig, numbers: range) -> None:
+        super().__init__(config.training.answer_limit_s, (config.environment, config.seed, numbers), ONE_THREAD)
+        self.connection = self._connection
+        self._numbers = numbers
+        self._round, self._played = 0, list[EpisodeFigures]()
+        self._sign: tuple[str, float] = "", 0.0
+
+    @property
+    def playing(self) -> bool:
+        """Whether episodes of the last policy are missing."""
+        return self._waiting
+
+    def start(self, policy: Policy) -> None:
+        """Have it play its episodes with a policy; it plays what is left of those before first."""
+        self._round, self._played = self._round + 1, []
+        self._sign = "", monotonic()
+        self._tell((self._round, policy))
+        self._waiting = True
+
+    def played(self) -> list[EpisodeFigures]:
+        """Return the episodes that were played with the last policy so far.
+
+        Raises:
+            EnvironmentFaultError: The environment failed, the process ended, or it gives no sign of life.
+        """
+        try:
+            while self._waiting and self._connection.poll():
+                number, answer = self._connection.recv()
+                if number in (MAKING, self._round):
+                    self._take(answer)
+        except (EOFError, ConnectionError):
+            self._raise_gone()
+        if self._waiting:
+            self._require_alive()
+        return self._played
+
+    def _take(self, answer: EpisodeFigures | Td3RobotError) -> None:
+        if isinstance(answer, Td3RobotError):
+            self._waiting = False
+            raise answer
+        self._played.append(answer)
+        self._waiting = len(self._played) < len(self._numbers)
+
+    def _require_alive(self) -> None:
+        """Require that it says something else than when it was asked first, a limit ago."""
+        said, since = self._sign
+        if (now := self._at_work()) != said:
+            self._sign = now, monotonic()
+        elif monotonic() > since + self._limit_s:
+            raise self._overdue()
+
+
+def run_evaluations(parent: Parent) -> None:
+    """Make an environment and play its episodes with one policy after another, until the parent is gone."""
+    if (first := parent.next()) is None:
+        return
+    config, seed, numbers = first
+    try:
+        parent.say("the environment of the evaluations (being made)")
+        environment = make_environment(config)
+    except Td3RobotError as error:
+        parent.answer((MAKING, error))
+        return
+    with closing(environment):
+        while (message := parent.next()) is not None:
+            number, policy = message
+            try:
+                for figures in _played(environment, policy, numbers, seed, parent.say):
+                    parent.answer((number, figures))
+                    if (number, figures.number) == (1, numbers[0]):  # the model is compiled, which takes memory once
+                        return_memory()
+            except Td3RobotError as error:
+                parent.answer((number, error))
+
+
+def _played(
+    environment: Environment, policy: Policy, numbers: Iterable[int], seed: int, look: Callable[[str], Any]
+) -> Iterator[EpisodeFigures]:
+    """Play episodes, and yield the figures of each; ``look`` is called with what comes next."""
+    player = Player(environment, policy.act)
+    for number in numbers:
+        look(f"evaluation's episode {number} (reset)")
+        figures = player.begin(number, seeding.integer(seed, seeding.Stream.SELECTION_EPISODES, number))
+        over = False
+        while not over:
+            look(f"evaluation's episode {number} (step {figures.steps})")
+            over = player.step()
+        yield figures
