@@ -106,9 +106,9 @@ class WatchedArm(MujocoRobot):
         self.send(command)
         self.advance()
 
-    def _integrate(self, data: mujoco.MjData) -> None:
+    def _integrate(self, data: mujoco.MjData, steps: int) -> None:
         self.path[0] = self.path[-1]
-        for step in range(self._substeps):
+        for step in range(steps):
             mujoco.mj_step(self.model, data)
             self.path[step + 1] = data.site_xpos[self._site]  # where the step began
 

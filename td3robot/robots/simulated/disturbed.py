@@ -50,6 +50,7 @@ class DisturbedRobot(Robot):
         if c.servo_damping is not None:
             outer_s = (1.0 - OWN_LAG) * lag * self.spec.arm.servo.lag_s
             self._servo = SecondOrderServo(outer_s, rng.uniform(*c.servo_damping), self.spec.period_s)
+            self._servo.place(self._acting.q)  # an episode may begin where the arm stands
         self.robot.vary(
             Variation(
                 servo_stiffness=rng.uniform(*c.servo_stiffness),
