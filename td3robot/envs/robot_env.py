@@ -318,7 +318,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.world = self.seen
         lying = self._objects.truth()
         if self.robot.is_disturbed:
-            self.world = self._world(self._true_states, self.robot.truth(), commanded, commanded_tcp, lying)
+            known = self.seen.objects if lying is None else lying
+            self.world = self._world(self._true_states, self.robot.truth(), commanded, commanded_tcp, known)
         elif lying is not None:
             self.world = replace(self.seen, objects=lying)
 
