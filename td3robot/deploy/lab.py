@@ -6,7 +6,7 @@ from time import sleep
 import numpy as np
 
 from td3robot.deploy.operator import Operator
-from td3robot.robots.camera_figures import Arrival, Receiver
+from td3robot.robots.camera_figures import Arrival
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.standin.labs import Lab
 from td3robot.state import Pose
@@ -37,9 +37,9 @@ class LabObjects(Objects):
         """Ask the tracker."""
         return self._seen.read()
 
-    def arrivals(self) -> Sequence[Arrival]:
+    def arrivals(self) -> Sequence[Arrival] | None:
         """Ask the tracker."""
-        return self._seen.arrivals() if isinstance(self._seen, Receiver) else ()
+        return self._seen.arrivals()
 
     def require_recent(self, name: str) -> None:
         """Ask the tracker."""

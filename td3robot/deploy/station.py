@@ -18,7 +18,6 @@ from td3robot.deploy.trained import check_camera, check_gripper_speed
 from td3robot.envs.playing import Act
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
-from td3robot.robots.camera_figures import Receiver
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import Robot
@@ -114,9 +113,8 @@ class Station:
         spec = self.robot.spec
         if self.environment.action_kind.uses_gripper:
             check_gripper_speed(check, self._cell.gripper_speed(spec.gripper), trained)
-        receiver: object = self._objects
-        if isinstance(receiver, Receiver):
-            check.answers("camera", lambda: check_camera(check, receiver, trained, spec.control_rate_hz))
+        if (objects := self._objects) is not None:
+            check.answers("camera", lambda: check_camera(check, objects, trained, spec.control_rate_hz))
 
     def _on(self, robot: Robot, config: RobotEnvironmentConfig | None = None) -> RobotEnv:
         """Build an environment on a robot; it opens nothing."""

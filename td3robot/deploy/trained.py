@@ -6,8 +6,9 @@ from math import ceil, floor, log10
 from time import monotonic, sleep
 
 from td3robot.config import DisturbanceConfig
-from td3robot.robots.camera_figures import FRAMES, Arrival, CameraFigures, Receiver, camera_figures
+from td3robot.robots.camera_figures import FRAMES, Arrival, CameraFigures, camera_figures
 from td3robot.robots.findings import ATTENTION, Check
+from td3robot.robots.objects import Objects
 from td3robot.statistics import wilson_interval
 
 # How long the datagrams of a tracker are watched [s].
@@ -32,12 +33,12 @@ def check_gripper_speed(check: Check, speed: float | None, trained: DisturbanceC
     )  # fmt: skip
 
 
-def check_camera(check: Check, receiver: Receiver, trained: DisturbanceConfig, control_hz: float) -> None:
+def check_camera(check: Check, objects: Objects, trained: DisturbanceConfig, control_hz: float) -> None:
     """Watch a tracker's datagrams for a while, and compare the camera behind it with that of training.
 
     Args:
         check: Collects the findings.
-        receiver: Gets the datagrams; the objects rest.
+        objects: At rest; without a tracker, there is nothing to compare.
         trained: What the policy was trained for.
         control_hz: Control periods a second.
 
@@ -45,9 +46,10 @@ def check_camera(check: Check, receiver: Receiver, trained: DisturbanceConfig, c
         TrackerError: None can be received.
     """
     begin = monotonic()
-    receiver.arrivals()
+    if objects.arrivals() is None:
+        return
     sleep(WATCH_S)
-    arrivals = [arrival for arrival in receiver.arrivals() if arrival.received >= begin]
+    arrivals = [arrival for arrival in objects.arrivals() or () if arrival.received >= begin]
     by_name: defaultdict[str, list[Arrival]] = defaultdict(list)
     for arrival in arrivals:
         by_name[arrival.name].append(arrival)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +43,6 @@ class Arrival:
     clock: float
     received: float
     position: Array
-
-
-@runtime_checkable
-class Receiver(Protocol):
-    """What keeps the latest datagrams of a tracker."""
-
-    def arrivals(self) -> Sequence[Arrival]:
-        """Return those of the last seconds, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

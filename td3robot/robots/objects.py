@@ -1,9 +1,10 @@
 """Where the objects of a cell are: laid out at the beginning of an episode, and tracked during it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from td3robot.robots.camera_figures import Arrival
 from td3robot.state import Pose
 
 
@@ -43,6 +44,14 @@ class Objects(ABC):
         Raises:
             TrackerError: Saying for how long.
         """
+
+    def arrivals(self) -> Sequence[Arrival] | None:
+        """Return a tracker's datagrams of the last seconds, oldest first; None where no tracker sends any.
+
+        Raises:
+            TrackerError: None can be received.
+        """
+        return None
 
     def truth(self) -> Mapping[str, Pose] | None:
         """Give where the objects are, or None where nobody knows better than :meth:`read`."""
