@@ -77,16 +77,12 @@ class ActionKind(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
-        gripper = {"gripper_decided": GRIPPER_DECIDED} if self.uses_gripper else {}
-        return (
-            self.config.model_dump(mode="json", exclude={"response_s"})
-            | gripper
-            | {
-                "response": self._response,
-                "layout": self.layout.to_json(),
-                "implied_speeds": self.implied_speeds(),
-            }
-        )
+        terms = self.config.model_dump(mode="json", exclude={"response_s"}) | {
+            "response": self._response,
+            "layout": self.layout.to_json(),
+            "implied_speeds": self.implied_speeds(),
+        }
+        return terms | {"gripper_decided": GRIPPER_DECIDED} if self.uses_gripper else terms
 
 
 class JointDelta(ActionKind):
