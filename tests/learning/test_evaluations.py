@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from same_run import assert_same_run, reproducible
 
 from td3robot.build import make_contract, make_environment
 from td3robot.config import RunConfig
@@ -150,26 +151,6 @@ def train(config, run, listener=None, resumed=False):
             trainer.resume(newest(run))
         trainer.train()
     return trainer
-
-
-def reproducible(run):
-    with (run / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [
-        {name: value for name, value in row.items() if not name.startswith(("time/", "steps_per_second"))}
-        for row in rows
-    ]
-
-
-def assert_same_run(one, other):
-    for kind in ("last", "best"):
-        mine, theirs = find(one, (kind,)), find(other, (kind,))
-        assert mine.name == theirs.name
-        assert {path.name for path in mine.iterdir()} == {path.name for path in theirs.iterdir()}
-        unlike = [p.name for p in mine.iterdir() if p.read_bytes() != (theirs / p.name).read_bytes()]
-        assert unlike == []
-    assert (one / "evaluations.csv").read_bytes() == (other / "evaluations.csv").read_bytes()
-    assert reproducible(one) == reproducible(other)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Faults of an environment: one sentence, its traceback in a file, and a run that resumes as if there had been none."""
 
-import csv
 import json
 import os
 import shutil
@@ -13,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from same_run import assert_same_run
 
 from td3robot.config import RunConfig, load_config
 from td3robot.errors import ConfigError, EnvironmentFaultError, TrainingDivergedError
 from td3robot.learning.environments import EnvironmentProcess
 from td3robot.learning.run_lock import RunMovedError
 from td3robot.learning.runs import make_trainer
-from td3robot.policy.checkpoint import find, newest
+from td3robot.policy.checkpoint import newest
 from td3robot.report.run import read_run
 from td3robot.report.run_page import run_page
 from td3robot.view.training import Run
@@ -64,26 +64,6 @@ def train(config, run, resumed=False):
             trainer.resume(newest(run))
         trainer.train()
     return listener.messages
-
-
-def reproducible(run):
-    """Read the metrics that do not tell of time."""
-    with (run / "metrics.csv").open(newline="") as file:
-        rows = [dict(row) for row in csv.DictReader(file)]
-    return [
-        {name: value for name, value in row.items() if not name.startswith(("time/", "steps_per_second"))}
-        for row in rows
-    ]
-
-
-def assert_same_run(one, other):
-    for kind in ("last", "best"):
-        mine, theirs = find(one, (kind,)), find(other, (kind,))
-        assert mine.name == theirs.name
-        assert {path.name for path in mine.iterdir()} == {path.name for path in theirs.iterdir()}
-        assert [p.name for p in mine.iterdir() if p.read_bytes() != (theirs / p.name).read_bytes()] == []
-    assert (one / "evaluations.csv").read_bytes() == (other / "evaluations.csv").read_bytes()
-    assert reproducible(one) == reproducible(other)
 
 
 FAULTS = {

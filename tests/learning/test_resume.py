@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from kills import CHILDREN, Killer, moments
+from same_run import assert_same_run
 
 from td3robot.config import RunConfig, load_config
 from td3robot.learning import runs
-from td3robot.policy.checkpoint import find, newest
+from td3robot.policy.checkpoint import newest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -67,20 +68,6 @@ def in_a_fresh_process(function, *arguments) -> None:
     process.start()
     process.join(120)
     assert process.exitcode == 0
-
-
-def files_of(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
-
-
-def assert_same_run(straight: Path, resumed: Path) -> None:
-    for kind in ("last", "best"):
-        one, other = find(straight, (kind,)), find(resumed, (kind,))
-        assert one.name == other.name
-        mine, theirs = files_of(one), files_of(other)
-        assert mine.keys() == theirs.keys()
-        assert [name for name in mine if mine[name] != theirs[name]] == []
-    assert (straight / "evaluations.csv").read_bytes() == (resumed / "evaluations.csv").read_bytes()
 
 
 @pytest.mark.parametrize(("overlap", "learner"), [(False, "reference"), (True, "reference"), (True, "compiled")])
