@@ -4,6 +4,7 @@ import faulthandler
 import hashlib
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,9 @@ from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 
 torch.set_num_threads(1)
+# A shell that runs the tests in the background has them ignore these, and so would the commands that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 PENDULUM = Path(__file__).parents[1] / "configs" / "gym_pendulum.yaml"
 SMALL = (
