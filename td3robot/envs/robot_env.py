@@ -85,10 +85,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.render_mode = None if renderer is None else RENDER_MODES[0]
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects, self._observer = objects, observer or guard.kinematics
-        self._memory = ObjectMemory(objects, robot.spec.period_s)
+        rest = robot.spec.periods(REST_S)
+        self._memory = ObjectMemory(objects, robot.spec.period_s, rest)
         # What was read, and what was so, from REST_S before up to now.
-        self._read_states: deque[RobotState] = deque(maxlen=1 + robot.spec.periods(REST_S))
-        self._true_states: deque[RobotState] = deque(maxlen=1 + robot.spec.periods(REST_S))
+        self._read_states: deque[RobotState] = deque(maxlen=1 + rest)
+        self._true_states: deque[RobotState] = deque(maxlen=1 + rest)
         self._episode_steps = episode_steps
         self._make_renderer, self._recipe = renderer, recipe
         self._renderer: Renderer | None = None

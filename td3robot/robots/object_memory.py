@@ -1,7 +1,10 @@
 """Where objects are between two sightings of them, and while the hand hides them."""
 
+from collections import deque
 from collections.abc import Mapping
-from math import dist
+from math import dist, hypot
+
+import numpy as np
 
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Pose
@@ -12,25 +15,31 @@ MAY_HIDE_M = 0.15
 # A sighting this far from where the tool carries an object says that it is not in the hand [m]; one that is late, by
 # what the tool moves meanwhile [m/s].
 NOT_IN_HAND_M, TOOL_SPEED_M_S = 0.04, 0.25
+# What is between the fingers is at most so far from the tool centre point: across the tool's axis, and along it [m].
+ACROSS_M, ALONG_M = 0.02, 0.04
 
 
 class ObjectMemory:
     """The poses of objects, as far as they can be known now.
 
     What nothing holds stays where it was seen last. What is in the hand moves with the tool, whatever a camera sees of
-    it, unless it sees it elsewhere. Silence is a fault only for objects that the hand cannot hide.
+    it, unless it sees it elsewhere. Where it is in the hand follows from where it was seen last and where the tool was
+    when the fingers had just closed on it; fingers that dragged it meanwhile have it between them all the same. Silence
+    is a fault only for objects that the hand cannot hide.
 
     Args:
         objects: Who sees them.
         period_s: How often :meth:`look` is called.
+        rest: For how many periods fingers rest before they are said to hold something.
 
     Attributes:
         poses: By name.
         ages_s: Since the last sighting, by name.
     """
 
-    def __init__(self, objects: Objects, period_s: float) -> None:
+    def __init__(self, objects: Objects, period_s: float, rest: int) -> None:
         self._objects, self._period = objects, period_s
+        self._tools: deque[Pose] = deque(maxlen=1 + rest)
         self.forget()
 
     def forget(self) -> None:
@@ -38,7 +47,7 @@ class ObjectMemory:
         self.poses: dict[str, Pose] = {}
         self.ages_s: dict[str, float] = {}
         self._numbers: dict[str, int] = {}
-        self._tool: Pose | None = None
+        self._tools.clear()
         self._held: str | None = None
         self._held_s = 0.0
 
@@ -53,19 +62,22 @@ class ObjectMemory:
             TrackerError: An object has not been seen for too long, or jumped.
         """
         self._held_s = self._held_s + self._period if held is not None and held == self._held else 0.0
+        self._tools.append(tool)
         sightings: Mapping[str, Sighting] = self._objects.read()
         self.poses = {name: self._pose(name, seen, tool, held) for name, seen in sightings.items()}
         self.ages_s = {name: seen.age_s for name, seen in sightings.items()}
         self._numbers = {name: seen.number for name, seen in sightings.items()}
-        self._tool, self._held = tool, held
+        self._held = held
 
     def _pose(self, name: str, seen: Sighting, tool: Pose, held: str | None) -> Pose:
         before = self.poses.get(name)
-        if before is None or self._tool is None:
+        if before is None:
             return seen.pose
         fresh = seen.number != self._numbers[name]
         if name == held:
-            carried = _carried(before, self._tool, tool)
+            if name != self._held:
+                return _in_hand(_carried(seen.pose if fresh else before, self._tools[0], tool), tool)
+            carried = _carried(before, self._tools[-2], tool)
             return seen.pose if fresh and self._is_elsewhere(seen, carried) else carried
         if fresh:
             return seen.pose
@@ -86,3 +98,11 @@ def _carried(item: Pose, before: Pose, tool: Pose) -> Pose:
     """Move an object as the tool moved."""
     turn = tool.rotation @ before.rotation.T
     return Pose(turn @ (item.position - before.position) + tool.position, turn @ item.rotation)
+
+
+def _in_hand(item: Pose, tool: Pose) -> Pose:
+    """Bring an object to where fingers can hold it."""
+    x, y, z = tool.rotation.T @ (item.position - tool.position)
+    share = min(1.0, ACROSS_M / max(hypot(x, y), 1e-9))
+    offset = np.array([share * x, share * y, min(max(z, -ALONG_M), ALONG_M)])
+    return Pose(tool.position + tool.rotation @ offset, item.rotation)

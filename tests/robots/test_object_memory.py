@@ -5,11 +5,12 @@ import pytest
 
 from td3robot.errors import TrackerError
 from td3robot.geometry import about_vertical
-from td3robot.robots.object_memory import MAY_HIDE_M, ObjectMemory
+from td3robot.robots.object_memory import ACROSS_M, ALONG_M, MAY_HIDE_M, ObjectMemory
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Pose
 
 PERIOD_S = 0.05
+REST = 2  # periods that fingers rest before they are said to hold something
 
 
 class Seen(Objects):
@@ -45,7 +46,7 @@ def seen():
 
 @pytest.fixture
 def memory(seen):
-    made = ObjectMemory(seen, PERIOD_S)
+    made = ObjectMemory(seen, PERIOD_S, REST)
     made.look(tool([0.1, 0.5, 0.03]), None)
     return made
 
@@ -71,6 +72,28 @@ def test_what_is_held_moves_and_turns_with_the_tool_unseen(memory):
     memory.look(tool([0.3, 0.5, 0.53], np.pi / 2), "object")
     np.testing.assert_allclose(memory.poses["object"].position, [0.3, 0.5, 0.52], atol=1e-12)
     np.testing.assert_allclose(memory.poses["object"].rotation, about_vertical(np.pi / 2), atol=1e-12)
+
+
+def test_what_rose_with_the_tool_before_its_grip_was_told_is_where_the_fingers_closed_on_it(memory):
+    for height in (0.03, 0.04, 0.06):  # the fingers rest from the first of these on
+        memory.look(tool([0.1, 0.5, height]), "object" if height == 0.06 else None)
+    np.testing.assert_allclose(memory.poses["object"].position, [0.1, 0.5, 0.05], atol=1e-12)
+
+
+def test_what_the_fingers_dragged_unseen_is_in_the_hand(memory):
+    for x in (0.1, 0.15, 0.2, 0.2, 0.2):
+        memory.look(tool([x, 0.5, 0.03], 0.7), None)
+    memory.look(tool([0.2, 0.5, 0.03], 0.7), "object")
+    np.testing.assert_allclose(memory.poses["object"].position, [0.2 - ACROSS_M, 0.5, 0.02], atol=1e-12)
+    memory.look(tool([0.2, 0.5, 0.13], 0.7), "object")
+    np.testing.assert_allclose(memory.poses["object"].position, [0.2 - ACROSS_M, 0.5, 0.12], atol=1e-12)
+
+
+def test_what_is_gripped_is_no_further_below_the_tool_than_fingers_reach(memory):
+    for _ in range(1 + REST):
+        memory.look(tool([0.1, 0.5, 0.1]), None)
+    memory.look(tool([0.1, 0.5, 0.1]), "object")
+    np.testing.assert_allclose(memory.poses["object"].position, [0.1, 0.5, 0.1 - ALONG_M], atol=1e-12)
 
 
 def test_a_camera_s_noise_does_not_move_what_is_held(seen, memory):
