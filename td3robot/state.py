@@ -85,6 +85,10 @@ class World:
         tcp_velocity: (3,) linear velocity of the tool centre point [m/s].
         commanded: What the guard last let through.
         commanded_tcp: Tool centre point, from the commanded joint angles.
+        commanded_velocity: (3,) linear velocity of the commanded tool centre point [m/s].
+        commanded_turn_rate: How fast the commanded tool turns about the vertical [rad/s].
+        intent: The gripper's, which an action moves: 0 to open, 1 to close.
+        closing_rate: How fast the gripper's closed fraction grows [1/s].
         objects: Poses of the objects by name, as far as they are known now.
         ages_s: Since each of them was seen last, by name [s].
         held: The object that is between the fingers, or None.
@@ -95,6 +99,10 @@ class World:
     tcp_velocity: Array
     commanded: JointCommand
     commanded_tcp: Pose
+    commanded_velocity: Array = field(default_factory=lambda: np.zeros(3))
+    commanded_turn_rate: float = 0.0
+    intent: float = 0.0
+    closing_rate: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
     ages_s: Mapping[str, float] = field(default_factory=dict)
     held: str | None = None

@@ -65,8 +65,9 @@ class ActionConfig(Section):
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
-        exponent: Speed grows with this power of the action, so that small actions are finer: what a policy dithers by
-            when it should rest moves the arm by little.
+        dead_zone: Shorter actions ask for rest, and speed grows from there on: what a policy dithers by when it should
+            rest moves nothing.
+        exponent: Speed grows with this power of the action beyond its dead zone, so that small actions are finer.
         response_s: How long the arm takes to answer: the share ``period / response_s`` of the wished change of
             velocity happens in one control period, all of it where the period is longer. A policy that dithers then
             moves the arm smoothly instead of being held back by the guard's acceleration limit.
@@ -78,7 +79,18 @@ class ActionConfig(Section):
     orientation_gain_hz: NonNegative = 4.0
     turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.65
     response_s: NonNegative = 0.125
+    dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.0
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
+
+    def share(self, length: float) -> float:
+        """Return the share of full speed that an action of a length in [0, 1] asks for."""
+        share: float = (max(length - self.dead_zone, 0.0) / (1.0 - self.dead_zone)) ** self.exponent
+        return share
+
+    def length(self, share: float) -> float:
+        """Return how long an action is that asks for a share of full speed."""
+        length: float = self.dead_zone + (1.0 - self.dead_zone) * share ** (1.0 / self.exponent)
+        return length if share > 0.0 else 0.0
 
     def response(self, period_s: float) -> float:
         """Return the share of the wished change of velocity that happens in one control period."""

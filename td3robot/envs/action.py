@@ -35,8 +35,10 @@ POSTURE_GAIN_HZ = 1.0
 # ... and no joint faster than this for it, which is within reach of one period of the guard's acceleration [rad/s].
 POSTURE_SPEED = 0.3
 
-# The gripper's component opens or closes it from here on, so that what a policy dithers by does neither.
-GRIPPER_DECIDED = 0.25
+# Full action moves the gripper's intent, which goes from 0 to 1, by this much in a second.
+INTENT_PER_S = 3.0
+# The gripper is told to close from this intent on, and to open from this one down; between, it stays as it was told.
+CLOSES_AT, OPENS_AT = 0.7, 0.3
 
 
 class ActionKind(ABC):
@@ -51,6 +53,7 @@ class ActionKind(ABC):
     def __init__(self, config: ActionConfig, fields: list[Field], spec: RobotSpec, uses_gripper: bool) -> None:
         self.config, self.uses_gripper = config, uses_gripper
         self._response = config.response(spec.period_s)
+        self._intent_step = INTENT_PER_S * spec.period_s
         gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
         self.layout = Layout([*fields, *gripper])
 
@@ -62,34 +65,53 @@ class ActionKind(ABC):
     def implied_speeds(self) -> dict[str, float]:
         """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some depend on the posture."""
 
-    def wish(self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, held: float) -> JointCommand:
+    def wish(
+        self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, gripper: float
+    ) -> JointCommand:
         """Compute the wished command after ``commanded``, which was reached at ``velocity`` [rad/s].
 
-        The gripper's component closes it above ``GRIPPER_DECIDED`` and opens it below minus that; between, it stays as
-        it was told last. So a close is one position and an open is one: a gripper pauses for every other that is
-        streamed to it. Without such a component, the gripper goes to the closed fraction ``held``.
+        Args:
+            action: (action,) in [-1, 1].
+            commanded: What the guard last let through.
+            velocity: (n,) of the commanded joints [rad/s].
+            gripper: Closed fraction that is wished for; :meth:`told` has it where the gripper is part of the action.
         """
-        gripper = held
-        if self.uses_gripper:
-            asked = float(action[-1])
-            gripper = commanded.gripper if abs(asked) < GRIPPER_DECIDED else float(asked > 0.0)
         return JointCommand(commanded.q + self.move(action, commanded.q, velocity), gripper)
+
+    def intend(self, action: NDArray[np.float32], intent: float) -> float:
+        """Compute the gripper's intent, in [0, 1], after an action: its last component moves it."""
+        if not self.uses_gripper:
+            return intent
+        return min(max(intent + self._intent_step * float(action[-1]), 0.0), 1.0)
+
+    def told(self, intent: float, before: float) -> float:
+        """Give the closed fraction that the gripper is told, after it was told ``before``.
+
+        It closes from ``CLOSES_AT`` on and opens from ``OPENS_AT`` down. So a close is one position and an open is
+        one: a gripper pauses for every other that is streamed to it.
+        """
+        if intent >= CLOSES_AT:
+            return 1.0
+        return 0.0 if intent <= OPENS_AT else before
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""
-        terms = self.config.model_dump(mode="json", exclude={"response_s"}) | {
+        left_out = {"response_s"} if self.config.dead_zone else {"response_s", "dead_zone"}
+        terms = self.config.model_dump(mode="json", exclude=left_out) | {
             "response": self._response,
             "layout": self.layout.to_json(),
             "implied_speeds": self.implied_speeds(),
         }
-        return terms | {"gripper_decided": GRIPPER_DECIDED} if self.uses_gripper else terms
+        intent = {"intent_per_s": INTENT_PER_S, "closes_at": CLOSES_AT, "opens_at": OPENS_AT}
+        return terms | {"gripper": intent} if self.uses_gripper else terms
 
 
 class JointDelta(ActionKind):
     """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit.
 
-    Speed grows with the power ``exponent`` of the action. Where all joints together would move the tool faster than
-    ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard would do so at the policy's cost.
+    Speed grows with the power ``exponent`` of the action beyond its dead zone. Where all joints together would move the
+    tool faster than ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard would do so at the
+    policy's cost.
     """
 
     def __init__(
@@ -105,7 +127,8 @@ class JointDelta(ActionKind):
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Approach the speed that the scaled action asks for."""
-        bent = np.sign(action) * np.abs(action) ** self.config.exponent
+        beyond = np.maximum(np.abs(action) - self.config.dead_zone, 0.0) / (1.0 - self.config.dead_zone)
+        bent = np.sign(action) * beyond**self.config.exponent
         wanted = bent[: self._joints] * self._speed
         _, jacobian = self._kinematics.tcp_and_jacobian(q)
         tool = jacobian @ wanted
@@ -123,9 +146,9 @@ class TcpDelta(ActionKind):
     """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
-    that length, not its components. Speed grows with the power ``exponent`` of that length. At the workspace's walls
-    the tool slides along: the wished position is clipped to the guard's box, less ``WALL_MARGIN``, where the guard
-    would stop the whole arm.
+    that length, not its components. Speed grows with the power ``exponent`` of that length beyond its dead zone. At the
+    workspace's walls the tool slides along: the wished position is clipped to the guard's box, less ``WALL_MARGIN``,
+    where the guard would stop the whole arm.
 
     Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
     turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
@@ -199,13 +222,11 @@ class TcpDelta(ActionKind):
 
     def _bent(self, component: float) -> float:
         """Give a component's share of full speed: finer near zero."""
-        return copysign(abs(component) ** self.config.exponent, component)
+        return copysign(self.config.share(abs(component)), component)
 
     def _speed_per_length(self, length: float) -> float:
         """Give the wished speed over the length of the action: at most full speed, and finer near zero."""
-        share = min(length, 1.0)
-        speed: float = self._speed * share**self.config.exponent
-        return speed / max(length, 1e-9)
+        return self._speed * self.config.share(min(length, 1.0)) / max(length, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
         """Give the terms of a contract."""

@@ -154,6 +154,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._read_states.clear()
         self._true_states.clear()
         self.guard.reset(start.q, start.gripper)
+        self._intent = start.gripper
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
         self._look(self.guard.commanded)
@@ -174,7 +175,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self._require_running("step")
         action = self._admissible(action)
-        wish = self.action_kind.wish(action, self.guard.commanded, self.guard.velocity, self.goal.gripper)
+        self._intent = self.action_kind.intend(action, self._intent)
+        wish = self._wish(action, self.guard, self._intent)
         ruling, sent = self._pass_period(wish)
         before = self.world
         try:
@@ -206,8 +208,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             CommandRefusedError: The guard would refuse to send anything.
         """
         self._require_running("preview")
-        guard = self.guard.twin()
-        wish = self.action_kind.wish(self._admissible(action), guard.commanded, guard.velocity, self.goal.gripper)
+        action, guard = self._admissible(action), self.guard.twin()
+        wish = self._wish(action, guard, self.action_kind.intend(action, self._intent))
         return guard.filter(wish, self.seen.robot, self.robot.now())
 
     def drive(self, wish: JointCommand) -> Ruling:
@@ -222,6 +224,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self._require_running("drive")
         ruling, sent = self._pass_period(wish)
+        self._intent = sent.gripper
         self._look(sent)
         return ruling
 
@@ -236,6 +239,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self._require_running("resume")
         self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
+        self._intent = self.guard.commanded.gripper
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._look(self.guard.commanded)
         return self._observe()
@@ -299,6 +303,12 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             )
         return np.clip(action, -1.0, 1.0)
 
+    def _wish(self, action: Vector, guard: Guard, intent: float) -> JointCommand:
+        """Compute what an action asks of the arm, and the gripper's intent of the gripper."""
+        kind, before = self.action_kind, guard.commanded
+        gripper = kind.told(intent, before.gripper) if kind.uses_gripper else self.goal.gripper
+        return kind.wish(action, before, guard.velocity, gripper)
+
     def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:
         """Send what the guard makes of a wish, and let one control period pass; give its ruling and what was sent."""
         try:
@@ -314,13 +324,14 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     def _look(self, commanded: JointCommand) -> None:
         """Read the robot: ``seen`` is what a controller is told, ``world`` what is."""
-        commanded_tcp = self.guard.kinematics.tcp(commanded.q)
-        self.seen = self._world(self._read_states, self.robot.read(), commanded, commanded_tcp, None)
+        commanded_tcp, jacobian = self.guard.kinematics.tcp_and_full_jacobian(commanded.q)
+        told = (commanded, commanded_tcp, jacobian @ self.guard.velocity)
+        self.seen = self._world(self._read_states, self.robot.read(), *told, None)
         self.world = self.seen
         lying = self._objects.truth()
         if self.robot.is_disturbed:
             known = self.seen.objects if lying is None else lying
-            self.world = self._world(self._true_states, self.robot.truth(), commanded, commanded_tcp, known)
+            self.world = self._world(self._true_states, self.robot.truth(), *told, known)
         elif lying is not None:
             self.world = replace(self.seen, objects=lying)
 
@@ -330,17 +341,33 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         state: RobotState,
         commanded: JointCommand,
         commanded_tcp: Pose,
+        commanded_twist: Array,
         objects: Mapping[str, Pose] | None,
     ) -> World:
         """Put together what follows from a state; where the objects are, is remembered unless it is known."""
         states.append(state)
+        spec = self.robot.spec
+        closed, before = (spec.gripper.closed_fraction(each.driver_q) for each in (state, states[0]))
         held = self.task.held(state, states[0], commanded)
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
         ages: Mapping[str, float] = {}
         if objects is None:
             self._memory.look(tcp, held)
             objects, ages = self._memory.poses, self._memory.ages_s
-        return World(state, tcp, jacobian @ state.dq, commanded, commanded_tcp, objects, ages, held)
+        return World(
+            robot=state,
+            tcp=tcp,
+            tcp_velocity=jacobian @ state.dq,
+            commanded=commanded,
+            commanded_tcp=commanded_tcp,
+            commanded_velocity=commanded_twist[:3],
+            commanded_turn_rate=float(commanded_twist[5]),
+            intent=self._intent,
+            closing_rate=(closed - before) / (max(len(states) - 1, 1) * spec.period_s),
+            objects=objects,
+            ages_s=ages,
+            held=held,
+        )
 
     def _observe(self) -> Vector:
         self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self._seen_goal))

@@ -45,6 +45,8 @@ PRACTICE_TURN = 0.2
 PRACTICE_ROOM = 0.04
 # Within this distance of the grasp point the tool is where closing makes sense [m].
 AT_OBJECT = 0.02
+# Scale on which the commanded tool point is kept at the grasp point while the fingers close [m].
+PRECISE = 0.01
 # What is lifted within this distance of the tool point is between the pads, and does not lie on the gripper [m].
 IN_HAND = 0.04
 # Fingers that changed by less than this closed fraction in REST_S are at rest: a 2F-85 at its slowest, 20 mm/s, changes
@@ -64,6 +66,8 @@ class GraspRewards(Section):
     Attributes:
         approach: Reward for progress of the tool down to the object.
         alignment: Reward for turning the tool to the way in which the object can be gripped.
+        precision: Reward for keeping the tool where the object can be gripped.
+        close: Reward for progress of the fingers around the object.
         grasp: Reward for closing on the object.
         push: Penalty on sliding the object over the table.
         lift: Reward for being near the height at which the object is held.
@@ -75,6 +79,8 @@ class GraspRewards(Section):
 
     approach: NonNegative = 4.0
     alignment: NonNegative = 5.0
+    precision: NonNegative = 1.0
+    close: NonNegative = 5.0
     grasp: NonNegative = 1.0
     push: NonNegative = 4.0
     lift: NonNegative = 2.0
@@ -223,14 +229,17 @@ class Grasp(Task):
 
     * ``approach``: progress of the tool point down a funnel over the grasp point
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
-    * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half the closed fraction at which the pads meet the object, plus
-      half where it is held; 0 where they closed on nothing
+    * ``precision``: ``exp(-(distance of the commanded tool point / 10 mm)^2)`` times ``exp(-(turn / 0.3)^2)``; 1 where
+      the object is held
+    * ``close``: progress of the fingers' way to the object's width, as a share of it, times g and
+      ``exp(-(turn / 0.3)^2)``; closed on nothing counts as open
+    * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half that share, plus half where the object is held
     * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, where it is less than 10 mm
       above where it lay
     * ``lift``: g times how near the object is to the height at which it is to be held
     * ``rise``: progress of the object to that height, from below or above
-    * ``held``: ``exp(-object speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - object speed / full tool speed)``,
-      where it is lifted far enough, in the hand
+    * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, where the object
+      is lifted far enough, in the hand; the speed is the commanded tool's, so that an action is paid at once
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -266,16 +275,19 @@ class Grasp(Task):
         self.layout = Layout(
             [
                 *robot_fields(spec),
-                Field("tcp_position", xyz, "m", "kinematics"),
-                Field("tcp_yaw", ("cos", "sin"), "1", "kinematics"),
-                Field("object_from_tcp", xyz, "m", "tracker"),
+                Field("commanded_position", xyz, "m", "guard"),
+                Field("commanded_yaw", ("cos", "sin"), "1", "guard"),
+                Field("commanded_velocity", xyz, "m/s", "guard"),
+                Field("commanded_turn_rate", ("yaw",), "rad/s", "guard"),
+                Field("object_from_commanded", xyz, "m", "tracker"),
                 Field("object_near", xyz, "1", "tracker"),
                 Field("object_turn", ("yaw",), "rad", "tracker"),
                 Field("object_turn_near", ("yaw",), "1", "tracker"),
                 Field("lift_left", ("z",), "1", "tracker"),
                 Field("lift_near", ("z",), "1", "tracker"),
-                Field("commanded_from_tcp", xyz, "m", "guard"),
+                Field("gripper_intent", ("close",), "1", "guard"),
                 Field("commanded_gripper", ("closed",), "1", "guard"),
+                Field("closing_rate", ("closed",), "1/s", "gripper"),
                 Field("held", ("held",), "1", "gripper"),
                 Field("object_age", ("age",), "s", "tracker"),
             ]
@@ -313,29 +325,34 @@ class Grasp(Task):
         return replace(goal, position=target, objects=objects)
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
-        """Add the tool's pose, the object seen from it, and what was last commanded."""
-        tcp, item = world.tcp, world.objects[OBJECT]
-        yaw = geometry.yaw(tcp.rotation)
-        point = item.position + self._raise
-        lead = world.commanded_tcp.position - tcp.position
-        # What lies still is seen from where the tool is told to be, which does not depend on how late anything is; of
-        # what is in the hand, there is nothing left to line up with, and chasing it would never end.
+        """Add where the tool is told to be and how it moves, the object seen from there, and the gripper.
+
+        The commanded tool is known without delay or noise; of the measured one there are the joint angles.
+        """
+        commanded, item = world.commanded_tcp, world.objects[OBJECT]
+        yaw = geometry.yaw(commanded.rotation)
+        # Of what is in the hand, there is nothing left to line up with, and chasing it would never end.
         held = world.held is not None
-        way = np.zeros(3) if held else point - world.commanded_tcp.position
-        turn = 0.0 if held else self._turn(world.commanded_tcp, item)
+        way = np.zeros(3) if held else item.position + self._raise - commanded.position
+        turn = 0.0 if held else self._turn(commanded, item)
         left = float(goal.position[2] - item.position[2])
+        # What is held moves as the tool does, so the height left to the commanded tool does not depend on delays.
+        near = left - float(commanded.position[2] - world.tcp.position[2])
         return {
             **observe_robot(world),
-            "tcp_position": tcp.position,
-            "tcp_yaw": (cos(yaw), sin(yaw)),
-            "object_from_tcp": point - tcp.position,
+            "commanded_position": commanded.position,
+            "commanded_yaw": (cos(yaw), sin(yaw)),
+            "commanded_velocity": world.commanded_velocity,
+            "commanded_turn_rate": (world.commanded_turn_rate,),
+            "object_from_commanded": way,
             "object_near": np.tanh(way / self.config.near_m),
             "object_turn": (turn,),
             "object_turn_near": (tanh(turn / NEAR_TURN),),
             "lift_left": (tanh(left / (self.config.lift_height_m + ABOVE)),),
-            "lift_near": (tanh((left - float(lead[2])) / self.config.near_m),),
-            "commanded_from_tcp": lead,
+            "lift_near": (tanh(near / self.config.near_m),),
+            "gripper_intent": (world.intent,),
             "commanded_gripper": (world.commanded.gripper,),
+            "closing_rate": (world.closing_rate,),
             "held": (float(held),),
             "object_age": (min(world.ages_s.get(OBJECT, 0.0), LONG_UNSEEN_S),),
         }
@@ -344,16 +361,15 @@ class Grasp(Task):
         """Judge one control period."""
         config, weights, before, world = self.config, self.config.rewards, moment.before, moment.world
         item = world.objects[OBJECT]
-        distance = float(np.linalg.norm(item.position + self._raise - world.tcp.position))
-        near = nearness(distance, AT_OBJECT)
+        distance = self._distance(world)
+        around = self._around(world)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
         moved = item.position - before.objects[OBJECT].position
         # What is in the hand moves as the tool does; a camera's noise is no motion.
         speed = float(np.linalg.norm(world.tcp_velocity if world.held else moved / self._period))
-        lifted = near * max(0.0, 1.0 - self._to_lift(world, goal))
+        lifted = nearness(distance, AT_OBJECT) * max(0.0, 1.0 - self._to_lift(world, goal))
         high = distance <= IN_HAND and height >= config.lift_height_m
         achieved = high and world.held is not None and speed <= config.rest_speed_m_s
-        aligned = nearness(self._turn(world.tcp, item), TURNED)
         terms = {
             "approach": weights.approach
             * progress(self._funnel(before), self._funnel(world), self._funnel_slope * self._step),
@@ -363,11 +379,13 @@ class Grasp(Task):
                 abs(self._turn(world.commanded_tcp, item)),
                 self._full_turn,
             ),
-            "grasp": weights.grasp * near * aligned * self._grip(world),
+            "precision": weights.precision * self._precision(world),
+            "close": weights.close * progress(self._open(before), self._open(world), 1.0),
+            "grasp": weights.grasp * around * 0.5 * (self._share(world) + float(world.held is not None)),
             "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) * self._stillness(speed),
+            "held": weights.held * float(high) * self._stillness(float(np.linalg.norm(world.commanded_velocity))),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
@@ -389,13 +407,33 @@ class Grasp(Task):
         left = abs(float(goal.position[2] - world.objects[OBJECT].position[2]))
         return left / (self.config.lift_height_m + ABOVE)
 
-    def _grip(self, world: World) -> float:
-        """Judge the drivers: in [0, 1], 1 where they stop on something as wide as the object."""
-        closed = self._closed(world)
+    def _distance(self, world: World) -> float:
+        """Measure how far the tool point is from the grasp point [m]."""
+        return float(np.linalg.norm(world.objects[OBJECT].position + self._raise - world.tcp.position))
+
+    def _precision(self, world: World) -> float:
+        """Judge whether the tool is kept where the object can be gripped: in [0, 1], and 1 once it is."""
+        if world.held is not None:
+            return 1.0
+        item = world.objects[OBJECT]
+        distance = float(np.linalg.norm(item.position + self._raise - world.commanded_tcp.position))
+        return nearness(distance, PRECISE) * nearness(self._turn(world.commanded_tcp, item), TURNED)
+
+    def _around(self, world: World) -> float:
+        """Judge whether closing fingers would have the object between them: in [0, 1]."""
+        turn = self._turn(world.tcp, world.objects[OBJECT])
+        return nearness(self._distance(world), AT_OBJECT) * nearness(turn, TURNED)
+
+    def _share(self, world: World) -> float:
+        """Measure how far the fingers are closed, as a share of their way to the object; 0 closed on nothing."""
+        closed = self._gripper.closed_fraction(world.robot.driver_q)
         if closed > self._closed_on_object + EMPTY_MARGIN:
             return 0.0
-        around = 0.5 * min(max(closed / self._closed_on_object, 0.0), 1.0)
-        return around + 0.5 * float(world.held is not None)
+        return min(max(closed / self._closed_on_object, 0.0), 1.0)
+
+    def _open(self, world: World) -> float:
+        """Measure what is left to do of closing around the object: in [0, 1]."""
+        return 1.0 - self._around(world) * self._share(world)
 
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
@@ -409,9 +447,6 @@ class Grasp(Task):
         short = commanded.gripper - closed > SHORT_OF_COMMAND
         wide = 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
         return OBJECT if rests and short and wide else None
-
-    def _closed(self, world: World) -> float:
-        return self._gripper.closed_fraction(world.robot.driver_q)
 
     def _turn(self, tcp: Pose, item: Pose) -> float:
         """Compute the smallest turn about the vertical that lines the pads up with the object [rad]."""

@@ -1,6 +1,6 @@
 """A grasp written by hand: what shows that the task can be done, and what learned policies are compared with."""
 
-from math import atanh
+from math import atanh, copysign
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from td3robot.config.robot import ActionConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.tasks.grasp import ABOVE, GraspConfig, over
+from td3robot.tasks.grasp import GraspConfig, over
 
 # Come down only this near the vertical over the object [m], turned by less than this [rad]; close within this [m].
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
+# ... and once the commanded tool is slower than this [m/s].
+SLOW = 0.06
 # Share of what is left that one action asks for: the arm answers over several periods.
 GAIN = 0.5
 # Drivers further closed than the object allows, by this closed fraction, hold nothing.
@@ -29,7 +31,7 @@ class ScriptedGrasp:
         layout: The grasp task's observation.
         tool_step_m: How far a full action moves the tool in one period.
         turn_step_rad: The same, turning.
-        exponent: Power of the action that speeds grow with.
+        action: What an action means.
     """
 
     def __init__(
@@ -39,36 +41,36 @@ class ScriptedGrasp:
         spec: RobotSpec,
         tool_step_m: float,
         turn_step_rad: float,
-        exponent: float,
+        action: ActionConfig,
     ) -> None:
-        self._root = 1.0 / exponent
+        self._length = action.length
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._gripper = spec.gripper
         self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
         # Over the grasp point while the tool is not yet over the object [m].
         self._hover = over(config.object, spec.gripper.jaw)
-        self._lift = config.lift_height_m + ABOVE
+        self._near = config.near_m
         self._gripped = spec.gripper.closed_on(config.object.grip_width_m)
 
     def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the action (5,): tool displacement, turn, gripper."""
         seen = self._layout.unpack(observation.astype(np.float64))
-        way = seen["object_from_tcp"] - seen["commanded_from_tcp"]
+        way = seen["object_from_commanded"]
         # A tracker that reports the object too low sends the tool no further down than the guard lets it.
-        way[2] = max(way[2], self._lowest - (seen["tcp_position"] + seen["commanded_from_tcp"])[2])
+        way[2] = max(way[2], self._lowest - seen["commanded_position"][2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
         closed = self._gripper.closed_fraction(seen["driver_q"])
         empty = closed > self._gripped + EMPTY
         opening = closed > commanded + OPENING
-        if empty or opening or (commanded < 0.5 and not self._ready(way, turn, seen["commanded_from_tcp"])):
+        if empty or opening or (commanded < 0.5 and not self._ready(way, turn, seen["commanded_velocity"])):
             return self._action(self._approach(way, turn), turn, gripper=-1.0)
         if not seen["held"][0]:
             return self._action(np.zeros(3), 0.0, gripper=1.0)
-        lift = atanh(min(max(float(seen["lift_left"][0]), -0.999), 0.999)) * self._lift
-        return self._action(np.array([0.0, 0.0, lift - seen["commanded_from_tcp"][2]]), 0.0, gripper=1.0)
+        lift = atanh(min(max(float(seen["lift_near"][0]), -0.9999), 0.9999)) * self._near
+        return self._action(np.array([0.0, 0.0, lift]), 0.0, gripper=1.0)
 
-    def _ready(self, way: NDArray[np.float64], turn: float, lead: NDArray[np.float64]) -> bool:
-        return bool(np.linalg.norm(way) < AT and np.linalg.norm(lead) < AT and abs(turn) < ALIGNED)
+    def _ready(self, way: NDArray[np.float64], turn: float, velocity: NDArray[np.float64]) -> bool:
+        return bool(np.linalg.norm(way) < AT and np.linalg.norm(velocity) < SLOW and abs(turn) < ALIGNED)
 
     def _approach(self, way: NDArray[np.float64], turn: float) -> NDArray[np.float64]:
         there = np.hypot(way[0], way[1]) < OVER and abs(turn) < ALIGNED
@@ -77,9 +79,9 @@ class ScriptedGrasp:
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
         step = GAIN * way / self._tool_step
         length = max(float(np.linalg.norm(step)), 1e-9)
-        step *= min(length, 1.0) ** self._root / length
+        step *= self._length(min(length, 1.0)) / length
         share = GAIN * turn / self._turn_step
-        return np.array([*step, np.sign(share) * min(abs(share), 1.0) ** self._root, gripper], np.float32)
+        return np.array([*step, copysign(self._length(min(abs(share), 1.0)), share), gripper], np.float32)
 
 
 def scripted_grasp(
@@ -87,4 +89,4 @@ def scripted_grasp(
 ) -> ScriptedGrasp:
     """Make the script for an environment's configuration."""
     tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
-    return ScriptedGrasp(layout, config, spec, tool_step, action.turn_rad_s * spec.period_s, action.exponent)
+    return ScriptedGrasp(layout, config, spec, tool_step, action.turn_rad_s * spec.period_s, action)

@@ -4,6 +4,8 @@ import importlib.util
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from td3robot.build import robot_spec
 from td3robot.config import ActionConfig, GuardConfig, RobotConfig, RobotEnvironmentConfig
@@ -29,9 +31,13 @@ class Follower:
     def __init__(self, kind):
         self.kind = kind
         self.command, self.velocity = JointCommand(SPEC.arm.home.copy(), 0.0), np.zeros(6)
+        self.intent = 0.0
 
     def step(self, *action):
-        wish = self.kind.wish(np.array(action, np.float32), self.command, self.velocity, held=0.0)
+        action = np.array(action, np.float32)
+        self.intent = self.kind.intend(action, self.intent)
+        gripper = self.kind.told(self.intent, self.command.gripper)
+        wish = self.kind.wish(action, self.command, self.velocity, gripper)
         self.velocity = (wish.q - self.command.q) / PERIOD
         self.command = wish
 
@@ -60,6 +66,34 @@ def test_speed_grows_with_the_exponent_of_the_action_s_length(exponent):
     follower = Follower(make(exponent=exponent, response_s=0.0))
     follower.step(0, 0.5, 0, 0, -1)
     assert np.linalg.norm(follower.tool_velocity()[:3]) == pytest.approx(0.5**exponent * FULL_SPEED, rel=0.03)
+
+
+@pytest.mark.parametrize(("length", "share"), [(0.39, 0.0), (0.4, 0.0), (0.7, 0.25), (1.0, 1.0)])
+def test_actions_in_the_dead_zone_ask_for_rest_and_speed_grows_from_there(length, share):
+    dead = {"dead_zone": 0.4, "exponent": 2.0, "response_s": 0.0}
+    follower = Follower(make(**dead))
+    follower.step(0.6 * length, -0.8 * length, 0, -length, -1)
+    assert np.linalg.norm(follower.tool_velocity()[:3]) == pytest.approx(share * FULL_SPEED, rel=0.03, abs=1e-9)
+    rate = max(-share * ActionConfig().turn_rad_s, -0.8 * GUARD.max_joint_acceleration_rad_s2 * PERIOD)
+    assert follower.tool_velocity()[5] == pytest.approx(rate, rel=0.05, abs=1e-4)
+
+    joints = Follower(make(kind="joint_delta", speed_fraction=0.2, **dead))
+    joints.step(0, 0, 0, 0, -length, 0, -1)
+    full = SPEC.arm.velocity * GUARD.joint_speed_fraction * 0.2
+    assert joints.velocity[4] == pytest.approx(-share * full[4], rel=1e-6, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(st.floats(1e-6, 1.0), st.sampled_from([0.0, 0.4]), st.sampled_from([1.0, 2.0, 3.0]))
+def test_the_length_of_an_action_follows_from_the_share_of_full_speed(share, dead_zone, exponent):
+    config = ActionConfig(dead_zone=dead_zone, exponent=exponent)
+    assert config.share(config.length(share)) == pytest.approx(share, rel=1e-6)
+    assert config.length(0.0) == 0.0
+
+
+def test_a_contract_names_a_dead_zone_where_there_is_one():
+    assert "dead_zone" not in make().to_json()
+    assert make(dead_zone=0.4).to_json()["dead_zone"] == 0.4
 
 
 def test_the_length_of_an_action_is_cut_and_not_its_components():
@@ -100,13 +134,37 @@ def test_the_tool_slides_along_the_wall_of_the_workspace():
     assert follower.tool_velocity()[0] > 0.005
 
 
-def test_a_close_is_one_position_and_an_open_is_one_and_dithering_is_neither():
+def test_a_close_is_one_position_and_an_open_is_one():
+    """Full action moves the intent by 0.15 in a period of 50 ms: five periods close, five more open again."""
     follower = Follower(make())
     told = []
-    for wished in (0.0, 0.2, 1.0, 0.3, 0.24, -0.24, 0.0, -0.26, -1.0, 0.24, 0.26):
+    for wished in [1.0] * 8 + [-1.0] * 5:
         follower.step(0, 0, 0, 0, wished)
         told.append(follower.command.gripper)
-    assert told == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    assert told == [0.0] * 4 + [1.0] * 8 + [0.0]
+
+
+def test_the_intent_grows_with_the_action_and_ends_at_open_and_closed():
+    follower = Follower(make())
+    intents = []
+    for wished in (-1.0, 0.5, -0.2, *[1.0] * 9):
+        follower.step(0, 0, 0, 0, wished)
+        intents.append(follower.intent)
+    np.testing.assert_allclose(intents, [0.0, 0.075, 0.045, 0.195, 0.345, 0.495, 0.645, 0.795, 0.945, 1.0, 1.0, 1.0])
+
+
+def test_a_dithering_policy_neither_closes_nor_opens():
+    follower = Follower(make())
+    told = []
+    for wished in [1.0] * 3 + [0.3, -0.3] * 20 + [1.0] * 2 + [0.6, -0.6] * 20:
+        follower.step(0, 0, 0, 0, wished)
+        told.append(follower.command.gripper)
+    assert told == [0.0] * 44 + [1.0] * 41
+
+
+def test_an_action_without_a_gripper_has_no_intent():
+    kind = make_action_kind(ActionConfig(), GUARD, SPEC, KINEMATICS, uses_gripper=False, turns_tool=False)
+    assert kind.intend(np.ones(3, np.float32), 0.4) == 0.4
 
 
 def test_each_component_of_a_joint_action_moves_its_joint():

@@ -223,7 +223,7 @@ def test_reach_grasp_and_the_kinds_of_action_are_told_apart_by_field(tmp_path):
         made[name].run_directory = tmp_path / name
         made[name].save()
         saved[name] = newest(tmp_path / name)
-    with pytest.raises(ContractError, match=r"observation field 3 differs: 'tcp_yaw' .* here, 'goal_from_tcp'"):
+    with pytest.raises(ContractError, match=r"field 2 differs: 'commanded_position' .* here, 'tcp_position'"):
         made["grasp"].start_from(saved["reach"])
     with pytest.raises(ContractError, match=r"action field 0 differs: 'joint_delta' .* here, 'tcp_delta'"):
         made["joints"].start_from(saved["grasp"])

@@ -64,7 +64,7 @@ def test_the_script_keeps_no_memory(grasping):
 def test_the_script_tries_again_when_it_closed_on_nothing(grasping):
     environment, script = grasping()
     observation, _ = environment.reset(seed=5)
-    for _ in range(15):  # closes in the air, beside the object
+    for _ in range(20):  # closes in the air, beside the object
         observation, *_ = environment.step(np.array([0, 0, 0, 0, 1], np.float32))
     assert environment.world.robot.driver_q.mean() > 0.95 * environment.robot.spec.gripper.driver_closed
     for _ in range(105):
@@ -77,7 +77,7 @@ def test_an_object_that_is_reported_below_the_table_is_grasped_as_low_as_the_gua
     environment.reset(seed=5)
     layout = environment.task.layout
     seen = layout.unpack(np.zeros(layout.size, np.float32))
-    seen["tcp_position"][:] = (0.0, 0.5, 0.026)
-    seen["object_from_tcp"][:] = (0.0, 0.0, -0.02)
+    seen["commanded_position"][:] = (0.0, 0.5, 0.026)
+    seen["object_from_commanded"][:] = (0.0, 0.0, -0.02)
     action = script.act(layout.pack(seen))
     np.testing.assert_allclose(action, [0.0, 0.0, 0.0, 0.0, 1.0], atol=1e-3)
