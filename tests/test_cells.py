@@ -3,7 +3,7 @@
 import cells
 import pytest
 
-from td3robot.config import DISTURBANCES, DisturbanceConfig
+from td3robot.config import DISTURBANCES, DisturbanceConfig, RobotEnvironmentConfig
 
 REAL = DISTURBANCES["real"]
 
@@ -28,3 +28,9 @@ def test_a_variation_goes_beyond_real_and_says_who_has_it(variation):
     assert any(beyond(name, getattr(config, name)) for name in variation.differs)
     assert len(variation.reason.split()) >= 4
     assert set(variation.tasks) <= {"reach", "grasp"}
+
+
+@pytest.mark.parametrize("variation", cells.VARIATIONS, ids=lambda each: each.name)
+def test_a_variation_can_be_played(variation):
+    for task in variation.tasks:
+        RobotEnvironmentConfig.model_validate({"task": {"name": task}, "disturbance": variation.differs})
