@@ -56,8 +56,9 @@ AT_REST = 0.012
 SHORT_OF_COMMAND = 0.08
 # An object that has not been seen for longer is as good as unseen [s].
 LONG_UNSEEN_S = 1.0
-# Drivers that end up this much further closed than the object's width allows have nothing between the pads.
-EMPTY_MARGIN = 0.12
+# Drivers that end up further closed than the object's width allows, by this closed fraction, have nothing between the
+# pads; but at the latest half-way to where they stand closed on nothing, with what bias and noise leave of that.
+EMPTY_MARGIN, ON_NOTHING = 0.16, 0.965
 
 
 class GraspRewards(Section):
@@ -123,6 +124,11 @@ def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
 def over(item: ObjectConfig, jaw: Jaw) -> float:
     """Return how far over the grasp point the tool is wanted beside an object, so that the fingers pass over it [m]."""
     return max(FUNNEL_HEIGHT, item.size_m[2] / 2 + jaw.fingertips_m)
+
+
+def empty_beyond(closed_on_object: float) -> float:
+    """Return the closed fraction beyond which fingers hold nothing, for an object that should stop them at one."""
+    return closed_on_object + min(EMPTY_MARGIN, (ON_NOTHING - closed_on_object) / 2)
 
 
 class GraspConfig(TaskConfig):
@@ -271,6 +277,7 @@ class Grasp(Task):
         # Open fingers begin their practice around a wide object with less offset, and not inside it.
         self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         self._closed_on_object = spec.gripper.closed_on(config.object.grip_width_m)
+        self._empty_beyond = empty_beyond(self._closed_on_object)
         xyz = ("x", "y", "z")
         self.layout = Layout(
             [
@@ -427,7 +434,7 @@ class Grasp(Task):
     def _share(self, world: World) -> float:
         """Measure how far the fingers are closed, as a share of their way to the object; 0 closed on nothing."""
         closed = self._gripper.closed_fraction(world.robot.driver_q)
-        if closed > self._closed_on_object + EMPTY_MARGIN:
+        if closed > self._empty_beyond:
             return 0.0
         return min(max(closed / self._closed_on_object, 0.0), 1.0)
 
@@ -445,7 +452,7 @@ class Grasp(Task):
         closed = self._gripper.closed_fraction(state.driver_q)
         rests = abs(closed - self._gripper.closed_fraction(earlier.driver_q)) < AT_REST
         short = commanded.gripper - closed > SHORT_OF_COMMAND
-        wide = 0.8 * self._closed_on_object < closed <= self._closed_on_object + EMPTY_MARGIN
+        wide = 0.8 * self._closed_on_object < closed <= self._empty_beyond
         return OBJECT if rests and short and wide else None
 
     def _turn(self, tcp: Pose, item: Pose) -> float:

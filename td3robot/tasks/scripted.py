@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from td3robot.config.robot import ActionConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.tasks.grasp import GraspConfig, over
+from td3robot.tasks.grasp import GraspConfig, empty_beyond, over
 
 # Come down only this near the vertical over the object [m], turned by less than this [rad]; close within this [m].
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
@@ -16,8 +16,6 @@ OVER, ALIGNED, AT = 0.005, 0.05, 0.006
 SLOW = 0.06
 # Share of what is left that one action asks for: the arm answers over several periods.
 GAIN = 0.5
-# Drivers further closed than the object allows, by this closed fraction, hold nothing.
-EMPTY = 0.12
 # Drivers further closed than commanded by more than noise and bias, in closed fraction: the fingers are opening.
 OPENING = 0.03
 
@@ -50,7 +48,7 @@ class ScriptedGrasp:
         # Over the grasp point while the tool is not yet over the object [m].
         self._hover = over(config.object, spec.gripper.jaw)
         self._near = config.near_m
-        self._gripped = spec.gripper.closed_on(config.object.grip_width_m)
+        self._empty_beyond = empty_beyond(spec.gripper.closed_on(config.object.grip_width_m))
 
     def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the action (5,): tool displacement, turn, gripper."""
@@ -60,7 +58,7 @@ class ScriptedGrasp:
         way[2] = max(way[2], self._lowest - seen["commanded_position"][2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
         closed = self._gripper.closed_fraction(seen["driver_q"])
-        empty = closed > self._gripped + EMPTY
+        empty = closed > self._empty_beyond
         opening = closed > commanded + OPENING
         if empty or opening or (commanded < 0.5 and not self._ready(way, turn, seen["commanded_velocity"])):
             return self._action(self._approach(way, turn), turn, gripper=-1.0)

@@ -21,6 +21,8 @@ LYING = (0.0, 0.5, 0.02)
 POINT = np.array([0.0, 0.5, 0.026])
 # (85 - 40) / 85 of the way closed, the pads meet it.
 MEETS = 45 / 85
+# ... and further than this, they hold nothing.
+EMPTY = MEETS + 0.16
 STILL = np.zeros(5, np.float32)
 
 
@@ -130,8 +132,8 @@ def test_alignment_is_progress_of_the_turn(task, judge):
         (MEETS, OBJECT, 1.0),
         (MEETS, None, 0.5),
         (0.79 * MEETS, None, 0.5 * 0.79),  # still on their way
-        (MEETS + 0.119, OBJECT, 1.0),  # a smaller object than expected
-        (MEETS + 0.121, None, 0.0),  # nothing between them
+        (EMPTY - 0.001, OBJECT, 1.0),  # a smaller object than expected
+        (EMPTY + 0.001, None, 0.0),  # nothing between them
     ],
 )
 def test_grasp_is_read_from_the_drivers(judge, closed, held, share):
@@ -151,7 +153,7 @@ def test_precision_is_where_the_tool_is_told_to_be_until_the_object_is_held(judg
 
 
 @pytest.mark.parametrize(
-    ("closed", "share"), [(0.0, 0.0), (MEETS / 2, 0.5), (MEETS, 1.0), (MEETS + 0.119, 1.0), (MEETS + 0.121, 0.0)]
+    ("closed", "share"), [(0.0, 0.0), (MEETS / 2, 0.5), (MEETS, 1.0), (EMPTY - 0.001, 1.0), (EMPTY + 0.001, 0.0)]
 )
 def test_close_is_the_fingers_progress_to_the_object(judge, closed, share):
     there = above(0.012, 0.016)  # 20 mm away
@@ -175,8 +177,8 @@ def drivers(closed):
         (MEETS - 0.011, MEETS, 1.0, True),  # a reading's noise
         (MEETS + 0.0235, MEETS, 1.0, False),  # opening
         (0.79 * MEETS, 0.79 * MEETS, 1.0, False),  # a pause on the way
-        (MEETS + 0.119, MEETS + 0.119, 1.0, True),  # a smaller object than expected
-        (MEETS + 0.121, MEETS + 0.121, 1.0, False),  # nothing between them
+        (EMPTY - 0.001, EMPTY - 0.001, 1.0, True),  # a smaller object than expected
+        (EMPTY + 0.001, EMPTY + 0.001, 1.0, False),  # nothing between them
         (0.0, 0.0, 1.0, False),  # told to close, and not yet moving
     ],
 )
