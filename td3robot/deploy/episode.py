@@ -11,7 +11,7 @@ from td3robot.deploy.gripper_figures import Closing, GripperWatch
 from td3robot.envs.playing import Act, EpisodeFigures, Player, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.robots.guard import Ruling
-from td3robot.state import JointCommand
+from td3robot.state import Array, JointCommand
 
 
 @dataclass(slots=True)
@@ -65,9 +65,9 @@ class ArmPlayer(Player):
         self._gripper.closings = self.figures.closings
         return self.figures
 
-    def resume(self) -> None:
-        """Observe again after a pause in which the arm rested."""
-        self.observation = self.environment.resume()
+    def resume(self, velocity: Array | None = None) -> None:
+        """Observe again after a pause in which the arm rested; arguments as of :meth:`RobotEnv.resume`."""
+        self.observation = self.environment.resume(velocity)
         self._gripper.forget()
 
     def step(self) -> bool:

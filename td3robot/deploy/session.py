@@ -176,9 +176,7 @@ class Session:
             over = self._player.step()
             if self._player.figures.steps % rate == 0:
                 self._say_what_would_move()
-            velocity = guard.velocity
-            self._player.resume()
-            guard.velocity = velocity
+            self._player.resume(guard.velocity)
             self._operator.raise_if_stopped()
 
     def _say_what_would_move(self) -> None:

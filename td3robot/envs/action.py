@@ -39,6 +39,8 @@ POSTURE_SPEED = 0.3
 INTENT_PER_S = 3.0
 # The gripper is told to close from this intent on, and to open from this one down; between, it stays as it was told.
 CLOSES_AT, OPENS_AT = 0.7, 0.3
+# A gripper this near to its ends is open, or closed, where an episode begins with it [closed fraction].
+AT_END = 0.05
 
 
 class ActionKind(ABC):
@@ -83,6 +85,13 @@ class ActionKind(ABC):
         if not self.uses_gripper:
             return intent
         return min(max(intent + self._intent_step * float(action[-1]), 0.0), 1.0)
+
+    @staticmethod
+    def intent_of(closed: float) -> float:
+        """Give the intent that leaves a gripper as it is: undecided, unless it is open or closed."""
+        if closed <= AT_END:
+            return 0.0
+        return 1.0 if closed >= 1.0 - AT_END else (OPENS_AT + CLOSES_AT) / 2
 
     def told(self, intent: float, before: float) -> float:
         """Give the closed fraction that the gripper is told, after it was told ``before``.

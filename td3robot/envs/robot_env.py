@@ -154,7 +154,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._read_states.clear()
         self._true_states.clear()
         self.guard.reset(start.q, start.gripper)
-        self._intent = start.gripper
+        self._intent = self.action_kind.intent_of(start.gripper)
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
         self._look(self.guard.commanded)
@@ -224,14 +224,17 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self._require_running("drive")
         ruling, sent = self._pass_period(wish)
-        self._intent = sent.gripper
+        self._intent = self.action_kind.intent_of(sent.gripper)
         self._look(sent)
         return ruling
 
-    def resume(self) -> Vector:
+    def resume(self, velocity: Array | None = None) -> Vector:
         """Continue after a pause within an episode, in which the robot was stopped; gives the observation.
 
         The guard is anchored to where the arm rests now, and the gripper is commanded as before.
+
+        Args:
+            velocity: (n,) of the joints [rad/s], for an arm that is only thought to move; none at rest.
 
         Raises:
             EnvironmentFaultError: There was no reset.
@@ -239,7 +242,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """
         self._require_running("resume")
         self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
-        self._intent = self.guard.commanded.gripper
+        if velocity is not None:
+            self.guard.velocity = velocity
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._look(self.guard.commanded)
         return self._observe()
@@ -348,6 +352,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         states.append(state)
         spec = self.robot.spec
         closed, before = (spec.gripper.closed_fraction(each.driver_q) for each in (state, states[0]))
+        passed = state.stamp - states[0].stamp
         held = self.task.held(state, states[0], commanded)
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
         ages: Mapping[str, float] = {}
@@ -363,7 +368,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             commanded_velocity=commanded_twist[:3],
             commanded_turn_rate=float(commanded_twist[5]),
             intent=self._intent,
-            closing_rate=(closed - before) / (max(len(states) - 1, 1) * spec.period_s),
+            closing_rate=(closed - before) / passed if passed > 0.0 else 0.0,
             objects=objects,
             ages_s=ages,
             held=held,

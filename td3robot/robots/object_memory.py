@@ -48,6 +48,7 @@ class ObjectMemory:
         self.ages_s: dict[str, float] = {}
         self._numbers: dict[str, int] = {}
         self._tools.clear()
+        self._tool: Pose | None = None
         self._held: str | None = None
         self._held_s = 0.0
 
@@ -62,22 +63,22 @@ class ObjectMemory:
             TrackerError: An object has not been seen for too long, or jumped.
         """
         self._held_s = self._held_s + self._period if held is not None and held == self._held else 0.0
-        self._tools.append(tool)
         sightings: Mapping[str, Sighting] = self._objects.read()
+        self._tools.append(tool)
         self.poses = {name: self._pose(name, seen, tool, held) for name, seen in sightings.items()}
         self.ages_s = {name: seen.age_s for name, seen in sightings.items()}
         self._numbers = {name: seen.number for name, seen in sightings.items()}
-        self._held = held
+        self._tool, self._held = tool, held
 
     def _pose(self, name: str, seen: Sighting, tool: Pose, held: str | None) -> Pose:
         before = self.poses.get(name)
-        if before is None:
+        if before is None or self._tool is None:
             return seen.pose
         fresh = seen.number != self._numbers[name]
         if name == held:
             if name != self._held:
                 return _in_hand(_carried(seen.pose if fresh else before, self._tools[0], tool), tool)
-            carried = _carried(before, self._tools[-2], tool)
+            carried = _carried(before, self._tool, tool)
             return seen.pose if fresh and self._is_elsewhere(seen, carried) else carried
         if fresh:
             return seen.pose

@@ -1,5 +1,7 @@
 """The grasp environment: as Gymnasium wants it, and what it does where nobody knows any more where the object is."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -48,6 +50,63 @@ def test_an_action_has_the_gripper_last(kind, size):
         environment.step(close)
     assert environment.world.robot.driver_q.mean() > 0.75
     environment.close()
+
+
+CLOSE, OPEN, NEITHER = (np.array([0, 0, 0, 0, gripper], np.float32) for gripper in (1, -1, 0))
+
+
+@pytest.fixture
+def environment():
+    made = make_robot_env(CONFIG)
+    made.reset(seed=0)
+    yield made
+    made.close()
+
+
+def told(environment, *actions):
+    """Give what the gripper was told after each action."""
+    for action in actions:
+        environment.step(action)
+        yield environment.guard.commanded.gripper
+
+
+def test_the_intent_outlives_the_pauses_between_key_presses_and_ends_with_its_episode(environment):
+    found = []
+    for _ in range(5):  # as `confirm` does: one period, then a rest
+        environment.resume()
+        environment.preview(CLOSE)
+        found += told(environment, CLOSE)
+    assert found == [0.0] * 4 + [1.0]
+    assert environment.seen.intent == pytest.approx(0.75)
+    environment.reset(seed=0)
+    assert environment.seen.intent == 0.0
+    assert list(told(environment, *[CLOSE] * 4)) == [0.0] * 4
+
+
+@pytest.mark.parametrize("closed", [0.0, 0.18, 0.5, 0.8, 1.0])
+def test_a_gripper_that_was_moved_by_hand_stays_so_until_an_action_asks_for_more(environment, closed):
+    for _ in range(10):
+        environment.drive(replace(environment.guard.commanded, gripper=closed))
+    assert set(told(environment, *[NEITHER] * 3)) == {closed}
+    assert list(told(environment, *[CLOSE] * 5))[-1] == 1.0
+    assert list(told(environment, *[OPEN] * 5))[-1] == 0.0
+
+
+def test_a_rest_within_an_episode_may_be_observed_as_motion(environment):
+    velocity = np.full(6, 0.05)
+    environment.resume(velocity)
+    assert np.linalg.norm(environment.seen.commanded_velocity) > 0.005
+    environment.resume()
+    np.testing.assert_array_equal(environment.seen.commanded_velocity, 0.0)
+
+
+def test_the_closing_rate_is_that_of_the_closed_fraction(environment):
+    rates = []
+    for _ in range(14):
+        environment.step(CLOSE)
+        rates.append(environment.seen.closing_rate)
+    assert rates[0] == pytest.approx(0.0, abs=0.05)
+    assert max(rates) == pytest.approx(0.15 / 0.085, rel=0.1)  # 150 mm/s of 85 mm
 
 
 @pytest.mark.parametrize("practice", [True, False])
