@@ -65,8 +65,7 @@ class ActionConfig(Section):
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
         orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
-        dead_zone: Shorter actions ask for rest, and speed grows from there on: what a policy dithers by when it should
-            rest moves nothing.
+        dead_zone: Shorter actions ask for rest, and speed grows from there on, so that dithering at rest moves nothing.
         exponent: Speed grows with this power of the action beyond its dead zone, so that small actions are finer.
         response_s: How long the arm takes to answer: the share ``period / response_s`` of the wished change of
             velocity happens in one control period, all of it where the period is longer. A policy that dithers then
