@@ -368,8 +368,8 @@ class Grasp(Task):
         """Judge one control period."""
         config, weights, before, world = self.config, self.config.rewards, moment.before, moment.world
         item = world.objects[OBJECT]
-        distance = self._distance(world)
-        around = self._around(world)
+        distance = self._distance(world, world.tcp)
+        around = self._around(world, world.tcp, AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
         moved = item.position - before.objects[OBJECT].position
         # What is in the hand moves as the tool does; a camera's noise is no motion.
@@ -386,7 +386,8 @@ class Grasp(Task):
                 abs(self._turn(world.commanded_tcp, item)),
                 self._full_turn,
             ),
-            "precision": weights.precision * self._precision(world),
+            "precision": weights.precision
+            * (1.0 if world.held is not None else self._around(world, world.commanded_tcp, PRECISE)),
             "close": weights.close * progress(self._open(before), self._open(world), 1.0),
             "grasp": weights.grasp * around * 0.5 * (self._share(world) + float(world.held is not None)),
             "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
@@ -414,22 +415,14 @@ class Grasp(Task):
         left = abs(float(goal.position[2] - world.objects[OBJECT].position[2]))
         return left / (self.config.lift_height_m + ABOVE)
 
-    def _distance(self, world: World) -> float:
-        """Measure how far the tool point is from the grasp point [m]."""
-        return float(np.linalg.norm(world.objects[OBJECT].position + self._raise - world.tcp.position))
+    def _distance(self, world: World, tool: Pose) -> float:
+        """Measure how far a tool, measured or commanded, is from the grasp point [m]."""
+        return float(np.linalg.norm(world.objects[OBJECT].position + self._raise - tool.position))
 
-    def _precision(self, world: World) -> float:
-        """Judge whether the tool is kept where the object can be gripped: in [0, 1], and 1 once it is."""
-        if world.held is not None:
-            return 1.0
-        item = world.objects[OBJECT]
-        distance = float(np.linalg.norm(item.position + self._raise - world.commanded_tcp.position))
-        return nearness(distance, PRECISE) * nearness(self._turn(world.commanded_tcp, item), TURNED)
-
-    def _around(self, world: World) -> float:
-        """Judge whether closing fingers would have the object between them: in [0, 1]."""
-        turn = self._turn(world.tcp, world.objects[OBJECT])
-        return nearness(self._distance(world), AT_OBJECT) * nearness(turn, TURNED)
+    def _around(self, world: World, tool: Pose, scale: float) -> float:
+        """Judge whether closing fingers would have the object between them: in [0, 1], nearness on a scale [m]."""
+        turn = self._turn(tool, world.objects[OBJECT])
+        return nearness(self._distance(world, tool), scale) * nearness(turn, TURNED)
 
     def _share(self, world: World) -> float:
         """Measure how far the fingers are closed, as a share of their way to the object; 0 closed on nothing."""
@@ -440,7 +433,7 @@ class Grasp(Task):
 
     def _open(self, world: World) -> float:
         """Measure what is left to do of closing around the object: in [0, 1]."""
-        return 1.0 - self._around(world) * self._share(world)
+        return 1.0 - self._around(world, world.tcp, AT_OBJECT) * self._share(world)
 
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
