@@ -1,7 +1,9 @@
 """The arm, its gripper, what an action means, and the guard's limits."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from td3robot.config.section import Box, Fraction, NonNegative, Section
@@ -54,6 +56,9 @@ class RobotConfig(Section):
         return self
 
 
+Length = TypeVar("Length", float, NDArray[np.float32])
+
+
 class ActionConfig(Section):
     """What an action in [-1, 1] means.
 
@@ -81,10 +86,10 @@ class ActionConfig(Section):
     dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.0
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
 
-    def share(self, length: float) -> float:
-        """Return the share of full speed that an action of a length in [0, 1] asks for."""
-        share: float = (max(length - self.dead_zone, 0.0) / (1.0 - self.dead_zone)) ** self.exponent
-        return share
+    def share(self, length: Length) -> Length:
+        """Return the share of full speed that an action of a length in [0, 1] asks for, or each of several."""
+        beyond = (length - self.dead_zone) / (1.0 - self.dead_zone)
+        return (beyond * (beyond > 0.0)) ** self.exponent  # type: ignore[no-any-return]
 
     def length(self, share: float) -> float:
         """Return how long an action is that asks for a share of full speed."""

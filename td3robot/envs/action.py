@@ -136,8 +136,7 @@ class JointDelta(ActionKind):
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Approach the speed that the scaled action asks for."""
-        beyond = np.maximum(np.abs(action) - self.config.dead_zone, 0.0) / (1.0 - self.config.dead_zone)
-        bent = np.sign(action) * beyond**self.config.exponent
+        bent = np.sign(action) * self.config.share(np.abs(action))
         wanted = bent[: self._joints] * self._speed
         _, jacobian = self._kinematics.tcp_and_jacobian(q)
         tool = jacobian @ wanted
