@@ -56,11 +56,8 @@ CLOSE, OPEN, NEITHER = (np.array([0, 0, 0, 0, gripper], np.float32) for gripper 
 
 
 @pytest.fixture
-def environment():
-    made = make_robot_env(CONFIG)
-    made.reset(seed=0)
-    yield made
-    made.close()
+def environment(begun):
+    return begun(CONFIG)
 
 
 def told(environment, *actions):

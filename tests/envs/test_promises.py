@@ -27,11 +27,8 @@ class Counted:
 
 
 @pytest.fixture
-def environment():
-    environment = make_robot_env(REACH)
-    environment.reset(seed=0)
-    yield environment
-    environment.close()
+def environment(begun):
+    return begun(REACH)
 
 
 @pytest.mark.parametrize("where", ["guard.filter", "robot.now", "robot.send", "robot.advance", "robot.read"])
