@@ -19,6 +19,7 @@ from td3robot.cli import (
     rehearsal,
     reports,
     standin,
+    sweep,
     training,
     viewing,
 )
@@ -39,6 +40,7 @@ app = typer.Typer(
 for group in (
     demo,
     training,
+    sweep,
     viewing,
     checkpoints,
     reports,

@@ -1,0 +1,240 @@
+"""Train one configuration many times: over seeds, grids, and searches."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Annotated, Any, Self
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from td3robot.cli.options import LEARN, Json, Overrides
+from td3robot.cli.stopping import SIGNALS
+from td3robot.cli.terminal import figures_alone, print_json, results, stderr
+from td3robot.config import load_config
+from td3robot.errors import ConfigError
+from td3robot.report.words import counted
+from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
+from td3robot.sweep.pool import LocalPool, Pool
+from td3robot.sweep.results import PICTURE, RESULTS, write_results
+from td3robot.sweep.source import Grid, Search, Source
+from td3robot.sweep.sweep import DONE, FAILED, TRAINING, WAITING, Run, Sweep
+
+# More rows do not fit a terminal; then those are shown that train.
+MOST_ROWS = 30
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    epilog = "Example: td3robot sweep ur5e_reach --seeds 3 --grid agent.gamma=0.9,0.95"
+    app.command(epilog=epilog, rich_help_panel=LEARN)(sweep)
+
+
+def sweep(
+    config: Annotated[Path | None, typer.Argument(help="A configuration: a file, or a name of td3robot list.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting, each with its own seed.")] = 1,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--grid", metavar="section.key=value,value", help="Train with each of these values."),
+    ] = None,
+    search: Annotated[int | None, typer.Option(min=1, help="Search: try so many settings.")] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", metavar="section.key=low:high[:log]", help="Where a search looks for a value."),
+    ] = None,
+    cores: Annotated[int, typer.Option(min=1, help="Cores for each run; so many run at once as there are.")] = 2,
+    ray: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Train on the Ray cluster that answers there, or auto.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the runs; by default checkpoints/sweep-<name>-<time>.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the sweep of this directory instead.")] = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Train a configuration with several seeds and settings. Ctrl-C saves every run; --resume goes on.
+
+    Each run is what td3robot train would have made of it. One whose process dies is resumed where it was saved.
+    """
+    new = config, grid, search, ranges, out, overrides
+    if resume is not None and (any(each is not None for each in new) or seeds != 1):
+        raise ConfigError("--resume goes on with a sweep as it was planned: only --cores, --ray and --json go with it")
+    if (config is None) == (resume is None):
+        raise ConfigError("give either a configuration to sweep over, or --resume DIRECTORY to resume a sweep")
+    with closing(_pool(ray, cores)) as pool:  # before anything is written: it may not be there
+        if config is not None:
+            directory, plan = _planned(config, seeds, (grid or [], ranges or [], search), out, overrides or [])
+        else:
+            assert resume is not None
+            directory, plan = resume.resolve(), read_plan(resume)
+        with figures_alone(), _Display() as display:
+            trained = Sweep(directory, plan, _source(directory, plan), pool, display.show)
+            display.message(_announced(trained))
+            with _stopped_by_signals(trained, display):
+                trained.train()
+    found = write_results(trained)
+    if as_json:
+        print_json(found)
+    _conclude(trained, found, as_json)
+    if trained.stop_requested:
+        raise typer.Exit(130)
+    if any(run.state == FAILED for run in trained.runs):
+        raise typer.Exit(1)
+
+
+def _pool(ray: str | None, cores: int) -> Pool:
+    if ray is None:
+        return LocalPool(cores)
+    from td3robot.sweep.on_ray import RayPool
+
+    return RayPool(ray, cores)
+
+
+def _planned(
+    config: Path, seeds: int, varied: tuple[list[str], list[str], int | None], out: Path | None, overrides: list[str]
+) -> tuple[Path, Plan]:
+    """Plan a new sweep, and write the plan into its directory."""
+    base = load_config(config, overrides)
+    plan = make_plan(base, seeds, *varied)
+    directory = out or Path("checkpoints") / f"sweep-{base.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    write_plan(directory, plan, base)
+    return directory.resolve(), plan
+
+
+def _source(directory: Path, plan: Plan) -> Source:
+    return Grid(plan) if plan.search is None else Search(directory, plan)
+
+
+def _announced(sweep: Sweep) -> str:
+    plan = sweep.plan
+    return (
+        f"{counted(plan.settings * plan.seeds, 'run')}: {counted(plan.settings, 'setting')}, "
+        f"{counted(plan.seeds, 'seed')} each, {plan.steps:,} steps a run, in {sweep.directory}"
+    )
+
+
+class _Display:
+    """A live table on a terminal; elsewhere, a line for every evaluation and every end."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=stderr, auto_refresh=False) if stderr.is_terminal else None
+        self._told: dict[str, tuple[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, sweep: Sweep) -> None:
+        """Show how far the runs are."""
+        if self._live is not None:
+            self._live.update(_table(sweep), refresh=True)
+            return
+        for run in sweep.runs:
+            known = self._told.setdefault(run.name, (WAITING, 0))
+            now = (run.state, len(run.progress.steps))
+            if now != known:
+                self._told[run.name] = now
+                self.message(f"{run.name}: {_said(run)}")
+
+    def message(self, text: str) -> None:
+        """Print a line above the table."""
+        stderr.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+
+
+def _said(run: Run) -> str:
+    progress = run.progress
+    last = f", {_rate(run, progress.values[-1])}" if progress.values else ""
+    return f"{_state(run)}, step {progress.step}{last}"
+
+
+def _state(run: Run) -> str:
+    resumed = f", resumed {run.resumes} times" if run.resumes > 1 else ", resumed once" if run.resumes else ""
+    return run.state + resumed + (f": {run.words}" if run.words else "")
+
+
+def _rate(run: Run, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0%}" if run.progress.success else f"{value:.1f}"
+
+
+def _table(sweep: Sweep) -> Table:
+    """Lay out the runs; of many, those that train."""
+    table = Table()
+    for name in ("run", "setting", "step", "last", "best", "state"):
+        table.add_column(name, overflow="fold")
+    runs = sweep.runs
+    shown = runs if len(runs) <= MOST_ROWS else [run for run in runs if run.state == TRAINING][:MOST_ROWS]
+    for run in shown:
+        values = run.progress.values
+        step = f"{run.progress.step:,} of {sweep.plan.steps:,}"
+        last, best = _rate(run, values[-1] if values else None), _rate(run, max(values, default=None))
+        table.add_row(run.name, sweep.settings[run.setting].words, step, last, best, _state(run))
+    states = Counter(run.state for run in runs)
+    waiting = sweep.plan.settings * sweep.plan.seeds - len(runs) + states.pop(WAITING, 0)
+    counts = [f"{count} {state}" for state, count in sorted(states.items())] + [f"{waiting} waiting"] * bool(waiting)
+    table.caption = ", ".join(counts)
+    return table
+
+
+def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool) -> None:
+    """Print the settings, the best first, and what to do next."""
+    success = found["measure"] == "success_rate"
+    table = Table()
+    table.add_column("setting", overflow="fold")
+    for name in ("score", "best evaluation", "last evaluation", "runs"):
+        table.add_column(name)
+    for setting in found["settings"]:
+        words = sweep.settings[setting["number"]].words or "as configured"
+        spreads = [_spread_words(setting[name], success) for name in ("score", "best", "last")]
+        done = sum(run["state"] == DONE for run in setting["runs"])
+        table.add_row(words, *spreads, f"{done} of {len(setting['runs'])} done")
+    console = results(as_json)
+    console.print(table)
+    failed = [run for run in sweep.runs if run.state == FAILED]
+    for run in failed:
+        stderr.print(f"{run.name} failed: {run.words}; its log: {run.job.log}", markup=False, soft_wrap=True)
+    stderr.print(f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}", soft_wrap=True)
+    if failed or sweep.stop_requested:
+        stderr.print(f"resume with: td3robot sweep --resume {sweep.directory}", soft_wrap=True)
+    if found["best_run"] is not None:
+        stderr.print(f"evaluate the best run with: td3robot eval {found['best_run']}", soft_wrap=True)
+
+
+def _spread_words(spread: dict[str, float] | None, success: bool) -> str:
+    if spread is None:
+        return "-"
+    median, low, high = (f"{100 * spread[name]:.1f}" if success else f"{spread[name]:.1f}" for name in spread)
+    alone = low == high
+    unit = " %" if success else ""
+    return f"{median}{unit}" if alone else f"{median}{unit} ({low} to {high})"
+
+
+@contextmanager
+def _stopped_by_signals(sweep: Sweep, display: _Display) -> Iterator[None]:
+    """Have signals stop the sweep: each is passed on to every run, which saves first, and then insists."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        display.message("stopping; every run saves" if not sweep.stop_requested else "passed on to every run again")
+        sweep.request_stop()
+
+    heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,264 @@
+"""What a sweep varies, and the settings that follow from it."""
+
+import json
+from itertools import product
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import PositiveInt, ValidationError, model_validator
+
+from td3robot.config import RunConfig, load_config
+from td3robot.config.loading import explain, to_yaml
+from td3robot.config.plain import parse_plain
+from td3robot.config.section import Section
+from td3robot.errors import ConfigError
+
+PLAN, BASE = "sweep.yaml", "config.yaml"
+# More runs than anybody waits for; a grid that has more is a slip.
+MOST_RUNS = 10_000
+
+Overrides = tuple[str, ...]
+
+
+class Choice(Section):
+    """Values that a setting takes in turn.
+
+    Attributes:
+        name: The setting, as ``section.key``.
+        values: Its values, as ``--set`` has them.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+
+class Interval(Section):
+    """A range in which a search looks for the value of a setting.
+
+    Attributes:
+        name: The setting, as ``section.key``.
+        low, high: The ends, which belong to it. Two whole numbers make a range of whole numbers.
+        scale: ``log`` looks as often between 1 and 10 as between 10 and 100.
+    """
+
+    name: str
+    low: int | float
+    high: int | float
+    scale: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"the range of {self.name} is empty: {self.low} is not below {self.high}")
+        if self.scale == "log" and self.low <= 0:
+            raise ValueError(f"the range of {self.name} begins at {self.low}, and on a log scale it must be above 0")
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its values are whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+
+class Plan(Section):
+    """What a sweep trains.
+
+    Attributes:
+        seeds: Runs of each setting, with the configuration's seed and those that follow it.
+        choices: The settings that vary over a grid, or that a search chooses among.
+        intervals: The settings that a search varies.
+        search: How many combinations a search tries; left out, every combination of ``choices`` is trained.
+        steps: Environment steps of each run.
+        first_seed: The seed of the first run of each setting.
+    """
+
+    seeds: PositiveInt = 1
+    choices: tuple[Choice, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+    search: PositiveInt | None = None
+    steps: PositiveInt
+    first_seed: int
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        names = [each.name for each in self.varied]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is varied twice; give all of its values in one option")
+            if name in ("seed", "name", "training.steps"):
+                raise ValueError(f"{name} cannot be varied; use --seeds, or --set for all runs")
+        if self.intervals and self.search is None:
+            raise ValueError("--range needs --search N, which says how many settings to try")
+        if self.search is not None and not names:
+            raise ValueError("--search needs something to vary: --range section.key=low:high, or --grid")
+        if (runs := self.seeds * self.settings) > MOST_RUNS:
+            raise ValueError(f"this sweep has {runs:,} runs, more than {MOST_RUNS:,}; give fewer values or seeds")
+        return self
+
+    @property
+    def varied(self) -> list[Choice | Interval]:
+        """What varies."""
+        return [*self.choices, *self.intervals]
+
+    @property
+    def settings(self) -> int:
+        """How many combinations are trained."""
+        if self.search is not None:
+            return self.search
+        count = 1
+        for choice in self.choices:
+            count *= len(choice.values)
+        return count
+
+    def grid(self) -> list[Overrides]:
+        """List every combination of the choices, as ``--set`` has them."""
+        names = [choice.name for choice in self.choices]
+        return [
+            tuple(f"{name}={value}" for name, value in zip(names, values, strict=True))
+            for values in product(*(choice.values for choice in self.choices))
+        ]
+
+    def extremes(self) -> list[Overrides]:
+        """List what has to be valid for every combination to be: the whole grid, or each end of what is searched."""
+        if self.search is None:
+            return self.grid()
+        ends = [f"{each.name}={value}" for each in self.choices for value in each.values]
+        ends += [override(each.name, value) for each in self.intervals for value in (each.low, each.high)]
+        return [(end,) for end in ends]
+
+
+def parse_choice(text: str) -> Choice:
+    """Read ``section.key=value,value``; lists are written as in YAML: ``agent.actor_hidden=[64,64],[128,128]``.
+
+    Raises:
+        ConfigError: It is not of that form.
+    """
+    name, text = _split(text, "--grid", "section.key=value,value")
+    values, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            values.append("")
+        else:
+            values[-1] += letter
+    values = [value.strip() for value in values]
+    if depth != 0 or not all(values):
+        raise ConfigError(f"--grid {name}: {text[:200]!r} is no list of values; write them as value,value")
+    return Choice(name=name, values=tuple(values))
+
+
+def parse_interval(text: str) -> Interval:
+    """Read ``section.key=low:high`` or ``section.key=low:high:log``.
+
+    Raises:
+        ConfigError: It is not of that form, or holds nothing.
+    """
+    name, values = _split(text, "--range", "section.key=low:high or section.key=low:high:log")
+    low, *rest = values.split(":")
+    high, *scale = rest or [""]
+    try:
+        ends = [_number(low), _number(high)]
+        if scale not in ([], ["log"]):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"--range {name}: {values[:200]!r} is not low:high or low:high:log, two numbers") from None
+    try:
+        return Interval(name=name, low=ends[0], high=ends[1], scale="log" if scale else "linear")
+    except ValidationError as error:
+        raise ConfigError(f"--range: {explain(error, Interval, {})}") from None
+
+
+def make_plan(base: RunConfig, seeds: int, choices: list[str], intervals: list[str], search: int | None) -> Plan:
+    """Make the plan of a sweep from what the command line says.
+
+    Raises:
+        ConfigError: It cannot be carried out.
+    """
+    values = {
+        "seeds": seeds,
+        "choices": [parse_choice(text) for text in choices],
+        "intervals": [parse_interval(text) for text in intervals],
+        "search": search,
+        "steps": base.training.steps,
+        "first_seed": base.seed,
+    }
+    try:
+        return Plan.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(explain(error, Plan, values)) from None
+
+
+def write_plan(directory: Path, plan: Plan, base: RunConfig) -> None:
+    """Write the plan and the configuration that it varies into a new directory, and check every setting first.
+
+    Raises:
+        ConfigError: A setting cannot be trained, or the directory is in use.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(f"{directory} exists and is not empty; resume it with --resume {directory}, or choose --out")
+    texts = {BASE: to_yaml(base), PLAN: json.dumps(plan.model_dump(mode="json"), indent=2) + "\n"}
+    require_valid(plan, base)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def read_plan(directory: Path) -> Plan:
+    """Read the plan of a sweep.
+
+    Raises:
+        ConfigError: The directory holds none, or it is damaged.
+    """
+    path = directory / PLAN
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        raise ConfigError(f"{directory} holds no {PLAN}; give the directory of a sweep") from None
+    try:
+        values = parse_plain(text)
+        return Plan.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, Plan, values)}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} {error}") from None
+
+
+def require_valid(plan: Plan, base: RunConfig) -> None:
+    """Refuse a plan with a setting that cannot be trained, before anything is.
+
+    Raises:
+        ConfigError: Naming the setting, and what is wrong with it.
+    """
+    from td3robot.config.loading import parse_config
+
+    text = to_yaml(base)
+    for overrides in plan.extremes():
+        parse_config(text, "the sweep's configuration", overrides)
+
+
+def base_config(directory: Path) -> RunConfig:
+    """Read the configuration that a sweep varies.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    return load_config(directory / BASE)
+
+
+def override(name: str, value: int | float) -> str:
+    """Write a number as ``--set`` has it, with four significant digits."""
+    return f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+
+
+def _split(text: str, option: str, form: str) -> tuple[str, str]:
+    name, equals, values = text.partition("=")
+    if not (name.strip() and equals and values.strip()):
+        raise ConfigError(f"{option} {text!r} is not of the form {form}")
+    return name.strip(), values.strip()
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

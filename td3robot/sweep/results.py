@@ -1,0 +1,124 @@
+"""What a sweep found: figures of every setting, the best run, a picture."""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from td3robot.sweep.sweep import Run, Setting, Sweep, run_score
+
+RESULTS, PICTURE = "sweep.json", "sweep.png"
+# So many settings are drawn; more could not be told apart.
+DRAWN = 10
+
+
+def figures(sweep: Sweep) -> dict[str, Any]:
+    """Collect the figures of a sweep, the best setting first.
+
+    Returns:
+        ``seeds``, ``steps``, ``measure`` (``success_rate`` or ``mean_return``), ``best_run``, and ``settings``: each
+        with its ``overrides``, its ``runs``, and of their ``score`` (the mean over a run's evaluations), ``best`` and
+        ``last`` evaluation ``median``, ``low`` and ``high``.
+    """
+    settings = ranked(sweep)
+    finished = [run for run in sweep.runs if run.progress.values]
+    best = max(finished, key=_goodness, default=None)
+    return {
+        "directory": str(sweep.directory),
+        "seeds": sweep.plan.seeds,
+        "steps": sweep.plan.steps,
+        "measure": measure(sweep),
+        "best_run": None if best is None else str(best.job.directory),
+        "settings": [_setting_figures(setting) for setting in settings],
+    }
+
+
+def measure(sweep: Sweep) -> str:
+    """Name what evaluations are compared by."""
+    return "success_rate" if any(run.progress.success for run in sweep.runs) else "mean_return"
+
+
+def ranked(sweep: Sweep) -> list[Setting]:
+    """Sort the settings, the best median score first, those without an evaluation last."""
+    return sorted(sweep.settings.values(), key=_rank, reverse=True)
+
+
+def write_results(sweep: Sweep) -> dict[str, Any]:
+    """Write ``sweep.json`` and ``sweep.png`` into the sweep's directory, and return the figures."""
+    found = figures(sweep)
+    (sweep.directory / RESULTS).write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    draw(sweep, sweep.directory / PICTURE)
+    return found
+
+
+def draw(sweep: Sweep, path: Path) -> None:
+    """Draw each setting's evaluations over the steps: the median of its seeds, and their range."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.add_subplot()
+    settings = [setting for setting in ranked(sweep) if any(run.progress.values for run in setting.runs)]
+    for setting in settings[:DRAWN]:
+        curves = [dict(zip(run.progress.steps, run.progress.values, strict=False)) for run in setting.runs]
+        steps = sorted({step for curve in curves for step in curve})
+        values = [[curve[step] for curve in curves if step in curve] for step in steps]
+        (line,) = axes.plot(steps, [median(each) for each in values], marker="o", markersize=3)
+        line.set_label(setting.words or "the configuration as it is")
+        low, high = [min(each) for each in values], [max(each) for each in values]
+        axes.fill_between(steps, low, high, alpha=0.15, color=line.get_color())
+    success = measure(sweep) == "success_rate"
+    if success:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.set_ylim(-0.03, 1.03)
+    left_out = len(settings) - DRAWN
+    title = f"{'success' if success else 'return'} in evaluations, median and range of {sweep.plan.seeds} seeds"
+    axes.set_title(title + (f"; {left_out} worse settings left out" if left_out > 0 else ""))
+    axes.set_xlabel("environment steps")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend()
+    figure.savefig(path, dpi=110)
+
+
+def _setting_figures(setting: Setting) -> dict[str, Any]:
+    return {
+        "number": setting.number,
+        "overrides": list(setting.overrides),
+        "score": _spread([run_score(run) for run in setting.runs]),
+        "best": _spread([max(run.progress.values, default=None) for run in setting.runs]),
+        "last": _spread([run.progress.values[-1] if run.progress.values else None for run in setting.runs]),
+        "runs": [_run_figures(run) for run in setting.runs],
+    }
+
+
+def _run_figures(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "directory": str(run.job.directory),
+        "seed": run.seed,
+        "state": run.state,
+        "step": run.progress.step,
+        "resumes": run.resumes,
+        "score": run_score(run),
+        "best": max(run.progress.values, default=None),
+        "last": run.progress.values[-1] if run.progress.values else None,
+    }
+    return found | ({"error": run.words} if run.words else {})
+
+
+def _spread(values: list[float | None]) -> dict[str, float] | None:
+    found = [value for value in values if value is not None]
+    return {"median": median(found), "low": min(found), "high": max(found)} if found else None
+
+
+def _rank(setting: Setting) -> tuple[bool, float]:
+    spread = _spread([run_score(run) for run in setting.runs])
+    return spread is not None, 0.0 if spread is None else spread["median"]
+
+
+def _goodness(run: Run) -> tuple[float, float]:
+    """Order runs by their best evaluation: success, then return."""
+    progress = run.progress
+    return max(progress.values), max(progress.returns, default=0.0)

@@ -1,0 +1,208 @@
+"""The loop of a sweep: settings become runs, runs go to a pool, those that die are resumed, and hopeless ones end."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from time import sleep
+
+from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, Progress, progress, saved_step
+from td3robot.sweep.plan import BASE, Overrides, Plan
+from td3robot.sweep.pool import Pool
+from td3robot.sweep.source import Source
+
+WAITING, TRAINING, DONE, PRUNED, FAILED = "waiting", "training", "done", "pruned", "failed"
+# How often a run is resumed whose process died, and how often progress is read [s].
+RESUMES, LOOK_S = 3, 1.0
+
+
+@dataclass
+class Run:
+    """One run of a sweep.
+
+    Attributes:
+        setting: Number of its setting.
+        seed: Its seed.
+        job: What trains it.
+        state: ``waiting``, ``training``, ``done``, ``pruned`` or ``failed``.
+        words: Why it failed.
+        resumes: How often its process died, and it was resumed.
+        progress: What its files say.
+    """
+
+    setting: int
+    seed: int
+    job: Job
+    state: str = WAITING
+    words: str = ""
+    resumes: int = 0
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def name(self) -> str:
+        """Its directory's name."""
+        return self.job.directory.name
+
+
+@dataclass
+class Setting:
+    """What some runs have in common.
+
+    Attributes:
+        number: Its place in the sweep.
+        overrides: How it differs from the sweep's configuration.
+        runs: One for each seed.
+        judged: How many of its evaluations were judged.
+    """
+
+    number: int
+    overrides: Overrides
+    runs: list[Run]
+    judged: int = 0
+
+    @property
+    def words(self) -> str:
+        """The overrides without their sections: ``gamma=0.8, tau=0.01``."""
+        pairs = (override.split("=", 1) for override in self.overrides)
+        return ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in pairs)
+
+
+class Sweep:
+    """Train every run of a plan.
+
+    Args:
+        directory: Where the runs are, absolute; it holds the plan.
+        plan: What is trained.
+        source: Where settings come from.
+        pool: What trains.
+        show: Called with this sweep whenever it has looked at its runs.
+
+    Attributes:
+        settings: Those so far, by number.
+        stop_requested: Whether to have every run save and stop.
+    """
+
+    def __init__(
+        self, directory: Path, plan: Plan, source: Source, pool: Pool, show: "Callable[[Sweep], None]"
+    ) -> None:
+        self.directory, self.plan, self.settings = directory, plan, dict[int, Setting]()
+        self.stop_requested = False
+        self._source, self._pool, self._show = source, pool, show
+        self._queue: deque[Run] = deque()
+        self._by_job: dict[Job, Run] = {}
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs so far."""
+        return [run for setting in self.settings.values() for run in setting.runs]
+
+    def add(self, number: int, overrides: Overrides) -> Setting:
+        """Make the runs of a setting; those that were trained to their end before are done."""
+        plan, runs = self.plan, []
+        for seed in range(plan.first_seed, plan.first_seed + plan.seeds):
+            directory = self.directory / f"{number:03d}-seed{seed}"
+            run = Run(number, seed, Job(directory, self.directory / BASE, (*overrides, f"seed={seed}")))
+            run.progress = progress(directory)
+            if (saved_step(directory) or 0) >= plan.steps:
+                run.state = DONE
+            runs.append(run)
+        self.settings[number] = Setting(number, overrides, runs)
+        return self.settings[number]
+
+    def train(self) -> None:
+        """Train until every run has ended, or until a stop was requested and every run was saved."""
+        for number, overrides in self._source.finished():
+            for run in self.add(number, overrides).runs:
+                run.state = PRUNED if run.state == WAITING else run.state
+        while True:
+            self._collect()
+            if not self.stop_requested:
+                self._fill()
+            for setting in self.settings.values():
+                self._look(setting)
+            self._show(self)
+            if not self._by_job and (self.stop_requested or not self._queue):
+                return
+            sleep(LOOK_S)
+
+    def request_stop(self) -> None:
+        """Have every run save and stop; asked again, it insists."""
+        self.stop_requested = True
+        for job in self._by_job:
+            self._pool.stop(job)
+
+    def _fill(self) -> None:
+        """Start what there is room for."""
+        while self._pool.room() > 0:
+            while not self._queue and (found := self._source.next()) is not None:
+                setting = self.add(*found)
+                self._queue.extend(run for run in setting.runs if run.state == WAITING)
+                if not self._queue:
+                    self._finish(setting)
+            if not self._queue:
+                return
+            run = self._queue.popleft()
+            self._by_job[run.job] = run
+            run.state = TRAINING
+            self._pool.start(run.job)
+
+    def _collect(self) -> None:
+        """Note which runs have ended, and how."""
+        for job, ending in self._pool.ended():
+            run = self._by_job.pop(job)
+            self._note(run, ending)
+            setting = self.settings[run.setting]
+            run.progress = progress(run.job.directory)
+            if all(each.state not in (WAITING, TRAINING) for each in setting.runs):
+                self._look(setting, ended=True)
+                self._finish(setting)
+
+    def _note(self, run: Run, ending: Ending) -> None:
+        if ending.status == 0:
+            run.state = DONE
+        elif run.state == PRUNED:
+            return
+        elif self.stop_requested or ending.status == STOPPED:
+            run.state = WAITING
+            if not self.stop_requested:  # somebody else stopped it
+                run.state, run.words = FAILED, "it was stopped from outside of the sweep"
+        elif ending.died and run.resumes < RESUMES:
+            run.resumes += 1
+            run.state = WAITING
+            self._queue.append(run)
+        else:
+            run.state, run.words = FAILED, ending.words
+            if ending.status != REFUSED:
+                run.words += f", {run.resumes + 1} times"
+
+    def _look(self, setting: Setting, ended: bool = False) -> None:
+        """Read how far a setting's runs are, and end them where they are hopeless."""
+        active = [run for run in setting.runs if run.state == TRAINING]
+        if not active and not ended:
+            return
+        for run in active:
+            run.progress = progress(run.job.directory)
+        curves = [run.progress.values for run in setting.runs]
+        common = [fmean(values) for values in zip(*curves, strict=False)]
+        if len(common) == setting.judged:
+            return
+        setting.judged = len(common)
+        if self._source.judge(setting.number, common):
+            for run in setting.runs:
+                if run.state == TRAINING:
+                    self._pool.stop(run.job)
+                if run.state in (TRAINING, WAITING):
+                    run.state = PRUNED
+            self._queue = deque(run for run in self._queue if run.state == WAITING)
+
+    def _finish(self, setting: Setting) -> None:
+        """Tell the source how good a setting was."""
+        scores = [score for run in setting.runs if (score := run_score(run)) is not None]
+        failed = any(run.state == FAILED for run in setting.runs) or not scores
+        self._source.finish(setting.number, None if failed else fmean(scores))
+
+
+def run_score(run: Run) -> float | None:
+    """Compute the mean over a run's evaluations of their success, or return: high where it learned soon and well."""
+    return fmean(run.progress.values) if run.progress.values else None
