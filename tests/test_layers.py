@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "envs": GROUND | {"policy.contract", "robots", "tasks"},
     "build": GROUND | {"policy", "robots", "tasks", "envs"},
     "learning": GROUND | {"policy", "robots", "tasks", "envs", "build"},
+    "sweep": GROUND | {"policy.checkpoint", "learning.log", "learning.run_lock"},
     "standin": GROUND | {"robots"},
     "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
     "report": GROUND | {"policy", "robots", "tasks", "envs", "build", "learning.log", "deploy"},

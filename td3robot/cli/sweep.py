@@ -228,6 +228,7 @@ def _stopped_by_signals(sweep: Sweep, display: _Display) -> Iterator[None]:
     """Have signals stop the sweep: each is passed on to every run, which saves first, and then insists."""
 
     def handle(_number: int, _frame: FrameType | None) -> None:
+        """Stop, or insist."""
         display.message("stopping; every run saves" if not sweep.stop_requested else "passed on to every run again")
         sweep.request_stop()
 

@@ -16,6 +16,8 @@ from td3robot.subprocesses import end_with_parent, start_python
 
 # A training that was told to stop saves and ends with this status; one that refuses says why and ends with the other.
 STOPPED, REFUSED = 130, 2
+# What a run's process does: obey, and be the command line.
+COMMAND = "obey(); from td3robot.cli import main; main()"
 # How long a directory may be in use by a training whose process was just killed [s].
 RELEASE_S = 20.0
 # How much of a log's end holds its last line [bytes].
@@ -54,7 +56,7 @@ class Job:
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             return start_python(
-                ["-c", f"from {__name__} import train; train()", str(os.getpid()), *self.arguments()],
+                ["-c", f"from {__name__} import obey; {COMMAND}", str(os.getpid()), *self.arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -111,12 +113,11 @@ class Progress:
         return self.success or self.returns
 
 
-def train() -> None:
-    """Train, in a process that ends with the one that its first argument names."""
+def obey() -> None:
+    """Have this process end with the one that its first argument names, and hear what that sends."""
     end_with_parent(int(sys.argv.pop(1)))
-    from td3robot.cli import main
-
-    main()
+    # Ray blocks it in its workers, whose children inherit that; a training is told to stop by it.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def ending(job: Job, status: int) -> Ending:

@@ -6,15 +6,19 @@ All nodes share the sweep's directory, and have the same td3robot installed.
 import logging
 import os
 import socket
+import subprocess
 from typing import Any
 
 from td3robot.errors import ConfigError
 from td3robot.extras import require_extra
+from td3robot.subprocesses import start_python
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, wait_until_released
 from td3robot.sweep.pool import train_here
 
-# How long an address may take to answer [s], and how often Ray starts a run anew whose node or worker died.
-ANSWER_S, RETRIES = 5.0, 10
+# How long an address may take to accept a connection, and a cluster to answer [s].
+ACCEPT_S, ANSWER_S = 5.0, 30.0
+# How often Ray starts a run anew whose node or worker died.
+RETRIES = 10
 # The cluster decides what runs when; so many runs wait in it.
 WAITING = 64
 
@@ -33,15 +37,12 @@ class RayPool:
 
     def __init__(self, address: str, cores: int) -> None:
         require_extra("ray", "a sweep on a cluster", "ray")
-        _require_answer(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        _require_answer(address)
         import ray
 
         self._ray = ray
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-            raise ConfigError(f"no Ray cluster answers at {address}: {_first_line(error)}") from None
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         most = max((node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]), default=0.0)
         if cores > most:
@@ -99,18 +100,31 @@ def _train_on_node(job: Job, version: str) -> Ending:
 
 
 def _require_answer(address: str) -> None:
-    """Require that something listens at ``HOST:PORT``; ``auto`` is for Ray to find."""
+    """Require that a cluster answers, soon: Ray itself would wait for minutes, and then end the process that asks."""
     host, colon, port = address.rpartition(":")
-    if not colon:
-        if address != "auto":
-            raise ConfigError(f"--ray {address!r} is not of the form HOST:PORT, nor auto")
-        return
+    if not colon and address != "auto":
+        raise ConfigError(f"--ray {address!r} is not of the form HOST:PORT, nor auto")
     try:
-        socket.create_connection((host, int(port)), ANSWER_S).close()
+        if colon:
+            socket.create_connection((host, int(port)), ACCEPT_S).close()
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"nobody answers at --ray {address} ({error}); start the cluster's head with: ray start --head --port PORT"
         ) from None
+    joined = f"import ray; ray.init(address={address!r}, log_to_driver=False)"
+    asked = start_python(["-c", joined], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        answered = asked.wait(ANSWER_S) == 0
+    except subprocess.TimeoutExpired:
+        answered = False
+    finally:
+        asked.kill()
+        asked.wait()
+    if not answered:
+        raise ConfigError(
+            f"no Ray cluster answers at --ray {address} within {ANSWER_S:g} s (or one of another version of Ray or "
+            "Python); see there: ray status"
+        )
 
 
 def _version() -> str:

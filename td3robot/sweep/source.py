@@ -117,8 +117,10 @@ class Search:
     def finish(self, number: int, score: float | None) -> None:
         """Tell the study."""
         state = self._optuna.trial.TrialState
-        if score is not None:
-            self._study.tell(number, score, state=state.PRUNED if number in self._pruned else state.COMPLETE)
+        if number in self._pruned:
+            self._study.tell(number, state=state.PRUNED)  # it goes by what was reported
+        elif score is not None:
+            self._study.tell(number, score, state=state.COMPLETE)
 
     def _distribution(self, varied: Choice | Interval) -> Any:
         kinds = self._optuna.distributions

@@ -1,0 +1,86 @@
+"""The command, with real trainings: the same runs as alone, whatever happens to their processes."""
+
+import json
+import os
+import signal
+
+import pytest
+from learning.same_run import assert_same_run
+from waiting import PATIENCE, children_of, linux_only, wait_for
+
+
+def test_every_run_is_what_it_would_be_alone(tmp_path, start, alone, long_enough):
+    swept = start(
+        "sweep", "gym_pendulum", "--seeds", 2, "--grid", "agent.gamma=0.9", "--cores", 1, "--out", tmp_path / "sweep",
+        "--json", *long_enough, stdout=-1,
+    )  # fmt: skip
+    shown, said = swept.communicate(timeout=PATIENCE)
+    assert swept.returncode == 0, said
+    for seed in (0, 1):
+        assert_same_run(tmp_path / "sweep" / f"000-seed{seed}", alone(seed, "--set=agent.gamma=0.9"))
+    figures = json.loads(shown)
+    assert figures == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [run["state"] for run in figures["settings"][0]["runs"]] == ["done", "done"]
+    assert "000-seed1: done, step 600" in said
+
+
+@linux_only
+def test_a_run_that_is_killed_is_resumed_to_the_same_end(tmp_path, start, alone, long_enough):
+    run = tmp_path / "sweep" / "000-seed0"
+    swept = start("sweep", "gym_pendulum", "--cores", 1, "--out", tmp_path / "sweep", *long_enough)
+    wait_for(lambda: list(run.glob("last-*")), "a checkpoint")
+    (training,) = children_of(swept.pid)
+    os.kill(training, signal.SIGKILL)
+    _, said = swept.communicate(timeout=PATIENCE)
+    assert swept.returncode == 0, said
+    assert "000-seed0: done, resumed once, step 600" in said
+    assert_same_run(run, alone(0))
+
+
+@linux_only
+def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, start, alone, long_enough):
+    sweep = tmp_path / "sweep"
+    swept = start("sweep", "gym_pendulum", "--seeds", 2, "--cores", 64, "--out", sweep, *long_enough)
+    wait_for(lambda: list((sweep / "000-seed0").glob("last-*")), "a checkpoint")
+    swept.send_signal(signal.SIGINT)
+    _, said = swept.communicate(timeout=PATIENCE)
+    assert swept.returncode == 130, said
+    assert "stopping; every run saves" in said
+    assert f"resume with: td3robot sweep --resume {sweep}" in said
+    assert not (sweep / "000-seed1").exists()
+    again = start("sweep", "--resume", sweep)
+    _, said = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0, said
+    for seed in (0, 1):
+        assert_same_run(sweep / f"000-seed{seed}", alone(seed))
+
+
+@linux_only
+def test_a_sweep_that_is_killed_leaves_no_training_behind(tmp_path, start, long_enough):
+    swept = start("sweep", "gym_pendulum", "--cores", 1, "--out", tmp_path / "sweep", *long_enough)
+    (training,) = wait_for(lambda: children_of(swept.pid), "a training")
+    wait_for(lambda: list((tmp_path / "sweep" / "000-seed0").glob("last-*")), "a checkpoint")
+    swept.kill()
+    swept.wait()
+    wait_for(lambda: not os.path.exists(f"/proc/{training}"), "the training's end")  # noqa: PTH110
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["gym_pendulum", "--grid", "agent.gama=0.8"], "unknown key 'agent.gama'; did you mean 'gamma'?"),
+        (["gym_pendulm"], "gym_pendulum"),
+        ([], "give either a configuration to sweep over, or --resume DIRECTORY to resume a sweep"),
+        (["--resume", "here", "--seeds", "2"], "--resume goes on with a sweep as it was planned"),
+        (["--resume", "nowhere"], "nowhere holds no sweep.yaml; give the directory of a sweep"),
+        (["gym_pendulum", "--search", "3"], "--search needs something to vary"),
+        (["gym_pendulum", "--ray", "nowhere"], "--ray 'nowhere' is not of the form HOST:PORT, nor auto"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_nothing_is_written(td3robot, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    status, shown, said = td3robot("sweep", *arguments)
+    assert (status, shown) == (2, "")
+    assert sentence in " ".join(said.split())
+    assert "Traceback" not in said
+    assert [path for path in tmp_path.iterdir() if path.name != "state"] == []

@@ -1,0 +1,94 @@
+"""One run of a sweep: how it begins, resumes, ends, and what its files say."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from td3robot.sweep import job
+from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, progress, saved_step, set_aside_unsaved
+from td3robot.sweep.pool import LocalPool
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    return Job(tmp_path / "000-seed3", tmp_path / "config.yaml", ("agent.gamma=0.9", "seed=3"))
+
+
+def test_a_run_begins_with_its_settings(fresh, tmp_path):
+    assert fresh.arguments() == [
+        "train", str(tmp_path / "config.yaml"), "--out", str(fresh.directory),
+        "--set", "agent.gamma=0.9", "--set", "seed=3",
+    ]  # fmt: skip
+
+
+def test_a_saved_run_is_resumed_as_it_was(made, tmp_path):
+    assert saved_step(made) == 60
+    assert Job(made, tmp_path / "config.yaml", ("seed=3",)).arguments() == ["train", "--resume", str(made)]
+
+
+def test_progress_is_what_the_files_say(made):
+    found = progress(made)
+    assert (found.step, found.steps) == (60, [40])
+    assert len(found.returns) == 1
+    assert found.values == found.returns  # the pendulum does not say what success is
+
+
+def test_a_run_that_has_not_begun_has_no_progress(tmp_path):
+    assert progress(tmp_path / "nowhere") == job.Progress()
+    assert saved_step(tmp_path / "nowhere") is None
+
+
+def test_what_died_before_it_saved_is_kept_aside(fresh):
+    for number in (1, 2):
+        fresh.directory.mkdir()
+        (fresh.directory / "metrics.csv").write_text(f"attempt {number}")
+        set_aside_unsaved(fresh.directory)
+        assert not fresh.directory.exists()
+        kept = fresh.directory.with_name(f"000-seed3.unsaved-{number}")
+        assert (kept / "metrics.csv").read_text() == f"attempt {number}"
+
+
+def test_a_saved_run_stays_where_it_is(made):
+    set_aside_unsaved(made)
+    assert made.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "died"),
+    [
+        (0, "", False),
+        (STOPPED, "", False),
+        (REFUSED, "no space left on device", False),
+        (1, "its process ended with status 1 (no space left on device)", True),
+        (-signal.SIGKILL, "its process ended with signal SIGKILL", True),
+    ],
+)
+def test_how_a_process_ended_in_words(fresh, status, words, died):
+    fresh.log.write_text("step 100: return 3\ntd3robot: no space left on device\n")
+    ended = job.ending(fresh, status)
+    assert ended == Ending(status, words)
+    assert ended.died == died
+
+
+def test_a_run_that_is_refused_says_why(fresh):
+    """Its configuration is missing; the process is a real one."""
+    process = fresh.start()
+    ended = job.ending(fresh, process.wait(60))
+    assert ended.status == REFUSED
+    assert "there is no configuration" in ended.words
+
+
+def test_so_many_runs_at_once_as_there_are_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    assert [LocalPool(cores).room() for cores in (1, 2, 3, 8, 64)] == [8, 4, 2, 1, 1]
+
+
+def test_closing_the_pool_ends_what_runs(fresh, monkeypatch):
+    sleeper = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    monkeypatch.setattr(Job, "start", lambda self: sleeper)
+    pool = LocalPool(1)
+    pool.start(fresh)
+    pool.close()
+    assert sleeper.wait(10) == -signal.SIGKILL

@@ -1,0 +1,85 @@
+"""Sweeps on a cluster of several nodes, which are processes of this machine."""
+
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+pytest.importorskip("ray", reason="pip install 'td3robot[ray]'")
+
+from learning.same_run import assert_same_run
+from waiting import PATIENCE, wait_for
+
+from td3robot.errors import ConfigError, MissingExtraError
+from td3robot.sweep.on_ray import RayPool
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Start a head that trains nothing, and two nodes of one core."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made.workers = [made.add_node(num_cpus=1) for _ in range(2)]
+    made.wait_for_nodes()
+    yield made
+    made.shutdown()
+
+
+def test_a_run_whose_node_is_lost_is_resumed_on_another_to_the_same_end(cluster, tmp_path, start, alone, long_enough):
+    sweep = tmp_path / "sweep"
+    swept = start(
+        "sweep", "gym_pendulum", "--seeds", 2, "--cores", 1, "--ray", cluster.address, "--out", sweep, *long_enough
+    )
+    wait_for(lambda: all(list((sweep / f"000-seed{n}").glob("last-*")) for n in (0, 1)), "a checkpoint of each run")
+    cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+    _, said = swept.communicate(timeout=PATIENCE)
+    assert swept.returncode == 0, said
+    resumed = [n for n in (0, 1) if (sweep / f"000-seed{n}.log").read_text().count("seed ") > 1]
+    assert len(resumed) == 1  # the other one never noticed
+    for seed in (0, 1):
+        assert_same_run(sweep / f"000-seed{seed}", alone(seed))
+
+
+def test_an_interrupted_sweep_has_the_cluster_save_its_runs(cluster, tmp_path, start, long_enough):
+    sweep = tmp_path / "sweep"
+    swept = start("sweep", "gym_pendulum", "--cores", 1, "--ray", cluster.address, "--out", sweep, *long_enough)
+    wait_for(lambda: list((sweep / "000-seed0").glob("last-*")), "a checkpoint")
+    swept.send_signal(signal.SIGINT)
+    _, said = swept.communicate(timeout=PATIENCE)
+    assert swept.returncode == 130, said
+    assert "stopping after this step; saving" in (sweep / "000-seed0.log").read_text()
+
+
+def test_more_cores_than_any_node_has_are_refused(cluster, td3robot, tmp_path):
+    status, _, said = td3robot(
+        "sweep", "gym_pendulum", "--cores", 99, "--ray", cluster.address, "--out", tmp_path / "x"
+    )
+    assert status == 2
+    assert "--cores 99 is more than any node of" in " ".join(said.split())
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:port"])
+def test_an_address_where_nobody_answers_is_one_sentence(td3robot, tmp_path, address):
+    status, _, said = td3robot("sweep", "gym_pendulum", "--ray", address, "--out", tmp_path / "x")
+    assert status == 2
+    assert f"nobody answers at --ray {address}" in " ".join(said.split())
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("td3robot.extras.find_spec", lambda module: None)
+    with pytest.raises(MissingExtraError, match=r"td3robot\[ray\]"):
+        RayPool("127.0.0.1:6379", 1)
+
+
+def test_something_else_that_listens_there_is_no_cluster(monkeypatch):
+    monkeypatch.setattr("td3robot.sweep.on_ray.ANSWER_S", 5.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=server.accept, daemon=True).start()
+        with pytest.raises(ConfigError, match="no Ray cluster answers at"):
+            RayPool(f"127.0.0.1:{server.getsockname()[1]}", 1)
