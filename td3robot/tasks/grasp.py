@@ -29,7 +29,7 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Scale on which the observation resolves the last of a turn [rad].
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
-ABOVE = 0.015
+ABOVE = 0.02
 # Moving sideways has its price less than this above where the object lay [m].
 LOW = 0.01
 # Scale on which holding still is told from moving slowly [m/s].
@@ -41,6 +41,9 @@ TURNED = 0.3
 # Practice begins this far from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
+# Where the patch is wider by this share on each side in training, and what is drawn beyond it lies on its edge: with
+# nothing to learn from on one side, edges are where a policy is worst.
+EDGES = 0.1
 # Play between object and open jaw that leaves room for all of that [m].
 PRACTICE_ROOM = 0.04
 # Within this distance of the grasp point the tool is where closing makes sense [m].
@@ -71,8 +74,8 @@ class GraspRewards(Section):
         close: Reward for progress of the fingers around the object.
         grasp: Reward for closing on the object.
         push: Penalty on sliding the object over the table.
-        lift: Reward for being near the height at which the object is held.
-        rise: Reward for progress of the object to that height.
+        lift: Reward for being near the point at which the object is to be held.
+        rise: Reward for progress of the object to that point.
         held: Reward for holding it there at rest.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
@@ -242,8 +245,8 @@ class Grasp(Task):
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half that share, plus half where the object is held
     * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, where it is less than 10 mm
       above where it lay
-    * ``lift``: g times how near the object is to the height at which it is to be held
-    * ``rise``: progress of the object to that height, from below or above
+    * ``lift``: g times how near the object is to where it is to be held, above where it lay
+    * ``rise``: progress of the object to that point
     * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, where the object
       is lifted far enough, in the hand; the speed is the commanded tool's, so that an action is paid at once
     * ``smoothness``: minus the mean squared change of the action over 4
@@ -286,12 +289,11 @@ class Grasp(Task):
                 Field("commanded_yaw", ("cos", "sin"), "1", "guard"),
                 Field("commanded_velocity", xyz, "m/s", "guard"),
                 Field("commanded_turn_rate", ("yaw",), "rad/s", "guard"),
-                Field("object_from_commanded", xyz, "m", "tracker"),
-                Field("object_near", xyz, "1", "tracker"),
+                Field("target_from_commanded", xyz, "m", "tracker"),
+                Field("target_near", xyz, "1", "tracker"),
                 Field("object_turn", ("yaw",), "rad", "tracker"),
                 Field("object_turn_near", ("yaw",), "1", "tracker"),
                 Field("lift_left", ("z",), "1", "tracker"),
-                Field("lift_near", ("z",), "1", "tracker"),
                 Field("gripper_intent", ("close",), "1", "guard"),
                 Field("commanded_gripper", ("closed",), "1", "guard"),
                 Field("closing_rate", ("closed",), "1/s", "gripper"),
@@ -301,18 +303,20 @@ class Grasp(Task):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give the name, the object's form, and the scale of ``object_near``."""
+        """Give the name, the object's form, and the scale of ``target_near``."""
         item = self.config.object
         return {"name": self.name, "near_m": self.config.near_m, "object": item.model_dump(mode="json")}
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
         """Draw where the object lies, how it is turned, and where the tool starts above the patch.
 
-        Practising, a share of the episodes begins with the tool around the object, turned as the pads are at home,
-        where the tool's x axis is the base's.
+        Practising, more objects lie on the patch's edges, and a share of the episodes begins with the tool around the
+        object, turned as the pads are at home, where the tool's x axis is the base's.
         """
         config = self.config
-        x, y = rng.uniform(config.patch_low, config.patch_high)
+        low, high = np.array(config.patch_low), np.array(config.patch_high)
+        wider = EDGES * (high - low) * practice
+        x, y = np.clip(rng.uniform(low - wider, high + wider), low, high)
         yaw = rng.uniform(-pi, pi)
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
@@ -332,31 +336,32 @@ class Grasp(Task):
         return replace(goal, position=target, objects=objects)
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
-        """Add where the tool is told to be and how it moves, the object seen from there, and the gripper.
+        """Add where the tool is told to be and how it moves, where it is wanted from there, and the gripper.
 
-        The commanded tool is known without delay or noise; of the measured one there are the joint angles.
+        The *target* is the grasp point or, once the object is held, where the tool has the object where it is to be
+        held: the tool comes to rest at a point, since nothing would bring it back from drifting if it could rest
+        anywhere. The commanded tool is known without delay or noise; of the measured one there are the joint angles.
         """
         commanded, item = world.commanded_tcp, world.objects[OBJECT]
         yaw = geometry.yaw(commanded.rotation)
-        # Of what is in the hand, there is nothing left to line up with, and chasing it would never end.
         held = world.held is not None
-        way = np.zeros(3) if held else item.position + self._raise - commanded.position
+        # What is held moves as the tool does, so the way left to the commanded tool does not depend on delays.
+        target = goal.position + world.tcp.position - item.position if held else item.position + self._raise
+        way = target - commanded.position
+        # Of what is in the hand, there is nothing left to line up with, and chasing it would never end.
         turn = 0.0 if held else self._turn(commanded, item)
         left = float(goal.position[2] - item.position[2])
-        # What is held moves as the tool does, so the height left to the commanded tool does not depend on delays.
-        near = left - float(commanded.position[2] - world.tcp.position[2])
         return {
             **observe_robot(world),
             "commanded_position": commanded.position,
             "commanded_yaw": (cos(yaw), sin(yaw)),
             "commanded_velocity": world.commanded_velocity,
             "commanded_turn_rate": (world.commanded_turn_rate,),
-            "object_from_commanded": way,
-            "object_near": np.tanh(way / self.config.near_m),
+            "target_from_commanded": way,
+            "target_near": np.tanh(way / self.config.near_m),
             "object_turn": (turn,),
             "object_turn_near": (tanh(turn / NEAR_TURN),),
             "lift_left": (tanh(left / (self.config.lift_height_m + ABOVE)),),
-            "lift_near": (tanh(near / self.config.near_m),),
             "gripper_intent": (world.intent,),
             "commanded_gripper": (world.commanded.gripper,),
             "closing_rate": (world.closing_rate,),
@@ -412,7 +417,7 @@ class Grasp(Task):
 
     def _to_lift(self, world: World, goal: Goal) -> float:
         """Measure how far the object is from where it is to be held, as a share of the whole lift."""
-        left = abs(float(goal.position[2] - world.objects[OBJECT].position[2]))
+        left = float(np.linalg.norm(goal.position - world.objects[OBJECT].position))
         return left / (self.config.lift_height_m + ABOVE)
 
     def _distance(self, world: World, tool: Pose) -> float:

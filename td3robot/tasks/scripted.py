@@ -1,6 +1,6 @@
 """A grasp written by hand: what shows that the task can be done, and what learned policies are compared with."""
 
-from math import atanh, copysign
+from math import copysign
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +47,12 @@ class ScriptedGrasp:
         self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
         # Over the grasp point while the tool is not yet over the object [m].
         self._hover = over(config.object, spec.gripper.jaw)
-        self._near = config.near_m
         self._empty_beyond = empty_beyond(spec.gripper.closed_on(config.object.grip_width_m))
 
     def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the action (5,): tool displacement, turn, gripper."""
         seen = self._layout.unpack(observation.astype(np.float64))
-        way = seen["object_from_commanded"]
+        way = seen["target_from_commanded"]
         # A tracker that reports the object too low sends the tool no further down than the guard lets it.
         way[2] = max(way[2], self._lowest - seen["commanded_position"][2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
@@ -64,8 +63,7 @@ class ScriptedGrasp:
             return self._action(self._approach(way, turn), turn, gripper=-1.0)
         if not seen["held"][0]:
             return self._action(np.zeros(3), 0.0, gripper=1.0)
-        lift = atanh(min(max(float(seen["lift_near"][0]), -0.9999), 0.9999)) * self._near
-        return self._action(np.array([0.0, 0.0, lift]), 0.0, gripper=1.0)
+        return self._action(way, 0.0, gripper=1.0)
 
     def _ready(self, way: NDArray[np.float64], turn: float, velocity: NDArray[np.float64]) -> bool:
         return bool(np.linalg.norm(way) < AT and np.linalg.norm(velocity) < SLOW and abs(turn) < ALIGNED)

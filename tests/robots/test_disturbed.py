@@ -557,7 +557,7 @@ def test_the_policy_sees_the_disturbed_state_and_is_scored_by_the_true_one(envir
     np.testing.assert_array_equal(scored, rewards)
     fields = late.task.layout.slices
     off = seen - observations
-    assert np.abs(off[:, fields["object_from_commanded"]]).mean() > 0.004
+    assert np.abs(off[:, fields["target_from_commanded"]]).mean() > 0.004
     bias = off[:, fields["driver_q"]]
     np.testing.assert_allclose(bias, bias[0, 0], atol=1e-6)
     assert bias[0, 0] != 0.0

@@ -113,7 +113,7 @@ def test_the_grasp_point_of_a_high_object_is_its_centre(make, goal):
     task = make(object=ObjectConfig(size_m=(0.04, 0.04, 0.1)))
     lying = (0.0, 0.5, 0.05)
     seen = task.observe(world(tcp=(0.0, 0.5, 0.05), lying=lying), task.settle(goal, world(lying=lying).objects))
-    np.testing.assert_allclose(seen["object_from_commanded"], 0.0, atol=1e-15)
+    np.testing.assert_allclose(seen["target_from_commanded"], 0.0, atol=1e-15)
 
 
 def test_alignment_is_progress_of_the_turn(task, judge):
@@ -202,11 +202,11 @@ def test_grasp_and_lift_fade_with_the_distance_of_the_tool_and_the_grip_with_its
     assert judge(there, there)[0]["grasp"] == pytest.approx(exp(-1))
     skewed = world(yaw=0.3, closed=MEETS, told=1.0, held=OBJECT)
     assert judge(skewed, skewed)[0]["grasp"] == pytest.approx(exp(-1))
-    lifted = world(lying=(0.0, 0.5, 0.02 + 0.0575), tcp=above(0.0575 + 0.012, 0.016))
+    lifted = world(lying=(0.0, 0.5, 0.02 + 0.06), tcp=above(0.06 + 0.012, 0.016))
     assert judge(lifted, lifted)[0]["lift"] == pytest.approx(0.5 * exp(-1))
 
 
-@pytest.mark.parametrize(("height", "share"), [(0.0, 0.0), (0.0575, 0.5), (0.115, 1.0), (0.1725, 0.5), (0.3, 0.0)])
+@pytest.mark.parametrize(("height", "share"), [(0.0, 0.0), (0.06, 0.5), (0.12, 1.0), (0.18, 0.5), (0.3, 0.0)])
 def test_lift_is_the_height_and_falls_beyond_it(judge, height, share):
     now = world(tcp=above(height), lying=(0.0, 0.5, 0.02 + height))
     assert judge(now, now)[0]["lift"] == pytest.approx(share, abs=1e-12)
@@ -233,10 +233,12 @@ def test_lifting_it_straight_up_is_no_push(judge):
     assert judge(world(lying=LYING), world(lying=(0.0, 0.5, 0.029)))[0]["push"] == 0.0
 
 
-def test_rise_is_progress_of_the_height_whoever_raises_it(judge):
-    low, high = (world(tcp=above(0.5), lying=(0.0, 0.5, 0.02 + h)) for h in (0.023, 0.046))
+def test_rise_is_progress_to_where_it_is_to_be_held_whoever_moves_it(judge):
+    low, high = (world(tcp=above(0.5), lying=(0.0, 0.5, 0.02 + h)) for h in (0.024, 0.048))
     assert judge(low, high)[0]["rise"] == pytest.approx(0.2)
     assert judge(high, low)[0]["rise"] == pytest.approx(-0.2)
+    beside, there = (world(tcp=above(0.5), lying=(x, 0.5, 0.14)) for x in (0.03, 0.006))
+    assert judge(beside, there)[0]["rise"] == pytest.approx(0.2)
 
 
 def in_hand(height, moved=0.0, off=0.0, held=OBJECT):
@@ -411,12 +413,11 @@ def test_the_observation_s_fields_and_who_supplies_them(task):
         "commanded_yaw": (2, "guard"),
         "commanded_velocity": (3, "guard"),
         "commanded_turn_rate": (1, "guard"),
-        "object_from_commanded": (3, "tracker"),
-        "object_near": (3, "tracker"),
+        "target_from_commanded": (3, "tracker"),
+        "target_near": (3, "tracker"),
         "object_turn": (1, "tracker"),
         "object_turn_near": (1, "tracker"),
         "lift_left": (1, "tracker"),
-        "lift_near": (1, "tracker"),
         "gripper_intent": (1, "guard"),
         "commanded_gripper": (1, "guard"),
         "closing_rate": (1, "gripper"),
@@ -434,23 +435,42 @@ def test_an_observation_worked_out_by_hand(task, goal):
     np.testing.assert_allclose(seen["commanded_position"], [-0.05, 0.5, 0.026])
     np.testing.assert_allclose(seen["commanded_yaw"], [np.cos(0.1), np.sin(0.1)])
     np.testing.assert_allclose(seen["commanded_velocity"], [0.2, 0.0, 0.0])
-    np.testing.assert_allclose(seen["object_from_commanded"], [0.05, 0.0, 0.0], atol=1e-15)
-    np.testing.assert_allclose(seen["object_near"], [tanh(0.05 / 0.03), 0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(seen["target_from_commanded"], [0.05, 0.0, 0.0], atol=1e-15)
+    np.testing.assert_allclose(seen["target_near"], [tanh(0.05 / 0.03), 0.0, 0.0], atol=1e-12)
     assert seen["object_turn"][0] == pytest.approx(0.1)
-    assert seen["lift_left"][0] == pytest.approx(tanh(1.0))  # 115 mm of 115 mm
-    assert seen["lift_near"][0] == pytest.approx(tanh((0.115 + 0.03) / 0.03))
+    assert seen["lift_left"][0] == pytest.approx(tanh(1.0))  # 120 mm of 120 mm
     told = [seen[name] for name in ("commanded_turn_rate", "gripper_intent", "commanded_gripper", "closing_rate")]
     assert told == [(0.3,), (0.6,), (0.4,), (-0.5,)]
 
 
-def test_what_is_left_to_lift_does_not_depend_on_how_late_the_tool_s_motion_is_read(task, goal):
+def test_what_is_held_is_wanted_above_where_it_lay(task, goal):
+    """The object is gripped 6 mm below the tool point and 5 mm beside it; the commanded tool leads by 10 mm."""
+    now = world(tcp=(0.105, 0.5, 0.056), led=(0.01, 0.0, 0.0), lying=(0.1, 0.5, 0.05), held=OBJECT)
+    seen = task.observe(now, goal)
+    np.testing.assert_allclose(seen["target_from_commanded"], [-0.11, 0.0, 0.09], atol=1e-12)
+    np.testing.assert_allclose(seen["target_near"], np.tanh(np.array([-0.11, 0.0, 0.09]) / 0.03), atol=1e-12)
+
+
+def test_the_way_of_what_is_held_does_not_depend_on_how_late_the_tool_s_motion_is_read(task, goal):
     """The commanded tool is at one height; the measured one trails, and what it holds with it."""
     one, other = (
         task.observe(world(tcp=above(0.05 - lag), led=(0, 0, lag), lying=(0, 0.5, 0.07 - lag), held=OBJECT), goal)
         for lag in (0.0, 0.02)
     )
-    assert one["lift_near"][0] == pytest.approx(other["lift_near"][0])
+    np.testing.assert_allclose(one["target_from_commanded"], other["target_from_commanded"], atol=1e-12)
     assert one["lift_left"][0] < other["lift_left"][0]  # a sagging arm can be seen
+
+
+def test_practice_has_more_objects_on_the_patch_s_edges(make):
+    task = make()
+    low, high = np.array(task.config.patch_low), np.array(task.config.patch_high)
+    for practice, share in ((True, 1 / 6), (False, 0.0)):
+        rng = np.random.default_rng(0)
+        lying = np.array([task.sample(rng, practice).objects[OBJECT].position[:2] for _ in range(2000)])
+        assert (lying >= low).all()
+        assert (lying <= high).all()
+        on_edge = ((lying == low) | (lying == high)).mean(axis=0)
+        assert on_edge == pytest.approx([share, share], abs=0.03)  # 0.2 of 1.2 patches
 
 
 def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_does(make):
@@ -494,7 +514,7 @@ def to(way, turn=0.0, gripper=-1.0):
 
 
 def way_of(seen, over=(0.0, 0.0, 0.0)):
-    return seen["object_from_commanded"] + np.array(over)
+    return seen["target_from_commanded"] + np.array(over)
 
 
 def lift(seen, scripted, step):
@@ -617,25 +637,22 @@ def test_what_is_left_to_lift_does_not_depend_on_a_tracker_s_offset(grasping):
     one, other = straight.reset(seed=4)[0], biased.reset(seed=4)[0]
     for _ in range(120):
         a, b = (straight.task.layout.unpack(seen) for seen in (one, other))
-        for name in ("lift_left", "lift_near"):
-            np.testing.assert_allclose(a[name], b[name], atol=1e-3)
-        if not a["held"][0]:
-            off = b["object_from_commanded"] - a["object_from_commanded"]
-            np.testing.assert_allclose(off, biased._objects._offset, atol=1e-4)
+        np.testing.assert_allclose(a["lift_left"], b["lift_left"], atol=1e-3)
+        off = b["target_from_commanded"] - a["target_from_commanded"]
+        np.testing.assert_allclose(off, 0.0 if a["held"][0] else biased._objects._offset, atol=1e-3)
         action = script.act(one)
         (one, reward, *_, info), (other, biased_reward, *_) = straight.step(action), biased.step(action)
         assert reward == biased_reward
     assert info["success"]
-    assert np.abs(off).max() > 0.001
+    assert np.abs(biased._objects._offset).max() > 0.001
 
 
 @pytest.mark.parametrize("held", [OBJECT, None])
 def test_what_is_in_the_hand_is_not_to_be_lined_up_with(task, goal, held):
     now = world(tcp=above(0.0, 0.006), led=(0.01, 0.0, 0.0), yaw=0.2, closed=0.53, told=1.0, held=held)
     seen = task.observe(now, goal)
-    ways = ("object_from_commanded", "object_near", "object_turn", "object_turn_near")
-    zero = [not np.any(seen[name]) for name in ways]
-    assert zero == [held is not None] * 4
+    zero = [not np.any(seen[name]) for name in ("object_turn", "object_turn_near")]
+    assert zero == [held is not None] * 2
     assert seen["held"] == (float(held is not None),)
 
 

@@ -78,6 +78,6 @@ def test_an_object_that_is_reported_below_the_table_is_grasped_as_low_as_the_gua
     layout = environment.task.layout
     seen = layout.unpack(np.zeros(layout.size, np.float32))
     seen["commanded_position"][:] = (0.0, 0.5, 0.026)
-    seen["object_from_commanded"][:] = (0.0, 0.0, -0.02)
+    seen["target_from_commanded"][:] = (0.0, 0.0, -0.02)
     action = script.act(layout.pack(seen))
     np.testing.assert_allclose(action, [0.0, 0.0, 0.0, 0.0, 1.0], atol=1e-3)
