@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from types import FrameType, TracebackType
 from typing import Annotated, Any, Self
 
@@ -18,6 +19,7 @@ from td3robot.cli.stopping import SIGNALS
 from td3robot.cli.terminal import figures_alone, print_json, results, stderr
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
+from td3robot.learning.run_lock import RunLock
 from td3robot.report.words import counted
 from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
 from td3robot.sweep.pool import LocalPool, Pool
@@ -37,17 +39,19 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     config: Annotated[Path | None, typer.Argument(help="A configuration: a file, or a name of td3robot list.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting, each with its own seed.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each setting, each with its own seed.", show_default="1")
+    ] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option("--grid", metavar="section.key=value,value", help="Train with each of these values."),
     ] = None,
-    search: Annotated[int | None, typer.Option(min=1, help="Search: try so many settings.")] = None,
+    search: Annotated[int | None, typer.Option(min=1, help="Search: number of settings to try.")] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option("--range", metavar="section.key=low:high[:log]", help="Where a search looks for a value."),
     ] = None,
-    cores: Annotated[int, typer.Option(min=1, help="Cores for each run; so many run at once as there are.")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Cores for each run; as many runs go at once as fit.")] = 2,
     ray: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Train on the Ray cluster that answers there, or auto.")
     ] = None,
@@ -60,20 +64,20 @@ def sweep(
 ) -> None:
     """Train a configuration with several seeds and settings. Ctrl-C saves every run; --resume goes on.
 
-    Each run is what td3robot train would have made of it. One whose process dies is resumed where it was saved.
+    Each run gives what td3robot train gives. One whose process dies is resumed where it was saved.
     """
-    new = config, grid, search, ranges, out, overrides
-    if resume is not None and (any(each is not None for each in new) or seeds != 1):
+    new = config, seeds, grid, search, ranges, out, overrides
+    if resume is not None and any(each is not None for each in new):
         raise ConfigError("--resume goes on with a sweep as it was planned: only --cores, --ray and --json go with it")
     if (config is None) == (resume is None):
         raise ConfigError("give either a configuration to sweep over, or --resume DIRECTORY to resume a sweep")
     with closing(_pool(ray, cores)) as pool:  # before anything is written: it may not be there
         if config is not None:
-            directory, plan = _planned(config, seeds, (grid or [], ranges or [], search), out, overrides or [])
+            directory, plan = _planned(config, seeds or 1, (grid or [], ranges or [], search), out, overrides or [])
         else:
             assert resume is not None
             directory, plan = resume.resolve(), read_plan(resume)
-        with figures_alone(), _Display() as display:
+        with RunLock(directory), figures_alone(), _Display() as display:
             trained = Sweep(directory, plan, _source(directory, plan), pool, display.show)
             display.message(_announced(trained))
             with _stopped_by_signals(trained, display):
@@ -156,8 +160,9 @@ class _Display:
 
 def _said(run: Run) -> str:
     progress = run.progress
-    last = f", {_rate(run, progress.values[-1])}" if progress.values else ""
-    return f"{_state(run)}, step {progress.step}{last}"
+    if not progress.values:
+        return f"{_state(run)}, step {progress.step}"
+    return f"{_state(run)}, step {progress.steps[-1]}: {_rate(run, progress.values[-1])}"
 
 
 def _state(run: Run) -> str:
@@ -207,11 +212,13 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool) -> None:
     failed = [run for run in sweep.runs if run.state == FAILED]
     for run in failed:
         stderr.print(f"{run.name} failed: {run.words}; its log: {run.job.log}", markup=False, soft_wrap=True)
-    stderr.print(f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}", soft_wrap=True)
+    lines = [f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
     if failed or sweep.stop_requested:
-        stderr.print(f"resume with: td3robot sweep --resume {sweep.directory}", soft_wrap=True)
+        lines.append(f"resume with: td3robot sweep --resume {quote(str(sweep.directory))}")
     if found["best_run"] is not None:
-        stderr.print(f"evaluate the best run with: td3robot eval {found['best_run']}", soft_wrap=True)
+        lines.append(f"evaluate the best setting's best run with: td3robot eval {quote(found['best_run'])}")
+    for line in lines:
+        stderr.print(line, markup=False, soft_wrap=True)
 
 
 def _spread_words(spread: dict[str, float] | None, success: bool) -> str:

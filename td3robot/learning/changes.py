@@ -24,11 +24,7 @@ def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) ->
     Raises:
         ConfigError: Nothing is changed, or something that the saved run cannot be resumed without.
     """
-    old, new = _flat(_values(before)), _flat(_values(after))
-    names = sorted(old.keys() | new.keys())
-    settings = {
-        name: [old.get(name), new.get(name)] for name in names if name not in FREE and old.get(name) != new.get(name)
-    }
+    settings = different_settings(before, after)
     if not settings:
         raise ConfigError("--set changes nothing: the run has these values already; leave --set and --changed out")
     for name in settings:
@@ -38,6 +34,15 @@ def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) ->
                 "from its networks with --init-from"
             )
     return {"step": step, "settings": settings, "why": " ".join(why.split())[:1000]}
+
+
+def different_settings(before: RunConfig, after: RunConfig) -> dict[str, list[Any]]:
+    """Return the settings in which two runs differ, with both values; those in ``FREE`` are left out."""
+    old, new = _flat(_values(before)), _flat(_values(after))
+    names = sorted(old.keys() | new.keys())
+    return {
+        name: [old.get(name), new.get(name)] for name in names if name not in FREE and old.get(name) != new.get(name)
+    }
 
 
 def change_words(change: Mapping[str, Any]) -> str:

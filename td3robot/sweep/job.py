@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 
-from td3robot.errors import CheckpointError
+from td3robot.config import load_config
+from td3robot.errors import CheckpointError, ConfigError
+from td3robot.learning.changes import different_settings
 from td3robot.learning.log import EVALUATIONS, METRICS, read_log
+from td3robot.learning.run_lock import RunLock
 from td3robot.policy import checkpoint
 from td3robot.subprocesses import end_with_parent, start_python
 
@@ -45,13 +48,17 @@ class Job:
 
     def arguments(self) -> list[str]:
         """Return those of ``td3robot`` that begin the run, or resume it where it was saved."""
-        if saved_step(self.directory) is not None:
+        if has_checkpoint(self.directory):
             return ["train", "--resume", str(self.directory)]
         changes = [part for override in self.overrides for part in ("--set", override)]
         return ["train", str(self.config), "--out", str(self.directory), *changes]
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """Start the training in a process that ends with this one."""
+        """Start the training in a process that ends with this one.
+
+        Raises:
+            CheckpointError: Another training is at work in the directory.
+        """
         set_aside_unsaved(self.directory)
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
@@ -60,6 +67,22 @@ class Job:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+            )
+
+    def require_same_settings(self) -> None:
+        """Refuse a run directory that holds a run of other settings.
+
+        Raises:
+            ConfigError: It does, or cannot be read.
+        """
+        made = self.directory / "config.yaml"
+        if not made.is_file():
+            return
+        differ = different_settings(load_config(self.config, self.overrides), load_config(made))
+        if differ:
+            name, (wanted, found) = next(iter(differ.items()))
+            raise ConfigError(
+                f"{self.directory} was trained with {name} {found}, and this sweep wants {wanted} there; move it away"
             )
 
     def said_last(self) -> str:
@@ -114,9 +137,12 @@ class Progress:
 
 
 def obey() -> None:
-    """Have this process end with the one that its first argument names, and hear what that sends."""
+    """Have this process end with the one that its first argument names, and stop when that sends SIGINT.
+
+    Ray blocks the signal in its workers, and shells ignore it in what they start in the background; both are inherited.
+    """
     end_with_parent(int(sys.argv.pop(1)))
-    # Ray blocks it in its workers, whose children inherit that; a training is told to stop by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
@@ -140,9 +166,20 @@ def saved_step(directory: Path) -> int | None:
         return None
 
 
+def has_checkpoint(directory: Path) -> bool:
+    """Whether a run was saved, whatever has become of what was."""
+    return any(directory.glob("last-*"))
+
+
 def set_aside_unsaved(directory: Path) -> None:
-    """Rename what a training left that died before it first saved, so that the run can begin again."""
-    if directory.is_dir() and any(directory.iterdir()) and saved_step(directory) is None:
+    """Rename what a training left that died before it first saved, so that the run can begin again.
+
+    Raises:
+        CheckpointError: Another training is at work there.
+    """
+    if not directory.is_dir() or not any(directory.iterdir()) or has_checkpoint(directory):
+        return
+    with RunLock(directory):
         number = 1
         while (place := directory.with_name(f"{directory.name}.unsaved-{number}")).exists():
             number += 1
@@ -165,8 +202,6 @@ def progress(directory: Path) -> Progress:
 
 def wait_until_released(directory: Path) -> None:
     """Wait until no training holds a directory any more: one that was killed on this machine takes a moment."""
-    from td3robot.learning.run_lock import RunLock
-
     until = monotonic() + RELEASE_S
     while directory.is_dir() and monotonic() < until:
         try:

@@ -2,20 +2,23 @@
 
 import json
 from itertools import product
+from math import isfinite, prod
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import PositiveInt, ValidationError, model_validator
 
-from td3robot.config import RunConfig, load_config
-from td3robot.config.loading import explain, to_yaml
+from td3robot.config import RunConfig
+from td3robot.config.loading import explain, parse_config, to_yaml
 from td3robot.config.plain import parse_plain
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 
 PLAN, BASE = "sweep.yaml", "config.yaml"
 # More runs than anybody waits for; a grid that has more is a slip.
-MOST_RUNS = 10_000
+MOST_RUNS = 1_000
+# Of a search, so many combinations of extreme values are checked; where there are more, each extreme is checked alone.
+MOST_EXTREMES = 256
 
 Overrides = tuple[str, ...]
 
@@ -87,6 +90,14 @@ class Plan(Section):
                 raise ValueError(f"{name} is varied twice; give all of its values in one option")
             if name in ("seed", "name", "training.steps"):
                 raise ValueError(f"{name} cannot be varied; use --seeds, or --set for all runs")
+            if "." not in name:
+                raise ValueError(f"{name} is no setting; write it as section.key")
+        for choice in self.choices:
+            for value in choice.values:
+                if choice.values.count(value) > 1:
+                    raise ValueError(f"{choice.name} has the value {value} twice; give each value once")
+                if value.startswith("{"):
+                    raise ValueError(f"{choice.name}={value} is a whole section; vary one setting of it")
         if self.intervals and self.search is None:
             raise ValueError("--range needs --search N, which says how many settings to try")
         if self.search is not None and not names:
@@ -105,10 +116,7 @@ class Plan(Section):
         """How many combinations are trained."""
         if self.search is not None:
             return self.search
-        count = 1
-        for choice in self.choices:
-            count *= len(choice.values)
-        return count
+        return prod(len(choice.values) for choice in self.choices)
 
     def grid(self) -> list[Overrides]:
         """List every combination of the choices, as ``--set`` has them."""
@@ -119,12 +127,14 @@ class Plan(Section):
         ]
 
     def extremes(self) -> list[Overrides]:
-        """List what has to be valid for every combination to be: the whole grid, or each end of what is searched."""
+        """List the settings to check before anything starts: the whole grid, or the extremes of what is searched."""
         if self.search is None:
             return self.grid()
-        ends = [f"{each.name}={value}" for each in self.choices for value in each.values]
-        ends += [override(each.name, value) for each in self.intervals for value in (each.low, each.high)]
-        return [(end,) for end in ends]
+        ends = [[f"{each.name}={value}" for value in each.values] for each in self.choices]
+        ends += [[override(each.name, value) for value in (each.low, each.high)] for each in self.intervals]
+        if prod(map(len, ends)) <= MOST_EXTREMES:
+            return list(product(*ends))
+        return [(end,) for each in ends for end in each]
 
 
 def parse_choice(text: str) -> Choice:
@@ -134,15 +144,18 @@ def parse_choice(text: str) -> Choice:
         ConfigError: It is not of that form.
     """
     name, text = _split(text, "--grid", "section.key=value,value")
-    values, depth = [""], 0
+    values, depth, quote = [""], 0, ""
     for letter in text:
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == "," and depth == 0:
+        if letter in ("'", '"') and quote in ("", letter):
+            quote = "" if quote else letter
+        if not quote:
+            depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0 and not quote:
             values.append("")
         else:
             values[-1] += letter
     values = [value.strip() for value in values]
-    if depth != 0 or not all(values):
+    if depth != 0 or quote or not all(values):
         raise ConfigError(f"--grid {name}: {text[:200]!r} is no list of values; write them as value,value")
     return Choice(name=name, values=tuple(values))
 
@@ -195,7 +208,8 @@ def write_plan(directory: Path, plan: Plan, base: RunConfig) -> None:
         ConfigError: A setting cannot be trained, or the directory is in use.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(f"{directory} exists and is not empty; resume it with --resume {directory}, or choose --out")
+        resumable = f"resume it with --resume {directory}, or " if (directory / PLAN).is_file() else ""
+        raise ConfigError(f"{directory} exists and is not empty; {resumable}choose another --out")
     texts = {BASE: to_yaml(base), PLAN: json.dumps(plan.model_dump(mode="json"), indent=2) + "\n"}
     require_valid(plan, base)
     directory.mkdir(parents=True, exist_ok=True)
@@ -210,15 +224,18 @@ def read_plan(directory: Path) -> Plan:
         ConfigError: The directory holds none, or it is damaged.
     """
     path = directory / PLAN
+    for name in (PLAN, BASE):
+        if not (directory / name).is_file():
+            raise ConfigError(f"{directory} holds no {name}; give the directory of a sweep")
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        raise ConfigError(f"{directory} holds no {PLAN}; give the directory of a sweep") from None
-    try:
-        values = parse_plain(text)
+        values = parse_plain(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError("holds no mapping; it is damaged")
         return Plan.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error, Plan, values)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no UTF-8 text; it is damaged") from None
     except ValueError as error:
         raise ConfigError(f"{path} {error}") from None
 
@@ -229,20 +246,10 @@ def require_valid(plan: Plan, base: RunConfig) -> None:
     Raises:
         ConfigError: Naming the setting, and what is wrong with it.
     """
-    from td3robot.config.loading import parse_config
-
     text = to_yaml(base)
+    last_seed = f"seed={plan.first_seed + plan.seeds - 1}"
     for overrides in plan.extremes():
-        parse_config(text, "the sweep's configuration", overrides)
-
-
-def base_config(directory: Path) -> RunConfig:
-    """Read the configuration that a sweep varies.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    return load_config(directory / BASE)
+        parse_config(text, "the sweep's configuration", (*overrides, last_seed))
 
 
 def override(name: str, value: int | float) -> str:
@@ -261,4 +268,7 @@ def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        number = float(text)
+    if not isfinite(number):
+        raise ValueError
+    return number

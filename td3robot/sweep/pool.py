@@ -6,7 +6,8 @@ import subprocess
 from contextlib import suppress
 from typing import Protocol
 
-from td3robot.sweep.job import STOPPED, Ending, Job, ending
+from td3robot.errors import CheckpointError
+from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, ending
 
 
 class Pool(Protocol):
@@ -76,7 +77,10 @@ def train_here(job: Job, stop_s: float = 60.0) -> Ending:
         job: What to train.
         stop_s: How long it may take to save and stop [s].
     """
-    process = job.start()
+    try:
+        process = job.start()
+    except CheckpointError as error:
+        return Ending(REFUSED, str(error))
     try:
         return ending(job, _wait(process))
     except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from td3robot.report.words import counted
 from td3robot.sweep.sweep import Run, Setting, Sweep, run_score
 
 RESULTS, PICTURE = "sweep.json", "sweep.png"
@@ -16,13 +17,14 @@ def figures(sweep: Sweep) -> dict[str, Any]:
     """Collect the figures of a sweep, the best setting first.
 
     Returns:
-        ``seeds``, ``steps``, ``measure`` (``success_rate`` or ``mean_return``), ``best_run``, and ``settings``: each
-        with its ``overrides``, its ``runs``, and of their ``score`` (the mean over a run's evaluations), ``best`` and
-        ``last`` evaluation ``median``, ``low`` and ``high``.
+        ``seeds``, ``steps``, ``measure`` (``success_rate`` or ``mean_return``), ``best_run`` (of the best setting), and
+        ``settings``: each with its ``overrides``, its ``runs``, and of their ``score`` (the mean over a run's
+        evaluations), ``best`` and ``last`` evaluation ``median``, ``low`` and ``high``.
     """
     settings = ranked(sweep)
-    finished = [run for run in sweep.runs if run.progress.values]
-    best = max(finished, key=_goodness, default=None)
+    best = max(settings[0].runs, key=_rank_of_run, default=None) if settings else None
+    if best is not None and not best.progress.values:
+        best = None
     return {
         "directory": str(sweep.directory),
         "seeds": sweep.plan.seeds,
@@ -72,7 +74,9 @@ def draw(sweep: Sweep, path: Path) -> None:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         axes.set_ylim(-0.03, 1.03)
     left_out = len(settings) - DRAWN
-    title = f"{'success' if success else 'return'} in evaluations, median and range of {sweep.plan.seeds} seeds"
+    title = (
+        f"{'success' if success else 'return'} in evaluations, median and range of {counted(sweep.plan.seeds, 'seed')}"
+    )
     axes.set_title(title + (f"; {left_out} worse settings left out" if left_out > 0 else ""))
     axes.set_xlabel("environment steps")
     axes.set_xlim(left=0)
@@ -118,7 +122,6 @@ def _rank(setting: Setting) -> tuple[bool, float]:
     return spread is not None, 0.0 if spread is None else spread["median"]
 
 
-def _goodness(run: Run) -> tuple[float, float]:
-    """Order runs by their best evaluation: success, then return."""
-    progress = run.progress
-    return max(progress.values), max(progress.returns, default=0.0)
+def _rank_of_run(run: Run) -> tuple[bool, float]:
+    score = run_score(run)
+    return score is not None, score or 0.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from td3robot.errors import ConfigError
 from td3robot.extras import require_extra
@@ -11,38 +11,57 @@ from td3robot.sweep.plan import Choice, Interval, Overrides, Plan, override
 JOURNAL = "search.log"
 
 
+class Known(NamedTuple):
+    """A setting that is known when a sweep begins.
+
+    Attributes:
+        number, overrides: What it is.
+        over: Whether nothing more is to be trained of it.
+    """
+
+    number: int
+    overrides: Overrides
+    over: bool = False
+
+
 class Source(Protocol):
     """Where settings come from, numbered from 0."""
 
-    def finished(self) -> list[tuple[int, Overrides]]:
-        """List the settings that were finished before a sweep was resumed."""
+    def known(self) -> list[Known]:
+        """List the settings that are known when a sweep begins, or is resumed."""
 
     def next(self) -> tuple[int, Overrides] | None:
-        """Return the next setting, an unfinished one first; None where there is none."""
+        """Return one more setting; None where there is none."""
 
-    def judge(self, number: int, values: Sequence[float]) -> bool:
-        """Whether a setting is hopeless, by the means over its seeds of the evaluations that all of them have had."""
+    def report(self, number: int, values: Sequence[float]) -> None:
+        """Note the evaluations of a setting: their means over its seeds, as far as all of them have come."""
+
+    def is_hopeless(self, number: int) -> bool:
+        """Whether a setting is to be given up."""
 
     def finish(self, number: int, score: float | None) -> None:
         """Note the score of a setting whose runs have ended; None where one failed, to be tried again on resume."""
 
 
 class Grid:
-    """Every combination of the choices, in order."""
+    """Every combination of the choices, in order; each has its chance."""
 
     def __init__(self, plan: Plan) -> None:
-        self._left = list(enumerate(plan.grid()))
+        self._plan = plan
 
-    def finished(self) -> list[tuple[int, Overrides]]:
-        """List nothing: whether a run is done, its directory says."""
-        return []
+    def known(self) -> list[Known]:
+        """List all combinations."""
+        return [Known(number, overrides) for number, overrides in enumerate(self._plan.grid())]
 
     def next(self) -> tuple[int, Overrides] | None:
-        """Return the next combination."""
-        return self._left.pop(0) if self._left else None
+        """Return None: all are known."""
+        return None
 
-    def judge(self, number: int, values: Sequence[float]) -> bool:
-        """Give every combination its chance."""
+    def report(self, number: int, values: Sequence[float]) -> None:
+        """Note nothing."""
+
+    def is_hopeless(self, number: int) -> bool:
+        """Return False."""
         return False
 
     def finish(self, number: int, score: float | None) -> None:
@@ -52,8 +71,8 @@ class Grid:
 class Search:
     """Optuna's TPE sampler, which prefers settings like the best so far, and its median pruner.
 
-    A setting is hopeless where an evaluation is worse than the median of the settings before it at the same step,
-    from the sixth setting on. What was tried is kept in a journal of the sweep's directory, by which it is resumed.
+    Once five settings are complete, one is hopeless whose best evaluation so far is below the median of the complete
+    ones at the same evaluation. What was tried is kept in a journal of the sweep's directory, by which it is resumed.
 
     Args:
         directory: The sweep's.
@@ -72,52 +91,64 @@ class Search:
 
         self._optuna, self._plan = optuna, plan
         optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._journal = directory / JOURNAL
+        _mend(self._journal)
         try:
             self._study = optuna.create_study(
-                storage=JournalStorage(JournalFileBackend(str(directory / JOURNAL))),
+                storage=JournalStorage(JournalFileBackend(str(self._journal))),
                 study_name="sweep",
                 direction="maximize",
                 load_if_exists=True,
-                sampler=optuna.samplers.TPESampler(seed=plan.first_seed),
                 pruner=optuna.pruners.MedianPruner(),
             )
-            unfinished = [t for t in self._study.trials if not t.state.is_finished()]
-        except (KeyError, OSError, ValueError) as error:
-            raise ConfigError(f"{directory / JOURNAL} cannot be read: {error}") from None
+            tried = self._study.trials
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self._journal} is damaged ({error}); restore it, or begin a new sweep") from None
+        # Anew after a resume, or the same settings would be tried again.
+        self._study.sampler = optuna.samplers.TPESampler(seed=plan.first_seed + len(tried))
+        unfinished = [trial for trial in tried if not trial.state.is_finished()]
         self._space = {each.name: self._distribution(each) for each in plan.varied}
-        self._again = [(trial.number, self._overrides(trial.params)) for trial in unfinished]
         self._trials = {trial.number: trial._trial_id for trial in unfinished}
-        self._pruned: set[int] = set()
+        self._known = [Known(t.number, self._overrides(t.params), t.state.is_finished()) for t in tried]
+        self._hopeless: set[int] = set()
 
-    def finished(self) -> list[tuple[int, Overrides]]:
-        """List those that the study has a score of."""
-        return [(t.number, self._overrides(t.params)) for t in self._study.trials if t.state.is_finished()]
+    def known(self) -> list[Known]:
+        """List those that were tried before; some may have been interrupted."""
+        return self._known
 
     def next(self) -> tuple[int, Overrides] | None:
-        """Return one that was interrupted, or ask for another."""
-        if self._again:
-            return self._again.pop(0)
+        """Ask for another.
+
+        Raises:
+            ConfigError: What was tried does not fit what is to be varied.
+        """
         if self._plan.search is None or len(self._study.trials) >= self._plan.search:
             return None
-        trial = self._study.ask(self._space)
+        try:
+            trial = self._study.ask(self._space)
+        except ValueError as error:
+            raise ConfigError(f"{self._journal} does not fit the sweep's plan: {error}") from None
         self._trials[trial.number] = trial._trial_id
         return trial.number, self._overrides(trial.params)
 
-    def judge(self, number: int, values: Sequence[float]) -> bool:
-        """Report the evaluations, and ask the pruner."""
+    def report(self, number: int, values: Sequence[float]) -> None:
+        """Report the evaluations."""
         trial = self._optuna.trial.Trial(self._study, self._trials[number])
         known = self._study.trials[number].intermediate_values
         for index, value in enumerate(values):
             if index not in known:
                 trial.report(value, index)
-        if values and number not in self._pruned and trial.should_prune():
-            self._pruned.add(number)
-        return number in self._pruned
+
+    def is_hopeless(self, number: int) -> bool:
+        """Ask the pruner."""
+        if self._optuna.trial.Trial(self._study, self._trials[number]).should_prune():
+            self._hopeless.add(number)
+        return number in self._hopeless
 
     def finish(self, number: int, score: float | None) -> None:
         """Tell the study."""
         state = self._optuna.trial.TrialState
-        if number in self._pruned:
+        if number in self._hopeless:
             self._study.tell(number, state=state.PRUNED)  # it goes by what was reported
         elif score is not None:
             self._study.tell(number, score, state=state.COMPLETE)
@@ -132,3 +163,11 @@ class Search:
     def _overrides(self, params: dict[str, Any]) -> Overrides:
         chosen = {choice.name for choice in self._plan.choices}
         return tuple(f"{name}={value}" if name in chosen else override(name, value) for name, value in params.items())
+
+
+def _mend(journal: Path) -> None:
+    """Drop the last line of a journal where a crash or a full disk tore it."""
+    if journal.is_file():
+        whole, newline, torn = journal.read_bytes().rpartition(b"\n")
+        if torn:
+            journal.write_bytes(whole + newline)

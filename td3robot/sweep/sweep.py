@@ -53,13 +53,13 @@ class Setting:
         number: Its place in the sweep.
         overrides: How it differs from the sweep's configuration.
         runs: One for each seed.
-        judged: How many of its evaluations were judged.
+        reported: How many of its evaluations were reported.
     """
 
     number: int
     overrides: Overrides
     runs: list[Run]
-    judged: int = 0
+    reported: int = 0
 
     @property
     def words(self) -> str:
@@ -98,12 +98,17 @@ class Sweep:
         return [run for setting in self.settings.values() for run in setting.runs]
 
     def add(self, number: int, overrides: Overrides) -> Setting:
-        """Make the runs of a setting; those that were trained to their end before are done."""
+        """Make the runs of a setting; those that were trained to their end before are done.
+
+        Raises:
+            ConfigError: One was trained with other settings.
+        """
         plan, runs = self.plan, []
         for seed in range(plan.first_seed, plan.first_seed + plan.seeds):
             directory = self.directory / f"{number:03d}-seed{seed}"
             run = Run(number, seed, Job(directory, self.directory / BASE, (*overrides, f"seed={seed}")))
             run.progress = progress(directory)
+            run.job.require_same_settings()
             if (saved_step(directory) or 0) >= plan.steps:
                 run.state = DONE
             runs.append(run)
@@ -111,14 +116,21 @@ class Sweep:
         return self.settings[number]
 
     def train(self) -> None:
-        """Train until every run has ended, or until a stop was requested and every run was saved."""
-        for number, overrides in self._source.finished():
-            for run in self.add(number, overrides).runs:
-                run.state = PRUNED if run.state == WAITING else run.state
+        """Train until every run has ended, or until a stop was requested and every run was saved.
+
+        Raises:
+            ConfigError: A run directory holds a run of other settings.
+        """
+        for number, overrides, over in self._source.known():
+            waiting = [run for run in self.add(number, overrides).runs if run.state == WAITING]
+            if over:
+                for run in waiting:
+                    run.state = PRUNED
+            else:
+                self._queue.extend(waiting)
         while True:
             self._collect()
-            if not self.stop_requested:
-                self._fill()
+            self._fill()
             for setting in self.settings.values():
                 self._look(setting)
             self._show(self)
@@ -129,23 +141,24 @@ class Sweep:
     def request_stop(self) -> None:
         """Have every run save and stop; asked again, it insists."""
         self.stop_requested = True
-        for job in self._by_job:
+        for job in list(self._by_job):
             self._pool.stop(job)
 
     def _fill(self) -> None:
         """Start what there is room for."""
-        while self._pool.room() > 0:
+        while not self.stop_requested and self._pool.room() > 0:
             while not self._queue and (found := self._source.next()) is not None:
-                setting = self.add(*found)
-                self._queue.extend(run for run in setting.runs if run.state == WAITING)
-                if not self._queue:
-                    self._finish(setting)
+                self._queue.extend(run for run in self.add(*found).runs if run.state == WAITING)
             if not self._queue:
                 return
-            run = self._queue.popleft()
-            self._by_job[run.job] = run
-            run.state = TRAINING
-            self._pool.start(run.job)
+            self._start(self._queue.popleft())
+
+    def _start(self, run: Run) -> None:
+        self._pool.start(run.job)
+        run.state = TRAINING
+        self._by_job[run.job] = run
+        if self.stop_requested:  # meanwhile
+            self._pool.stop(run.job)
 
     def _collect(self) -> None:
         """Note which runs have ended, and how."""
@@ -154,8 +167,8 @@ class Sweep:
             self._note(run, ending)
             setting = self.settings[run.setting]
             run.progress = progress(run.job.directory)
+            self._report(setting)
             if all(each.state not in (WAITING, TRAINING) for each in setting.runs):
-                self._look(setting, ended=True)
                 self._finish(setting)
 
     def _note(self, run: Run, ending: Ending) -> None:
@@ -176,25 +189,28 @@ class Sweep:
             if ending.status != REFUSED:
                 run.words += f", {run.resumes + 1} times"
 
-    def _look(self, setting: Setting, ended: bool = False) -> None:
+    def _look(self, setting: Setting) -> None:
         """Read how far a setting's runs are, and end them where they are hopeless."""
         active = [run for run in setting.runs if run.state == TRAINING]
-        if not active and not ended:
-            return
         for run in active:
             run.progress = progress(run.job.directory)
-        curves = [run.progress.values for run in setting.runs]
-        common = [fmean(values) for values in zip(*curves, strict=False)]
-        if len(common) == setting.judged:
-            return
-        setting.judged = len(common)
-        if self._source.judge(setting.number, common):
+        if active and self._report(setting) and self._source.is_hopeless(setting.number):
             for run in setting.runs:
                 if run.state == TRAINING:
                     self._pool.stop(run.job)
                 if run.state in (TRAINING, WAITING):
                     run.state = PRUNED
             self._queue = deque(run for run in self._queue if run.state == WAITING)
+
+    def _report(self, setting: Setting) -> bool:
+        """Report the evaluations that all of a setting's runs have had; return whether there are new ones."""
+        curves = [run.progress.values for run in setting.runs]
+        common = [fmean(values) for values in zip(*curves, strict=False)]
+        before, setting.reported = setting.reported, len(common)
+        if len(common) == before:
+            return False
+        self._source.report(setting.number, common)
+        return True
 
     def _finish(self, setting: Setting) -> None:
         """Tell the source how good a setting was."""

@@ -21,7 +21,7 @@ def test_every_run_is_what_it_would_be_alone(tmp_path, start, alone, long_enough
     figures = json.loads(shown)
     assert figures == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert [run["state"] for run in figures["settings"][0]["runs"]] == ["done", "done"]
-    assert "000-seed1: done, step 600" in said
+    assert "000-seed1: done, step 600: -" in said
 
 
 @linux_only
@@ -33,16 +33,22 @@ def test_a_run_that_is_killed_is_resumed_to_the_same_end(tmp_path, start, alone,
     os.kill(training, signal.SIGKILL)
     _, said = swept.communicate(timeout=PATIENCE)
     assert swept.returncode == 0, said
-    assert "000-seed0: done, resumed once, step 600" in said
+    assert "000-seed0: done, resumed once, step 600: -" in said
     assert_same_run(run, alone(0))
 
 
 @linux_only
 def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, start, alone, long_enough):
     sweep = tmp_path / "sweep"
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what it runs in the background
     swept = start("sweep", "gym_pendulum", "--seeds", 2, "--cores", 64, "--out", sweep, *long_enough)
+    signal.signal(signal.SIGINT, ignored)
     wait_for(lambda: list((sweep / "000-seed0").glob("last-*")), "a checkpoint")
-    swept.send_signal(signal.SIGINT)
+    second = start("sweep", "--resume", sweep)
+    _, refused = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 2
+    assert f"{sweep} is in use by another training" in refused
+    swept.send_signal(signal.SIGTERM)
     _, said = swept.communicate(timeout=PATIENCE)
     assert swept.returncode == 130, said
     assert "stopping; every run saves" in said

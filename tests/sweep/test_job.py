@@ -1,14 +1,17 @@
 """One run of a sweep: how it begins, resumes, ends, and what its files say."""
 
 import os
+import shutil
 import signal
 import subprocess
 
 import pytest
 
+from td3robot.errors import CheckpointError
+from td3robot.learning.run_lock import RunLock
 from td3robot.sweep import job
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, progress, saved_step, set_aside_unsaved
-from td3robot.sweep.pool import LocalPool
+from td3robot.sweep.pool import LocalPool, train_here
 
 
 @pytest.fixture
@@ -53,6 +56,28 @@ def test_what_died_before_it_saved_is_kept_aside(fresh):
 def test_a_saved_run_stays_where_it_is(made):
     set_aside_unsaved(made)
     assert made.is_dir()
+
+
+def test_a_damaged_checkpoint_stays_and_is_for_the_training_to_refuse(made, fresh):
+    shutil.copytree(made, fresh.directory, symlinks=True)
+    for replay in fresh.directory.glob("last-*/replay.safetensors"):
+        replay.write_bytes(b"damaged")
+    set_aside_unsaved(fresh.directory)
+    assert fresh.arguments() == ["train", "--resume", str(fresh.directory)]
+    ended = job.ending(fresh, fresh.start().wait(60))
+    assert ended.status == REFUSED
+    assert "replay" in ended.words
+
+
+def test_what_another_training_works_in_is_not_set_aside(fresh):
+    fresh.directory.mkdir()
+    (fresh.directory / "metrics.csv").touch()
+    with RunLock(fresh.directory), pytest.raises(CheckpointError, match="in use by another training"):
+        fresh.start()
+    with RunLock(fresh.directory):
+        ended = train_here(fresh)
+    assert ended.status == REFUSED
+    assert "in use by another training" in ended.words
 
 
 @pytest.mark.parametrize(

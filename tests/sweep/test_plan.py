@@ -9,9 +9,9 @@ from td3robot.config import load_config
 from td3robot.config.loading import parse_config, to_yaml
 from td3robot.errors import ConfigError
 from td3robot.sweep.plan import (
+    BASE,
     PLAN,
     Interval,
-    base_config,
     make_plan,
     override,
     parse_choice,
@@ -33,6 +33,7 @@ def base():
         ("agent.actor_hidden=[64,64],[128,128]", "agent.actor_hidden", ("[64,64]", "[128,128]")),
         (" agent.layer_norm = true, false ", "agent.layer_norm", ("true", "false")),
         ("environment.disturbance=off,real", "environment.disturbance", ("off", "real")),
+        ("training.device='a,b',\"[\"", "training.device", ("'a,b'", '"["')),
     ],
 )
 def test_the_values_of_a_grid_are_those_between_commas(text, name, values):
@@ -41,7 +42,17 @@ def test_the_values_of_a_grid_are_those_between_commas(text, name, values):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "agent.gamma", "agent.gamma=", "=0.8", "agent.gamma=[0.8", "agent.gamma=0.8,,0.9", "agent.gamma=0.8]"]
+    "text",
+    [
+        "",
+        "agent.gamma",
+        "agent.gamma=",
+        "=0.8",
+        "agent.gamma=[0.8",
+        "agent.gamma=0.8,,0.9",
+        "agent.gamma=0.8]",
+        "agent.x='a",
+    ],
 )
 def test_what_is_no_grid_is_refused_with_the_form(text):
     with pytest.raises(ConfigError, match=r"section\.key=value,value|write them as value,value"):
@@ -63,7 +74,8 @@ def test_a_range_is_read_with_its_scale():
         ("agent.gamma=0.8:0.9:cubic", "is not low:high or low:high:log, two numbers"),
         ("agent.gamma=0.9:0.8", "the range of agent.gamma is empty: 0.9 is not below 0.8"),
         ("agent.gamma=0:0.8:log", "on a log scale it must be above 0"),
-        ("agent.gamma=nan:0.8", "agent.gamma|low"),
+        ("agent.gamma=nan:0.8", "is not low:high or low:high:log, two numbers"),
+        ("agent.gamma=0.8:inf", "is not low:high or low:high:log, two numbers"),
         ("gamma", "is not of the form section.key=low:high"),
     ],
 )
@@ -96,7 +108,10 @@ def test_without_a_grid_there_is_the_configuration_as_it_is(base):
         (["training.steps=1,2"], [], None, "training.steps cannot be varied"),
         ([], ["agent.gamma=0.8:0.9"], None, "--range needs --search N"),
         ([], [], 3, "--search needs something to vary"),
-        ([f"agent.gamma={','.join(['0.5'] * 6000)}"], [], None, "12,000 runs, more than 10,000"),
+        ([f"agent.gamma={','.join(map(str, range(600)))}"], [], None, "1,200 runs, more than 1,000"),
+        (["agent.gamma=0.8,0.9,0.8"], [], None, "agent.gamma has the value 0.8 twice"),
+        (["training={steps: 100},{steps: 200}"], [], None, "training is no setting; write it as section.key"),
+        (["environment.task={name: reach}"], [], None, "is a whole section; vary one setting of it"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(base, choices, intervals, search, sentence):
@@ -116,6 +131,7 @@ def test_a_small_learning_rate_reaches_the_configuration(base):
         (["agent.gamma=0.8,1.9"], [], None, "agent.gamma is 1.9, but it should be less than 1"),
         ([], ["agent.gamma=0.8:1.5"], 5, "agent.gamma is 1.5, but it should be less than 1"),
         (["agent.batch_size=16,none"], ["agent.gamma=0.8:0.9"], 5, "agent.batch_size is 'none'"),
+        (["agent.replay_capacity=300,100000"], ["agent.batch_size=16:500"], 5, "replay_capacity"),
     ],
 )
 def test_a_setting_that_cannot_be_trained_is_refused_before_anything_is_written(
@@ -127,31 +143,55 @@ def test_a_setting_that_cannot_be_trained_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_every_seed_is_checked(tmp_path):
+    base = load_config(Path("gym_pendulum"), ["seed=4294967295"])
+    with pytest.raises(ConfigError, match="seed is 4294967296"):
+        write_plan(tmp_path / "sweep", make_plan(base, 2, [], [], None), base)
+
+
 def test_a_plan_comes_back_as_it_was_written(base, tmp_path):
     plan = make_plan(base, 2, ["agent.batch_size=16,32"], ["agent.gamma=0.8:0.9:log"], 5)
     write_plan(tmp_path / "sweep", plan, base)
     assert read_plan(tmp_path / "sweep") == plan
-    assert base_config(tmp_path / "sweep") == base
+    assert load_config(tmp_path / "sweep" / BASE) == base
 
 
-def test_a_directory_in_use_is_refused(base, tmp_path):
-    (tmp_path / "something").touch()
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        write_plan(tmp_path, make_plan(base, 1, [], [], None), base)
+@pytest.mark.parametrize("occupied", ["a sweep", "something else", "a file"])
+def test_a_directory_in_use_is_refused_with_what_helps(base, tmp_path, occupied):
+    place, plan = tmp_path / "sweep", make_plan(base, 1, [], [], None)
+    if occupied == "a sweep":
+        write_plan(place, plan, base)
+    elif occupied == "a file":
+        place.touch()
+    else:
+        (place / "something").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="exists and is not empty") as refused:
+        write_plan(place, plan, base)
+    assert ("--resume" in str(refused.value)) == (occupied == "a sweep")
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         (None, "holds no sweep.yaml; give the directory of a sweep"),
-        ("seeds: [", "is not valid YAML"),
-        ("[1, 2]", "sweep.yaml"),
-        (json.dumps({"seeds": 0, "steps": 10, "first_seed": 0}), "seeds is 0"),
-        (json.dumps({"seeds": 1, "steps": 10, "first_seed": 0, "sets": 3}), "unknown key 'sets'"),
+        (b"seeds: [", "is not valid YAML"),
+        (b"[1, 2]", "sweep.yaml holds no mapping; it is damaged"),
+        (b"", "sweep.yaml holds no mapping; it is damaged"),
+        (b"seeds: \xff", "is no UTF-8 text"),
+        (json.dumps({"seeds": 0, "steps": 10, "first_seed": 0}).encode(), "seeds is 0"),
+        (json.dumps({"seeds": 1, "steps": 10, "first_seed": 0, "sets": 3}).encode(), "unknown key 'sets'"),
     ],
 )
 def test_a_damaged_plan_is_named(tmp_path, text, sentence):
+    (tmp_path / BASE).write_text("name: x")
     if text is not None:
-        (tmp_path / PLAN).write_text(text)
+        (tmp_path / PLAN).write_bytes(text)
     with pytest.raises(ConfigError, match=sentence):
         read_plan(tmp_path)
+
+
+def test_a_sweep_without_its_configuration_is_named(base, tmp_path):
+    write_plan(tmp_path / "sweep", make_plan(base, 1, [], [], None), base)
+    (tmp_path / "sweep" / BASE).unlink()
+    with pytest.raises(ConfigError, match=r"holds no config\.yaml"):
+        read_plan(tmp_path / "sweep")

@@ -53,10 +53,10 @@ def test_a_resumed_search_goes_on_with_what_was_interrupted_and_forgets_nothing(
     done, interrupted = first.next(), first.next()
     first.finish(done[0], 0.5)
     again = Search(tmp_path, plan_of(3))
-    assert again.finished() == [done]
-    assert again.next() == interrupted
+    assert again.known() == [(*done, True), (*interrupted, False)]
     third = again.next()
     assert third[0] == 2
+    assert third[1] not in (done[1], interrupted[1])  # the sampler does not begin where it began
     assert again.next() is None
 
 
@@ -65,28 +65,50 @@ def test_a_setting_that_failed_is_tried_again_on_resume(tmp_path):
     failed = source.next()
     source.finish(failed[0], None)
     assert source.next() is None
-    assert Search(tmp_path, plan_of(1)).next() == failed
+    assert Search(tmp_path, plan_of(1)).known() == [(*failed, False)]
 
 
-def test_what_is_worse_than_most_before_is_hopeless(tmp_path):
+def test_what_never_was_as_good_as_most_is_hopeless_once_five_are_complete(tmp_path):
     source = Search(tmp_path, plan_of(7))
     for _ in range(5):
         number, _ = source.next()
-        assert not source.judge(number, [0.5, 0.6])
+        source.report(number, [0.5, 0.6])
+        assert not source.is_hopeless(number)
         source.finish(number, 0.55)
     bad, good = source.next()[0], source.next()[0]
-    assert source.judge(bad, [0.1])
-    assert source.judge(bad, [0.1])  # it stays so
-    assert not source.judge(good, [0.7])
+    source.report(bad, [0.1])
+    source.report(good, [0.7, 0.2])  # it was better once
+    assert source.is_hopeless(bad)
+    assert source.is_hopeless(bad)  # it stays so
+    assert not source.is_hopeless(good)
     source.finish(bad, 0.1)
-    source.finish(good, 0.7)
-    assert len(Search(tmp_path, plan_of(7)).finished()) == 7
+    source.finish(good, 0.45)
+    assert [known.over for known in Search(tmp_path, plan_of(7)).known()] == [True] * 7
 
 
-def test_a_damaged_journal_is_named(tmp_path):
-    (tmp_path / JOURNAL).write_text("{not a journal\n" * 2)
-    with pytest.raises(ConfigError, match=f"{JOURNAL} cannot be read"):
+@pytest.mark.parametrize("text", ["{not a journal\n", "[1]\n", "\xff\n"])
+def test_a_damaged_journal_is_named(tmp_path, text):
+    (tmp_path / JOURNAL).write_text(text * 2)
+    with pytest.raises(ConfigError, match=f"{JOURNAL} is damaged"):
         Search(tmp_path, plan_of(1))
+
+
+def test_a_last_line_that_a_full_disk_tore_is_dropped(tmp_path):
+    first = Search(tmp_path, plan_of(3))
+    done = first.next()
+    first.finish(done[0], 0.5)
+    with (tmp_path / JOURNAL).open("a") as journal:
+        journal.write('{"op_code": 4, "worker')
+    again = Search(tmp_path, plan_of(3))
+    assert again.known() == [(*done, True)]
+    assert again.next()[0] == 1
+    assert len(Search(tmp_path, plan_of(3)).known()) == 2
+
+
+def test_a_journal_of_another_plan_is_named(tmp_path):
+    Search(tmp_path, plan_of(3, choices=["agent.layer_norm=true,false"])).next()
+    with pytest.raises(ConfigError, match="does not fit the sweep's plan"):
+        Search(tmp_path, plan_of(3, choices=["agent.layer_norm=true,off"])).next()
 
 
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """The loop of a sweep, with a pool whose runs end as they are told to."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from td3robot.config import load_config
+from td3robot.errors import ConfigError
 from td3robot.sweep import job, results
 from td3robot.sweep import sweep as loop
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job
@@ -139,9 +141,13 @@ class Impatient(Grid):
 
     def __init__(self, plan):
         super().__init__(plan)
-        self.scores = {}
+        self.scores, self.reported = {}, {}
 
-    def judge(self, number, values):
+    def report(self, number, values):
+        self.reported[number] = values
+
+    def is_hopeless(self, number):
+        values = self.reported[number]
         return len(values) > 1 and values[1] < 0.5
 
     def finish(self, number, score):
@@ -160,12 +166,64 @@ def test_a_hopeless_setting_is_stopped_with_all_of_its_seeds(make):
     assert source.scores[0] == pytest.approx((1.1 / 3 + 0.35) / 2)
 
 
-def test_a_setting_is_judged_by_the_evaluations_that_all_of_its_seeds_have_had(make):
-    judged = []
+def test_the_evaluations_that_all_seeds_have_had_are_reported(make):
+    reported = []
     sweep = make(ScriptedPool(), seeds=2, curves={"000-seed0": [0.1, 0.2, 0.3], "000-seed1": [0.3, 0.6]})
-    sweep._source.judge = lambda number, values: judged.append(list(values))
+    sweep._source.report = lambda number, values: reported.append(list(values))
     sweep.train()
-    assert judged == [[pytest.approx(0.2), pytest.approx(0.4)]]
+    assert reported == [[pytest.approx(0.2), pytest.approx(0.4)]]
+
+
+def test_a_setting_whose_runs_have_ended_is_not_given_up(make, monkeypatch):
+    """Its last evaluation came with its end; there is nothing left to save."""
+    sweep = make(ScriptedPool())
+    sweep._source = source = Impatient(sweep.plan)
+    collect = sweep._collect
+
+    def ends_with_bad_news():
+        if sweep._by_job:
+            monkeypatch.setattr(loop, "progress", Curves({"000-seed0": [0.1, 0.2]}).progress)
+        collect()
+
+    sweep._collect = ends_with_bad_news
+    sweep.train()
+    assert states(sweep) == {"000-seed0": DONE}
+    assert source.reported == {0: [0.1, 0.2]}
+    assert source.scores == {0: pytest.approx(0.15)}
+
+
+def test_all_settings_of_a_grid_are_known_from_the_start(make):
+    """So that a stop loses none of those that are done."""
+    pool = ScriptedPool({"000-seed0": [None]}, slots=1)
+    sweep = make(pool, choices=["agent.gamma=0.8,0.9,0.95"])
+    sweep._show = lambda sweep: sweep.stop_requested or sweep.request_stop()
+    sweep.train()
+    assert list(states(sweep)) == ["000-seed0", "001-seed0", "002-seed0"]
+
+
+def test_a_stop_while_runs_are_started_reaches_them_all(make):
+    pool = ScriptedPool({f"000-seed{n}": [None] for n in range(4)}, slots=4)
+    sweep = make(pool, seeds=4)
+    start = pool.start
+
+    def interrupted(job):
+        start(job)
+        if job.directory.name == "000-seed1":
+            sweep.request_stop()
+
+    pool.start = interrupted
+    sweep.train()
+    assert pool.started == ["000-seed0", "000-seed1"]
+    assert sorted({each.directory.name for each in pool.stopped}) == pool.started
+    assert set(states(sweep).values()) == {WAITING}
+
+
+def test_a_run_of_other_settings_is_not_taken_for_this_sweep_s(make, made, tmp_path):
+    shutil.copytree(made, tmp_path / "000-seed0")
+    (tmp_path / "config.yaml").write_text((made / "config.yaml").read_text())
+    sweep = make(ScriptedPool(), choices=["agent.gamma=0.5"])
+    with pytest.raises(ConfigError, match=r"000-seed0 was trained with agent.gamma .*, and this sweep wants 0.5"):
+        sweep.train()
 
 
 def test_a_setting_with_a_failed_run_has_no_score(make):
@@ -186,7 +244,7 @@ def test_settings_are_ranked_by_the_median_of_their_scores(make, tmp_path):
     assert found["settings"][0]["score"] == pytest.approx({"median": 0.775, "low": 0.75, "high": 0.8})
     assert found["settings"][1]["best"] == {"median": 0.9, "low": 0.9, "high": 0.9}
     assert found["measure"] == "success_rate"
-    assert found["best_run"] == str(tmp_path / "000-seed0")
+    assert found["best_run"] == str(tmp_path / "001-seed0")  # of the better setting
     assert (tmp_path / "sweep.png").stat().st_size > 1000
 
 
