@@ -25,7 +25,7 @@ from td3robot.tasks import TASKS
 from td3robot.tasks.grasp import Grasp, GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 
-CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(dead_zone=0.4), episode_s=8.0)
+CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(dead_zone=0.4), episode_s=12.0)
 UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
 
 
@@ -34,7 +34,7 @@ def test_gymnasium_finds_nothing_to_object():
     environment = gymnasium.make("td3robot/UR5eGrasp-v0")
     check_env(environment.unwrapped, skip_render_check=True)
     assert environment.action_space.shape == (5,)
-    assert environment.unwrapped.contract().terms["episode_steps"] == 160
+    assert environment.unwrapped.contract().terms["episode_steps"] == 240
     environment.close()
 
 
@@ -118,7 +118,7 @@ def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough
         observation, _, _, truncated, info = environment.step(script.act(observation))
         length += 1
     assert info["success"]
-    assert (length < 160) == practice
+    assert (length < 240) == practice
     environment.close()
 
 
@@ -191,7 +191,7 @@ def test_the_task_moves_with_the_table():
     for _ in range(10):
         environment.step(UP)
     assert environment.world.objects["object"].position[2] == pytest.approx(-0.03, abs=1e-3)
-    assert environment.goal.position[2] == pytest.approx(-0.03 + 0.115, abs=1e-3)
+    assert environment.goal.position[2] == pytest.approx(-0.03 + 0.12, abs=1e-3)
     environment.close()
 
 
