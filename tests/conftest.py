@@ -30,6 +30,7 @@ torch.set_num_threads(1)
 # A shell that runs the tests in the background has them ignore these, and so would the commands that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup
 
 PENDULUM = Path(__file__).parents[1] / "configs" / "gym_pendulum.yaml"
 SMALL = (
