@@ -43,7 +43,8 @@ MAY_IMPORT = {
     "standin": GROUND | {"robots"},
     "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
     "report": GROUND | {"policy", "robots", "tasks", "envs", "build", "learning.log", "deploy"},
-    "sweep": GROUND | {"policy.checkpoint", "learning.changes", "learning.log", "learning.run_lock", "report.words"},
+    "sweep": GROUND
+    | {"policy.checkpoint", "learning.changes", "learning.log", "learning.plot", "learning.run_lock", "report.words"},
     "view": GROUND | {"policy", "robots", "tasks", "envs", "build", "deploy.recording"},
     "cli": None,
     "__main__": {"cli"},

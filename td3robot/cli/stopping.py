@@ -1,9 +1,8 @@
 """Signals that stop a training: saved first, then given up, then ended."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,27 +16,37 @@ WORDS = (
 
 
 @contextmanager
-def stopped_by_signals(trainer: "Trainer") -> Iterator[None]:
-    """Have the first signal stop a training after its step, the second give the step up, the third end the process.
+def signals_call(handle: Callable[[], None]) -> Iterator[None]:
+    """Have every signal that asks this process to stop call a function instead.
 
     A signal that this process was told to ignore, as ``nohup`` does with SIGHUP, stays ignored.
     """
-    heard = 0
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        """Say what this signal does, and do it."""
-        nonlocal heard
-        heard += 1
-        if heard == len(WORDS):
-            for number in previous:
-                signal.signal(number, signal.SIG_DFL)
-        trainer.listener.message(WORDS[heard - 1])
-        trainer.request_stop()
-
-    heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, handle) for number in heeded}
+    previous = {number: signal.signal(number, lambda *_: handle()) for number in _heeded()}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stopped_by_signals(trainer: "Trainer") -> Iterator[None]:
+    """Have the first signal stop a training after its step, the second give the step up, the third end the process."""
+    heard = 0
+
+    def handle() -> None:
+        """Say what this signal does, and do it."""
+        nonlocal heard
+        heard += 1
+        if heard == len(WORDS):
+            for number in _heeded():
+                signal.signal(number, signal.SIG_DFL)
+        trainer.listener.message(WORDS[heard - 1])
+        trainer.request_stop()
+
+    with signals_call(handle):
+        yield
+
+
+def _heeded() -> list[signal.Signals]:
+    return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]

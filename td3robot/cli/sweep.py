@@ -1,13 +1,11 @@
 """Train one configuration many times: over seeds, grids, and searches."""
 
-import signal
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Annotated, Any, Self
 
 import typer
@@ -15,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from td3robot.cli.options import LEARN, Json, Overrides
-from td3robot.cli.stopping import SIGNALS
+from td3robot.cli.stopping import signals_call
 from td3robot.cli.terminal import figures_alone, print_json, results, stderr
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
@@ -80,7 +78,7 @@ def sweep(
         with RunLock(directory), figures_alone(), _Display() as display:
             trained = Sweep(directory, plan, _source(directory, plan), pool, display.show)
             display.message(_announced(trained))
-            with _stopped_by_signals(trained, display):
+            with signals_call(lambda: _stop(trained, display)):
                 trained.train()
     found = write_results(trained)
     if as_json:
@@ -230,19 +228,7 @@ def _spread_words(spread: dict[str, float] | None, success: bool) -> str:
     return f"{median}{unit}" if alone else f"{median}{unit} ({low} to {high})"
 
 
-@contextmanager
-def _stopped_by_signals(sweep: Sweep, display: _Display) -> Iterator[None]:
-    """Have signals stop the sweep: each is passed on to every run, which saves first, and then insists."""
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        """Stop, or insist."""
-        display.message("stopping; every run saves" if not sweep.stop_requested else "passed on to every run again")
-        sweep.request_stop()
-
-    heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, handle) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def _stop(sweep: Sweep, display: _Display) -> None:
+    """Pass a signal on to every run, which saves first, and then insists."""
+    display.message("stopping; every run saves" if not sweep.stop_requested else "passed on to every run again")
+    sweep.request_stop()

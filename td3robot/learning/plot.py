@@ -52,6 +52,16 @@ def plot_run(run: Path, out: Path) -> None:
         raise ConfigError(f"{out} cannot be drawn: {error}") from None
 
 
+def over_steps(axes: Axes) -> None:
+    """Lay out the axis of environment steps, the grid, and the legend of the lines that there are."""
+    axes.set_xlabel("environment steps")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend()
+
+
 def _title(run: Path) -> str:
     """Say what was trained as a person would; the directory's name where it holds no checkpoint."""
     try:
@@ -83,9 +93,4 @@ def _lines(axes: Axes, series: Mapping[str, Points | None]) -> None:
     for label, points in series.items():
         if points:
             axes.plot(*zip(*points, strict=True), label=label)
-    axes.set_xlabel("environment steps")
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend()
+    over_steps(axes)

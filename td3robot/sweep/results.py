@@ -56,7 +56,9 @@ def write_results(sweep: Sweep) -> dict[str, Any]:
 def draw(sweep: Sweep, path: Path) -> None:
     """Draw each setting's evaluations over the steps: the median of its seeds, and their range."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, PercentFormatter
+    from matplotlib.ticker import PercentFormatter
+
+    from td3robot.learning.plot import over_steps
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.add_subplot()
@@ -78,12 +80,7 @@ def draw(sweep: Sweep, path: Path) -> None:
         f"{'success' if success else 'return'} in evaluations, median and range of {counted(sweep.plan.seeds, 'seed')}"
     )
     axes.set_title(title + (f"; {left_out} worse settings left out" if left_out > 0 else ""))
-    axes.set_xlabel("environment steps")
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend()
+    over_steps(axes)
     figure.savefig(path, dpi=110)
 
 
