@@ -17,9 +17,9 @@ class Stream(IntEnum):
     SELECTION_EPISODES = 5
 
 
-def generator(seed: int, stream: Stream) -> np.random.Generator:
-    """Make the generator of one stream of a run."""
-    return np.random.default_rng(np.random.SeedSequence([seed, stream]))
+def generator(seed: int, stream: Stream, *keys: int) -> np.random.Generator:
+    """Make the generator of one stream of a run, or of one item of the stream."""
+    return np.random.default_rng(np.random.SeedSequence([seed, stream, *keys]))
 
 
 def integer(seed: int, stream: Stream, *keys: int) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,8 +49,12 @@ def train(
     changed: Annotated[
         str | None, typer.Option(metavar="REASON", help="Why a resumed run continues with other settings (--set).")
     ] = None,
-    robot: Annotated[
-        Path | None, typer.Option(help="Resume on the arm of this cell, in a run directory of its own.")
+    robots: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--robot",
+            help="Resume on the arm of this cell, in a run directory of its own; given again, on several arms.",
+        ),
     ] = None,
     records: Records = Path("records"),
     trust: Trust = False,
@@ -67,7 +71,9 @@ def train(
         raise ConfigError("--steps says how far in all, and --more how much further; give one of them")
     if watched:
         viewing.require_viser()
-    start = Start(config, resume, init_from, out, seed, steps, more, changed, robot, records, overrides or [], trust)
+    start = Start(
+        config, resume, init_from, out, seed, steps, more, changed, robots or [], records, overrides or [], trust
+    )
     with figures_alone():
         trainer, seconds, first = _trained(start, watched)
     _finish(trainer, seconds, first, as_json)
@@ -88,21 +94,21 @@ class Start:
     steps: int | None
     more: int | None
     changed: str | None
-    robot: Path | None
+    robots: list[Path]
     records: Path
     overrides: list[str]
     trust: bool
 
 
 def _made(start: Start) -> "Trainer":
-    """Make the trainer; on an arm, this is an ``ArmTrainer``."""
-    if start.robot is not None:
+    """Make the trainer; on arms, this is an ``ArmTrainer``."""
+    if start.robots:
         if start.resume is None or any(each is not None for each in (start.seed, start.init_from)) or start.overrides:
             raise ConfigError(
-                "--robot resumes a run on an arm: only --resume, --steps, --more, --out and --records go with it"
+                "--robot resumes a run on arms: only --resume, --steps, --more, --out and --records go with it"
             )
         until = start.steps, start.more
-        return arm_training.resumed_on_arm(start.resume, start.robot, start.out, until, start.records)
+        return arm_training.resumed_on_arms(start.resume, start.robots, start.out, until, start.records)
     if start.resume is not None:
         if any(option is not None for option in (start.out, start.seed, start.init_from)):
             raise ConfigError("--resume continues a run as it was: --out, --seed and --init-from are for a new run")
@@ -121,9 +127,6 @@ def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
             show(trainer.run_directory)
             trainer.train()
     except Td3RobotError as error:
-        if start.robot is not None:
-            arm: Any = trainer
-            arm_training.latch_fault(error, arm.environment.robot.facts, start.records)
         raise Td3RobotError(f"{error}{_saved_in(trainer.run_directory)}") from None
     finally:
         trainer.close()

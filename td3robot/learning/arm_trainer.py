@@ -1,83 +1,164 @@
-"""Resuming a training on an arm that runs in real time: whatever takes long waits for the end of an episode."""
+"""Resuming a training on arms that run in real time: whatever takes long waits until they rest between episodes."""
 
-import gc
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
 
+import numpy as np
+
+from td3robot import seeding
+from td3robot.config import RunConfig
+from td3robot.errors import TrainingDivergedError
+from td3robot.learning.agent import Agent
+from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
+from td3robot.learning.collector import Episode, Experience
+from td3robot.learning.divergence import require_finite
+from td3robot.learning.evaluator import Evaluator
+from td3robot.learning.exploration import GaussianExploration
+from td3robot.learning.listener import Listener
 from td3robot.learning.metrics import MetricsWriter
+from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.trainer import Trainer
+from td3robot.learning.window import FinishedEpisode
 from td3robot.policy import checkpoint
+from td3robot.policy.contract import Contract
+from td3robot.policy.observation_scaling import ObservationScaling
+from td3robot.policy.policy import Policy
+
+
+class ArmCollector(Experience):
+    """Have arms play an episode each, at the same time, and store what they played arm by arm.
+
+    Args:
+        arms: Play.
+        config: Of the run.
+    """
+
+    def __init__(self, arms: Arms, config: RunConfig) -> None:
+        super().__init__(arms.facts, config.seed, config.agent.n_step, config.agent.gamma)
+        self.arms = arms
+        self._agent = config.agent
+        self._next = 0
+
+    def close(self) -> None:
+        """Let go of the arms."""
+        self.arms.close()
+
+    def begin_after(self, episode: int) -> None:
+        """Count every arm's episodes from the one after this on."""
+        self._next = episode + 1
+        nothing = np.zeros(0 if self.facts.observation_layout is None else self.facts.observation_layout.size)
+        self._episodes = [Episode(episode, nothing.astype(np.float32)) for _ in range(self.facts.count)]
+
+    def play(self, policy: Policy, step: int, left: int) -> dict[int, ArmEpisode]:
+        """Have every arm that takes part play its next episode.
+
+        Args:
+            policy: Acts, perturbed by exploration.
+            step: Environment steps of the training up to now.
+            left: Steps that all of them together may take.
+        """
+        taking_part = list(self.arms.processes)
+        limits = {index: (left + place) // len(taking_part) for place, index in enumerate(reversed(taking_part))}
+        orders = {
+            index: EpisodeOrder(
+                policy, self._exploration(index), self._next, self._seed_of(index, self._next), step, limits[index]
+            )
+            for index in taking_part
+            if limits[index] > 0
+        }
+        played = self.arms.play(orders)
+        self._next += 1
+        return played
+
+    def store(self, played: dict[int, ArmEpisode], replay: ReplayBuffer) -> list[FinishedEpisode]:
+        """Store what :meth:`play` returned, and return the episodes that were played to their end."""
+        finished = []
+        for index, part in played.items():
+            if part.observation is None:
+                continue
+            self._episodes[index] = episode = Episode(self._next - 1, part.observation)
+            finished += [self._store(episode, step, replay) for step in part.steps]
+        return [each for each in finished if each is not None]
+
+    def _exploration(self, index: int) -> GaussianExploration:
+        """Draw from a generator of the episode's own: no arm waits for another one's draws."""
+        return GaussianExploration.of(
+            self._agent, seeding.generator(self._seed, seeding.Stream.EXPLORATION, index, self._next)
+        )
 
 
 class ArmTrainer(Trainer):
-    """A trainer with one environment, on an arm; it evaluates in simulation.
+    """A trainer on one arm or several; it evaluates in simulation.
 
-    A control period only chooses an action and steps. The updates due for an episode, rows of metrics, evaluations and
-    checkpoints come after it, while the arm rests. An episode that was in progress when a run was saved is not
-    replayed: where the arm has been since is unknown.
+    Every arm plays one episode with the same policy. Then all of them rest, and the updates due, rows of metrics,
+    evaluations and checkpoints follow. An episode that was in progress when a run was saved is not replayed: where the
+    arm has been since is unknown.
+
+    Attributes:
+        closing: What else ends with the trainer, once the arms rest.
     """
 
-    closing: ExitStack | None = None  # what else ends with the trainer, once the arm rests
-    can_be_given_up = False  # the arm is moving
-    _writer: MetricsWriter | None = None
-    _reported = 0
-    _waited = True
+    collector: ArmCollector
+    can_be_given_up = False  # the arms are moving
 
-    @property
-    def environment(self) -> Any:
-        """The one on the arm: a ``RobotEnv``."""
-        environments: Any = self.collector.environments
-        return environments.environments[0].unwrapped
-
-    def train(self) -> None:
-        """Train as in simulation, collecting garbage only between episodes: that takes longer than a control period."""
-        gc.disable()
-        try:
-            super().train()
-        finally:
-            gc.enable()
+    def __init__(
+        self,
+        config: RunConfig,
+        collector: ArmCollector,
+        evaluator: Evaluator,
+        contract: Contract,
+        run: Path,
+        listener: Listener,
+    ) -> None:
+        super().__init__(config, collector, evaluator, contract, run, listener)
+        self.closing = ExitStack()
+        self._reported = 0
 
     def close(self) -> None:
-        """Let go of the arm, and of what was to end with it."""
+        """Let go of the arms, and of what was to end with them."""
         super().close()
-        if self.closing is not None:
-            self.closing.close()
+        self.closing.close()
 
-    def save(self, strict: bool = False) -> None:
-        """Save the whole run, the arm being at rest."""
-        self.environment.robot.stop()
-        super().save(strict)
+    def request_stop(self) -> None:
+        """Stop all arms after this control period, and save."""
+        super().request_stop()
+        self.collector.arms.stop()
 
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
         self._reported = self.step
         self.actions = None
-        self.collector.begin_after([max(saved.document("counters")["episodes"])])
+        self.collector.begin_after(max(saved.document("counters")["episodes"], default=-1))
 
     def _iterate(self) -> None:
-        if self._waited:  # since the arm came to its start
-            self.collector.observe(0, self.environment.resume())
-            self._waited = False
-        observations = self.collector.observations
-        self.agent.normalizer.update(observations)
-        actions = self.exploration.perturb(self.agent.select_action(observations), self.step)
-        self.collector.start(actions)
-        self._stopwatch.timed("simulation", self.collector.finish, False)
-        self.step += 1
-        if finished := self.collector.commit(self.replay):
-            self.window.finished += finished
-            self._between_episodes()
-            self.collector.begin_next()
-
-    def _between_episodes(self) -> None:
-        """Do the updates and reports that are due, while the arm rests before it moves to its next start."""
+        require_finite(self.agent, self.step, self.run_directory)
+        policy, left = exploring_policy(self.agent, self.contract), self.config.training.steps - self.step
+        played = self._stopwatch.timed("simulation", self.collector.play, policy, self.step, left)
+        for part in played.values():
+            if part.steps and part.observation is not None:
+                seen = [part.observation, *(step.observation for step in part.steps[:-1])]
+                self.agent.normalizer.update(np.stack(seen))
+        self.window.finished += self.collector.store(played, self.replay)
+        self.step += sum(len(part.steps) for part in played.values())
+        if not self.collector.arms.processes:
+            raise next(part.fault for part in played.values() if part.fault is not None)
         self._stopwatch.timed("learner", self._update_agent, self.step)
-        if self._writer is not None:
-            super()._report(self._writer)
-        self._reported = self.step
-        gc.collect()
 
     def _report(self, writer: MetricsWriter) -> None:
-        self._writer = writer
+        super()._report(writer)
+        self._reported = self.step
 
     def _crossed(self, every: int) -> bool:
         return self.step // every > self._reported // every
+
+
+def exploring_policy(agent: Agent, contract: Contract) -> Policy:
+    """Make the policy that exploration starts from, without torch.
+
+    Raises:
+        TrainingDivergedError: Its numbers are too large for any policy.
+    """
+    actor = {name: tensor.detach().cpu().numpy().copy() for name, tensor in agent.tensors()["actor"].items()}
+    try:
+        return Policy(actor, ObservationScaling.from_moments(agent.normalizer.state()), contract)
+    except ValueError as error:
+        raise TrainingDivergedError(f"the policy cannot act any more: {error}") from None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from time import monotonic
 from typing import Any, ClassVar, NoReturn
 
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
@@ -16,6 +17,8 @@ from td3robot.subprocesses import end_with_parent, start_python
 
 # The descriptor of standard error.
 STDERR = 2
+# Where in that file the parent writes that the process is to stop, behind what the process says itself.
+STOP_AT, SAID = 128, 100
 # How long a process may take to finish its step when it is closed, and how often it checks that its parent lives [s].
 END_S, LOOK_S = 5.0, 1.0
 
@@ -33,7 +36,7 @@ class ChildProcess:
         main: The function that it runs, as ``module:function``; called with a :class:`Parent`.
     """
 
-    title: ClassVar[str]
+    title: str
     main: ClassVar[str]
 
     def __init__(self, limit_s: float, first: Any, variables: Mapping[str, str] | None = None) -> None:
@@ -55,6 +58,7 @@ class ChildProcess:
         )
         other_end.close()
         self._waiting = False
+        self._sign: tuple[str, float] = "", 0.0
         self._connection.send(first)
 
     @property
@@ -92,6 +96,18 @@ class ChildProcess:
             raise answer
         return answer
 
+    def ask_to_stop(self) -> None:
+        """Have ``Parent.asked_to_stop`` say that the process is to end what it does; signal handlers may call this."""
+        os.pwrite(self._busy.fileno(), b"!", STOP_AT)
+
+    def _require_alive(self) -> None:
+        """Require that it says something else than when it was asked first, a limit ago."""
+        said, since = self._sign
+        if (now := self._at_work()) != said:
+            self._sign = now, monotonic()
+        elif monotonic() > since + self._limit_s:
+            raise self._overdue()
+
     def _overdue(self) -> EnvironmentFaultError:
         return EnvironmentFaultError(
             f"{self._at_work()} has not answered for {self._limit_s:g} s, and its process was ended; find out "
@@ -100,7 +116,7 @@ class ChildProcess:
 
     def _at_work(self) -> str:
         """Return what the process said last that it is busy with."""
-        return os.pread(self._busy.fileno(), 100, 0).decode(errors="replace").strip() or self.title
+        return os.pread(self._busy.fileno(), SAID, 0).decode(errors="replace").strip("\0 ") or self.title
 
     def _raise_gone(self) -> NoReturn:
         said = self._at_work()
@@ -134,7 +150,12 @@ class Parent:
 
     def say(self, what: str) -> None:
         """Say what is at work."""
-        os.pwrite(self._busy, what.ljust(60).encode(), 0)
+        os.pwrite(self._busy, what.ljust(SAID).encode()[:SAID], 0)
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether the parent wants this process to end what it does."""
+        return os.pread(self._busy, 1, STOP_AT) == b"!"
 
     def next(self) -> Any:
         """Wait for the next message, and return it; None once the other end or the parent is gone."""

@@ -156,7 +156,6 @@ class EvaluatorProcess(ChildProcess):
         self.connection = self._connection
         self._numbers = numbers
         self._round, self._played = 0, list[EpisodeFigures]()
-        self._sign: tuple[str, float] = "", 0.0
 
     @property
     def playing(self) -> bool:
@@ -193,14 +192,6 @@ class EvaluatorProcess(ChildProcess):
             raise answer
         self._played.append(answer)
         self._waiting = len(self._played) < len(self._numbers)
-
-    def _require_alive(self) -> None:
-        """Require that it says something else than when it was asked first, a limit ago."""
-        said, since = self._sign
-        if (now := self._at_work()) != said:
-            self._sign = now, monotonic()
-        elif monotonic() > since + self._limit_s:
-            raise self._overdue()
 
 
 def run_evaluations(parent: Parent) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.config import AgentConfig
+
 
 class GaussianExploration:
     """Draw random actions in [-1, 1], from a generator of its own.
@@ -34,6 +36,18 @@ class GaussianExploration:
         self._action_steps = random_action_steps
         # For each row, the last random action, and for how many steps more it is kept.
         self._kept, self._left = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
+
+    @classmethod
+    def of(cls, config: AgentConfig, rng: np.random.Generator) -> "GaussianExploration":
+        """Make the exploration that an agent's configuration asks for."""
+        return cls(
+            config.exploration_noise,
+            config.random_share,
+            config.random_share_steps,
+            config.random_action_steps,
+            config.greedy_share,
+            rng,
+        )
 
     def uniform(self, count: int, action_size: int) -> NDArray[np.float32]:
         """Draw (count, action_size) actions uniformly."""

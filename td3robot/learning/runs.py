@@ -1,5 +1,6 @@
 """From a configuration to a trainer with its environments."""
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.errors import ConfigError
+from td3robot.learning.arms import ArmProcess, Arms
 from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
 from td3robot.learning.evaluator import Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
@@ -17,10 +19,10 @@ from td3robot.robots.cells import CellConfig
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
-    from td3robot.learning.trainer import Trainer
+    from td3robot.learning.simulation_trainer import SimulationTrainer
 
 
-def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None) -> "Trainer":
+def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None) -> "SimulationTrainer":
     """Build everything a run needs; ``lock`` is the run directory's, where it is held already.
 
     Raises:
@@ -38,8 +40,9 @@ def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock
             environments = LocalEnvironments([make(each) for each in configs])
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
+        from td3robot.learning.collector import Collector
         from td3robot.learning.learner import import_early
-        from td3robot.learning.trainer import Trainer
+        from td3robot.learning.simulation_trainer import SimulationTrainer
 
         device = resolve_device(config.agent.device)
         import_early(config.agent.kind, config.training)
@@ -51,34 +54,52 @@ def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock
             evaluator = LocalEvaluator(environment, config.seed, config.training.evaluation_episodes)
         if device.type == "cpu":
             require_room_for_learning(config, contract.observation.size, contract.action.size)
-        trainer = Trainer(config, environments, evaluator, contract, run, listener, lock)
+        collector = Collector(environments, config.seed, config.agent.n_step, config.agent.gamma)
+        trainer = SimulationTrainer(config, collector, evaluator, contract, run, listener, lock)
         made.pop_all()
     return trainer
 
 
-def make_arm_trainer(config: RunConfig, run: Path, listener: Listener, cell: CellConfig) -> "ArmTrainer":
-    """Build a run that resumes on an arm, and is evaluated in simulation; the arm moves to a first start.
+def make_arm_trainer(
+    config: RunConfig,
+    run: Path,
+    listener: Listener,
+    cells: Mapping[str, CellConfig],
+    agree: Callable[[str, str], bool],
+) -> "ArmTrainer":
+    """Build a run that resumes on arms, and is evaluated in simulation; nothing moves yet.
+
+    Args:
+        config: Of the run.
+        run: Its directory.
+        listener: Reports the progress.
+        cells: Of the arms, by what sentences call them.
+        agree: Asked in the name of an arm whether it may do something that a person has to agree to.
 
     Raises:
         ConfigError: The run is not one of a robot.
-        ContractError: The cell is not what the run was trained for.
-        RobotError: The arm cannot be reached, or did not get to its start.
+        ContractError: A cell is not what the run was trained for.
     """
-    from td3robot.learning.arm_trainer import ArmTrainer
+    from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer
 
-    if not isinstance(config.environment, RobotEnvironmentConfig):
-        raise ConfigError(f"this run trains on {config.environment.kind!r}, and there is no arm for that")
-    environment = make_robot_env(config.environment, cell=cell)
-    simulated = make_robot_env(config.environment)
-    environment.contract().require_same(simulated.contract(), "the cell", "the run")
-    alone = config.training.model_copy(update={"environments": 1, "overlap": False})
-    evaluator = LocalEvaluator(simulated, config.seed, alone.evaluation_episodes)
-    try:
-        config = config.model_copy(update={"training": alone})
-        return ArmTrainer(config, LocalEnvironments([environment]), evaluator, simulated.contract(), run, listener)
-    except BaseException:
-        environment.close()
-        raise
+    environment = config.environment
+    if not isinstance(environment, RobotEnvironmentConfig):
+        raise ConfigError(f"this run trains on {environment.kind!r}, and there is no arm for that")
+    with ExitStack() as made:
+        processes = []
+        for name, cell in cells.items():
+            processes.append(ArmProcess(name, environment, cell, config.training.answer_limit_s))
+            made.callback(processes[-1].close)
+        simulated = make_robot_env(environment)
+        for process in processes:
+            process.contract.require_same(simulated.contract(), f"the cell {process.name}", "the run")
+        here = config.training.model_copy(update={"environments": len(processes), "overlap": False})
+        config = config.model_copy(update={"training": here})
+        collector = ArmCollector(Arms(processes, agree), config)
+        evaluator = LocalEvaluator(simulated, config.seed, here.evaluation_episodes)
+        trainer = ArmTrainer(config, collector, evaluator, simulated.contract(), run, listener)
+        made.pop_all()
+    return trainer
 
 
 def _require_device(config: RunConfig) -> None:

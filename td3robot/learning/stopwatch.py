@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ACTIVITIES = ("simulation", "learner", "evaluation", "saving")
 
@@ -14,11 +16,11 @@ class Stopwatch:
         self._spent: dict[str, float] = {}
         self._since = perf_counter()
 
-    def timed(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function, and add the time it takes to ``name``."""
+    def timed(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function and return what it does, and add the time it takes to ``name``."""
         start = perf_counter()
         try:
-            function(*arguments)
+            return function(*arguments)
         finally:
             self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
 

@@ -1,5 +1,6 @@
 """The training loop, and its exact resume from a checkpoint."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,8 @@ from td3robot.config import RunConfig
 from td3robot.envs.playing import Evaluation
 from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
 from td3robot.learning.agent import make_agent
-from td3robot.learning.collector import Collector
-from td3robot.learning.divergence import require_converging, require_finite, require_finite_actions
-from td3robot.learning.environments import Environments
+from td3robot.learning.collector import Experience
+from td3robot.learning.divergence import require_converging, require_finite
 from td3robot.learning.evaluations import Evaluations
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import GaussianExploration
@@ -38,15 +38,12 @@ class AbandonedStepError(BaseException):
     """An environment's step or an evaluation was given up; no ``Exception``, which an environment might catch."""
 
 
-class Trainer:
-    """Train one agent on some environments, into one run directory.
-
-    Whatever an environment does, what is saved is exact: actions are chosen before the environments step, and nothing
-    else of an iteration happens before they have. A fault leaves a state that is resumed with these very actions.
+class Trainer(ABC):
+    """Train one agent into one run directory; subclasses say where its experience comes from.
 
     Args:
         config: The whole run.
-        environments: ``config.training.environments`` of them, alike.
+        collector: Collects the experience.
         evaluator: Evaluates the policy.
         contract: What the policy is trained for.
         run: Directory for checkpoints and metrics.
@@ -66,7 +63,7 @@ class Trainer:
     def __init__(
         self,
         config: RunConfig,
-        environments: Environments,
+        collector: Experience,
         evaluator: Evaluator,
         contract: Contract,
         run: Path,
@@ -82,16 +79,9 @@ class Trainer:
             torch.set_num_threads(config.training.torch_threads)
         self.agent = make_agent(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
         self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
-        self.exploration = GaussianExploration(
-            agent.exploration_noise,
-            agent.random_share,
-            agent.random_share_steps,
-            agent.random_action_steps,
-            agent.greedy_share,
-            seeding.generator(seed, seeding.Stream.EXPLORATION),
-        )
+        self.exploration = GaussianExploration.of(agent, seeding.generator(seed, seeding.Stream.EXPLORATION))
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
-        self.collector = Collector(environments, seed, agent.n_step, agent.gamma)
+        self.collector = collector
         self.step = 0
         self.warm = False
         self.stop_requested = False
@@ -211,7 +201,7 @@ class Trainer:
 
     def close(self) -> None:
         """Close the environments."""
-        for each in (self.collector.environments, self.evaluations.evaluator):
+        for each in (self.collector, self.evaluations.evaluator):
             try:
                 each.close()
             except EnvironmentFaultError as error:
@@ -266,14 +256,6 @@ class Trainer:
         self.actions = interim.get("actions")
         self.collector.averages = self.window.load_state(interim, self.agent.device)
 
-    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
-        episodes = saved.document("counters")["episodes"]
-        if dropped := self.collector.load_state(saved.arrays("episodes"), episodes):
-            self.listener.message(
-                f"{len(dropped)} of {len(episodes)} unfinished episodes did not repeat, and were dropped (the "
-                "environment is not deterministic after a reset or was changed, or this is another machine or version)"
-            )
-
     def start_from(self, saved: checkpoint.Checkpoint) -> None:
         """Start with another run's networks and normaliser; its policy explores in place of uniformly random actions.
 
@@ -303,31 +285,13 @@ class Trainer:
         self.agent.normalizer.load_state(normalizer)
         self.warm = True
 
+    @abstractmethod
     def _iterate(self) -> None:
-        """Step every environment once and do the updates that are due."""
-        if self.actions is None:
-            self.actions = self._choose()
-        with self.interruptible():
-            self.collector.start(self.actions)
-        if self.config.training.overlap:
-            self._stopwatch.timed("learner", self._update_agent, self.step)
-        with self.interruptible():
-            self._stopwatch.timed("simulation", self.collector.finish)
-        self.window.finished += self.collector.commit(self.replay)
-        self.actions = None
-        self.step += self.collector.environments.facts.count
-        if not self.config.training.overlap:
-            self._stopwatch.timed("learner", self._update_agent, self.step)
+        """Collect some steps, and do the updates that are due."""
 
-    def _choose(self) -> NDArray[np.float32]:
-        """Choose the next action of every environment."""
-        observations = self.collector.observations
-        self.agent.normalizer.update(observations)
-        if self.step < self.config.training.random_steps and not self.warm:
-            return self.exploration.uniform(len(observations), self.agent.action_size)
-        wished = self.agent.select_action(observations)
-        require_finite_actions(wished, self.step, self.run_directory)
-        return self.exploration.perturb(wished, self.step)
+    @abstractmethod
+    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
+        """Go on with the episodes that were in progress, or with the next ones."""
 
     def _update_agent(self, step: int) -> None:
         """Do the updates that ``updates_per_step`` calls for up to a step count."""
@@ -363,7 +327,7 @@ class Trainer:
         require_converging(figures, self.replay.largest_reward, self.config.agent.gamma, self.step, self.run_directory)
 
     def _crossed(self, every: int) -> bool:
-        before = self.step - self.collector.environments.facts.count
+        before = self.step - self.collector.facts.count
         return self.step // every > before // every
 
     def _row(self) -> dict[str, float]:

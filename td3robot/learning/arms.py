@@ -1,0 +1,309 @@
+"""Several arms for one learner: each plays whole episodes, in a process of its own.
+
+Two arms have two clocks, and a step of one cannot wait for a step of the other. So a process takes the policy of the
+moment, brings its arm to a start, and plays an episode there; what it played comes back in one piece. No torch here:
+the policy is the one that is deployed, and a process that a control period waits for stays small.
+"""
+
+import gc
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.build import make_robot_env
+from td3robot.collection import shorten_collections
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.envs.playing import require_finite
+from td3robot.errors import Td3RobotError
+from td3robot.learning.child_process import ChildProcess, Parent
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, Step
+from td3robot.learning.evaluator import ONE_THREAD
+from td3robot.learning.exploration import GaussianExploration
+from td3robot.policy.contract import Contract
+from td3robot.policy.policy import Policy
+from td3robot.robots.cells import CellConfig
+from td3robot.robots.travel import TravelPlan
+
+Vector = NDArray[np.float32]
+
+# How often a wait for the arms looks for one that has gone silent [s].
+LOOK_S = 0.5
+DROPS = "the gripper opens and drops what it holds; continue?"
+
+
+class ArmDeclinedError(Td3RobotError):
+    """Nobody agreed to a motion of the arm; nothing was moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeOrder:
+    """An episode that an arm is to play.
+
+    Attributes:
+        policy: Acts.
+        exploration: Perturbs its actions.
+        number: Of the episode, among those of its arm.
+        seed: For :meth:`RobotEnv.reset`.
+        step: Environment steps of the training up to now, for the exploration.
+        limit: Steps after which the episode is broken off.
+    """
+
+    policy: Policy
+    exploration: GaussianExploration
+    number: int
+    seed: int
+    step: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEpisode:
+    """What an arm has played.
+
+    Attributes:
+        observation: The first one, (size,); None where the arm did not get to its start.
+        steps: In order.
+        fault: What ended the arm's part, or None.
+    """
+
+    observation: Vector | None
+    steps: list[Step]
+    fault: Td3RobotError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that a person has to agree to before the arm moves."""
+
+    text: str
+
+
+class ArmProcess(ChildProcess):
+    """The process of one arm: made at once, connected at the first episode.
+
+    Args:
+        name: What sentences call the arm.
+        config: Of the environment.
+        cell: The arm's.
+        limit_s: How long it may give no other sign of life [s].
+    """
+
+    main = f"{__name__}:run_arm"
+
+    def __init__(self, name: str, config: RobotEnvironmentConfig, cell: CellConfig, limit_s: float) -> None:
+        self.name, self.title = name, f"the process of arm {name}"
+        super().__init__(limit_s, (name, config, cell), ONE_THREAD)
+        self.connection = self._connection
+        self._made: tuple[EnvironmentFacts, Contract] | None = None
+
+    @property
+    def facts(self) -> EnvironmentFacts:
+        """Of its environment.
+
+        Raises:
+            Td3RobotError: It could not be made.
+        """
+        return self._once_made()[0]
+
+    @property
+    def contract(self) -> Contract:
+        """What a policy for this arm is trained for; errors as of :attr:`facts`."""
+        return self._once_made()[1]
+
+    def begin(self, order: EpisodeOrder) -> None:
+        """Have it play an episode."""
+        _ = self.facts  # they come first
+        self._sign = "", monotonic()
+        self._tell(order)
+        self._waiting = True
+
+    def reply(self, agreed: bool) -> None:
+        """Answer its question."""
+        self._sign = "", monotonic()
+        self._tell(agreed)
+
+    def answered(self) -> ArmEpisode | Question | None:
+        """Return what it says, or None where it has said nothing yet.
+
+        Raises:
+            EnvironmentFaultError: The process ended, or gives no sign of life.
+        """
+        try:
+            if not self._connection.poll():
+                self._require_alive()
+                return None
+            answer: ArmEpisode | Question = self._connection.recv()
+        except (EOFError, ConnectionError):
+            self._raise_gone()
+        if isinstance(answer, ArmEpisode):
+            self._waiting = False
+        return answer
+
+    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
+        if self._made is None:
+            self._made = self._receive()
+        return self._made
+
+
+class Arms:
+    """The arms of a training, in a fixed order; one that has a fault takes no further part.
+
+    Args:
+        processes: At least one.
+        agree: Asked in the name of an arm whether it may do something.
+
+    Attributes:
+        processes: By their numbers, those that take part.
+        on_fault: Called with an arm's number and what ended its part, as soon as that is known.
+    """
+
+    def __init__(self, processes: list[ArmProcess], agree: Callable[[str, str], bool]) -> None:
+        self.processes = dict(enumerate(processes))
+        self.facts = EnvironmentFacts(len(processes), *_shape(processes[0].facts))
+        self.on_fault: Callable[[int, Td3RobotError], None] = lambda index, fault: None
+        self._agree = agree
+
+    def play(self, orders: Mapping[int, EpisodeOrder]) -> dict[int, ArmEpisode]:
+        """Have arms play an episode each, at the same time, and wait for all of them."""
+        played: dict[int, ArmEpisode] = {}
+        for index, order in orders.items():
+            try:
+                self.processes[index].begin(order)
+            except Td3RobotError as fault:
+                played[index] = ArmEpisode(None, [], fault)
+                self._end(index, fault)
+        while waiting := [index for index in orders if index not in played]:
+            wait([self.processes[index].connection for index in waiting], LOOK_S)
+            for index in waiting:
+                if (episode := self._answer(index)) is not None:
+                    played[index] = episode
+                    if episode.fault is not None:
+                        self._end(index, episode.fault)
+        return {index: played[index] for index in orders}
+
+    def stop(self) -> None:
+        """Have every arm stop after its control period; for handlers of signals, too."""
+        for process in list(self.processes.values()):
+            process.ask_to_stop()
+
+    def close(self) -> None:
+        """Let go of the arms."""
+        for process in self.processes.values():
+            process.close()
+        self.processes = {}
+
+    def _answer(self, index: int) -> ArmEpisode | None:
+        process = self.processes[index]
+        try:
+            answer = process.answered()
+            if isinstance(answer, Question):
+                process.reply(self._agree(process.name, answer.text))
+                return None
+        except Td3RobotError as fault:
+            return ArmEpisode(None, [], fault)
+        return answer
+
+    def _end(self, index: int, fault: Td3RobotError) -> None:
+        self.processes.pop(index).close()
+        self.on_fault(index, fault)
+
+
+def _shape(facts: EnvironmentFacts) -> tuple[Any, Any]:
+    return facts.action_shape, facts.observation_layout
+
+
+def run_arm(parent: Parent) -> None:
+    """Make an arm's environment and play its episodes, until the parent is gone."""
+    if (first := parent.next()) is None:
+        return
+    name, config, cell = first
+    parent.say(f"arm {name} (being made)")
+    try:
+        environment = make_robot_env(config, cell=cell)
+    except Td3RobotError as error:
+        parent.answer(error)
+        return
+    player = Player(parent, name, LocalEnvironments([environment]))
+    environment.travel.agree = player.agree
+    environment.travel.watch = lambda state, ruling: player.require_going()
+    shorten_collections()
+    parent.answer((player.environments.facts, environment.contract()))
+    with closing(environment):
+        while (order := parent.next()) is not None:
+            parent.answer(player.play(order))
+
+
+class _StoppedError(Exception):
+    """The training is to stop."""
+
+
+class Player:
+    """Plays episodes on one arm; between two of them, the arm rests.
+
+    Args:
+        parent: Asks for them, and says when to stop.
+        name: Of the arm.
+        environments: The one on the arm.
+    """
+
+    def __init__(self, parent: Parent, name: str, environments: LocalEnvironments) -> None:
+        self._parent, self._name, self.environments = parent, name, environments
+        self._environment: Any = environments.environments[0].unwrapped
+
+    def play(self, order: EpisodeOrder) -> ArmEpisode:
+        """Play an episode. Garbage is collected after it: that takes longer than a control period."""
+        observation, steps, fault = None, list[Step](), None
+        gc.disable()
+        try:
+            self._say("on its way to a start")
+            self.environments.reset(0, order.seed)
+            observation = self._environment.resume()  # what was seen is as old as the way here
+            self._say("in an episode")
+            self._step_through(order, observation, steps)
+        except _StoppedError:
+            pass
+        except Td3RobotError as error:
+            fault = error
+        finally:
+            self._environment.robot.stop()
+            gc.enable()
+            gc.collect()
+        self._say("at rest")
+        return ArmEpisode(observation, steps, fault)
+
+    def agree(self, plan: TravelPlan) -> None:
+        """Have a person agree to a motion that drops what is held.
+
+        Raises:
+            ArmDeclinedError: Nobody does.
+        """
+        if plan.drops:
+            self._parent.answer(Question(DROPS))
+            if not self._parent.next():
+                raise ArmDeclinedError("the gripper holds something, and nobody took it; nothing was moved")
+
+    def require_going(self) -> None:
+        """Raise where the training is to stop."""
+        if self._parent.asked_to_stop:
+            raise _StoppedError
+
+    def _step_through(self, order: EpisodeOrder, observation: Vector, steps: list[Step]) -> None:
+        while len(steps) < order.limit:
+            self.require_going()
+            wished = order.policy.act(observation[None])
+            step = self.environments.step(0, order.exploration.perturb(wished, order.step + len(steps))[0])
+            where = f"arm {self._name}, episode {order.number}, step {len(steps)}"
+            require_finite(self.environments.facts.observation_layout, step.observation, step.reward, where)
+            steps.append(step)
+            observation = step.observation
+            if step.terminated or step.truncated:
+                return
+
+    def _say(self, what: str) -> None:
+        self._parent.say(f"arm {self._name} ({what})")
