@@ -8,40 +8,35 @@ import pytest
 from learning.same_run import assert_same_run
 from waiting import PATIENCE, children_of, linux_only, wait_for
 
-
-def test_every_run_is_what_it_would_be_alone(tmp_path, start, alone, long_enough):
-    swept = start(
-        "sweep", "gym_pendulum", "--seeds", 2, "--grid", "agent.gamma=0.9", "--cores", 1, "--out", tmp_path / "sweep",
-        "--json", *long_enough, stdout=-1,
-    )  # fmt: skip
-    shown, said = swept.communicate(timeout=PATIENCE)
-    assert swept.returncode == 0, said
-    for seed in (0, 1):
-        assert_same_run(tmp_path / "sweep" / f"000-seed{seed}", alone(seed, "--set=agent.gamma=0.9"))
-    figures = json.loads(shown)
-    assert figures == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert [run["state"] for run in figures["settings"][0]["runs"]] == ["done", "done"]
-    assert "000-seed1: done, step 600: -" in said
+GRID = "agent.gamma=0.9"
 
 
 @linux_only
-def test_a_run_that_is_killed_is_resumed_to_the_same_end(tmp_path, start, alone, long_enough):
+def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, start, alone, long_enough):
     run = tmp_path / "sweep" / "000-seed0"
-    swept = start("sweep", "gym_pendulum", "--cores", 1, "--out", tmp_path / "sweep", *long_enough)
+    swept = start(
+        "sweep", "gym_pendulum", "--seeds", 2, "--grid", GRID, "--cores", 1, "--out", tmp_path / "sweep", "--json",
+        *long_enough, stdout=-1,
+    )  # fmt: skip
     wait_for(lambda: list(run.glob("last-*")), "a checkpoint")
     (training,) = children_of(swept.pid)
     os.kill(training, signal.SIGKILL)
-    _, said = swept.communicate(timeout=PATIENCE)
+    shown, said = swept.communicate(timeout=PATIENCE)
     assert swept.returncode == 0, said
     assert "000-seed0: done, resumed once, step 600: -" in said
-    assert_same_run(run, alone(0))
+    assert "000-seed1: done, step 600: -" in said
+    for seed in (0, 1):
+        assert_same_run(tmp_path / "sweep" / f"000-seed{seed}", alone(seed, f"--set={GRID}"))
+    figures = json.loads(shown)
+    assert figures == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [run["state"] for run in figures["settings"][0]["runs"]] == ["done", "done"]
 
 
 @linux_only
 def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, start, alone, long_enough):
     sweep = tmp_path / "sweep"
     ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what it runs in the background
-    swept = start("sweep", "gym_pendulum", "--seeds", 2, "--cores", 64, "--out", sweep, *long_enough)
+    swept = start("sweep", "gym_pendulum", "--seeds", 2, "--grid", GRID, "--cores", 64, "--out", sweep, *long_enough)
     signal.signal(signal.SIGINT, ignored)
     wait_for(lambda: list((sweep / "000-seed0").glob("last-*")), "a checkpoint")
     second = start("sweep", "--resume", sweep)
@@ -58,7 +53,7 @@ def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, sta
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said
     for seed in (0, 1):
-        assert_same_run(sweep / f"000-seed{seed}", alone(seed))
+        assert_same_run(sweep / f"000-seed{seed}", alone(seed, f"--set={GRID}"))
 
 
 @linux_only
