@@ -19,7 +19,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # What each part may import from the package besides itself, from the bottom up.
 GROUND = {
     "errors", "state", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses", "collection",
-    "extras", "catalog", "config",
+    "extras", "cluster", "catalog", "config",
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "subprocesses": set(),
     "collection": set(),
     "extras": {"errors"},
+    "cluster": {"errors", "extras", "subprocesses"},
     "seeding": set(),
     "statistics": set(),
     "geometry": {"state"},

@@ -15,6 +15,7 @@ from td3robot.cli.reports import report_at_end
 from td3robot.cli.runs import saved_run
 from td3robot.cli.stopping import stopped_by_signals
 from td3robot.cli.terminal import ProgressListener, announce_run, announce_speeds, figures_alone, print_json, stderr
+from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
 
 if TYPE_CHECKING:
@@ -56,6 +57,15 @@ def train(
             help="Resume on the arm of this cell, in a run directory of its own; given again, on several arms.",
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Have the environments on this Ray cluster; results don't depend on it."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --ray: how many processes share the environments; 1 if left out.")
+    ] = None,
     records: Records = Path("records"),
     trust: Trust = False,
     watched: View = False,
@@ -67,12 +77,26 @@ def train(
         raise ConfigError("give either a configuration to start a run, or --resume RUN to resume one")
     if resume is None and (more is not None or changed is not None):
         raise ConfigError("--more and --changed go with --resume RUN; a new run takes --steps and --set")
+    if workers is not None and ray is None:
+        raise ConfigError("--workers goes with --ray HOST:PORT, which says on which cluster they are")
     if steps is not None and more is not None:
         raise ConfigError("--steps says how far in all, and --more how much further; give one of them")
     if watched:
         viewing.require_viser()
     start = Start(
-        config, resume, init_from, out, seed, steps, more, changed, robots or [], records, overrides or [], trust
+        config,
+        resume,
+        init_from,
+        out,
+        seed,
+        steps,
+        more,
+        changed,
+        robots or [],
+        records,
+        overrides or [],
+        trust,
+        None if ray is None else Workers(ray, workers or 1),
     )
     with figures_alone():
         trainer, seconds, first = _trained(start, watched)
@@ -98,12 +122,17 @@ class Start:
     records: Path
     overrides: list[str]
     trust: bool
+    workers: Workers | None
 
 
 def _made(start: Start) -> "Trainer":
     """Make the trainer; on arms, this is an ``ArmTrainer``."""
     if start.robots:
-        if start.resume is None or any(each is not None for each in (start.seed, start.init_from)) or start.overrides:
+        if (
+            start.resume is None
+            or any(each is not None for each in (start.seed, start.init_from, start.workers))
+            or start.overrides
+        ):
             raise ConfigError(
                 "--robot resumes a run on arms: only --resume, --steps, --more, --out and --records go with it"
             )
@@ -112,9 +141,10 @@ def _made(start: Start) -> "Trainer":
     if start.resume is not None:
         if any(option is not None for option in (start.out, start.seed, start.init_from)):
             raise ConfigError("--resume continues a run as it was: --out, --seed and --init-from are for a new run")
-        return resumed(start.resume, start.steps, start.more, start.overrides, start.changed, start.trust)
+        until = start.steps, start.more
+        return resumed(start.resume, *until, start.overrides, start.changed, start.trust, start.workers)
     assert start.config is not None
-    return _started(start.config, start.out, start.seed, start.steps, start.init_from, start.overrides)
+    return _started(start.config, start.out, start.seed, start.steps, start.init_from, start.overrides, start.workers)
 
 
 def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
@@ -165,7 +195,13 @@ def import_command(
 
 
 def _started(
-    path: Path, out: Path | None, seed: int | None, steps: int | None, init_from: Path | None, overrides: list[str]
+    path: Path,
+    out: Path | None,
+    seed: int | None,
+    steps: int | None,
+    init_from: Path | None,
+    overrides: list[str],
+    workers: Workers | None = None,
 ) -> "Trainer":
     """Make the trainer of a new run."""
     from td3robot.config import load_config
@@ -179,7 +215,7 @@ def _started(
     existed = run.exists()
     if existed and (not run.is_dir() or any(run.iterdir())):
         raise taken
-    trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0))
+    trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0), workers=workers)
     if init_from is not None:
         from td3robot.policy.checkpoint import Checkpoint, find
 
@@ -197,7 +233,13 @@ def _started(
 
 
 def resumed(
-    path: Path, steps: int | None, more: int | None, overrides: list[str], reason: str | None, trust: bool = False
+    path: Path,
+    steps: int | None,
+    more: int | None,
+    overrides: list[str],
+    reason: str | None,
+    trust: bool = False,
+    workers: Workers | None = None,
 ) -> "Trainer":
     """Make the trainer of a saved run, from its newest whole checkpoint.
 
@@ -208,6 +250,7 @@ def resumed(
         overrides: As ``--set`` has them.
         reason: Why they are changed.
         trust: Whether to import the module that the checkpoint names for its environment.
+        workers: Of a Ray cluster, to have the environments there.
 
     Raises:
         CheckpointError: It is damaged, or names a module that is not trusted.
@@ -222,14 +265,19 @@ def resumed(
     run = path if path.is_dir() and path != found else found.resolve().parent
     lock = RunLock(run)  # before anything is read that another training might replace
     try:
-        return _resumed_under(lock, run, path, (steps, more, overrides, reason), trust)
+        return _resumed_under(lock, run, path, (steps, more, overrides, reason), trust, workers)
     except BaseException:
         lock.close()
         raise
 
 
 def _resumed_under(
-    lock: "RunLock", run: Path, path: Path, until: tuple[int | None, int | None, list[str], str | None], trust: bool
+    lock: "RunLock",
+    run: Path,
+    path: Path,
+    until: tuple[int | None, int | None, list[str], str | None],
+    trust: bool,
+    workers: Workers | None,
 ) -> "Trainer":
     """Make the trainer of a saved run whose directory is held; ``until`` are the arguments of :func:`resumed`."""
     from td3robot.envs.trust import require_trusted
@@ -246,7 +294,7 @@ def _resumed_under(
             f"{saved.path} is a checkpoint outside a run directory, and its run would be written beside it; "
             "put it into a directory of its own, as last-000000000"
         )
-    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock)
+    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock, workers)
     here = "this td3robot" if change is None else "the changed run"
     trainer.contract.require_same(saved.contract(), here, "the checkpoint")
     try:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from td3robot.build import make_contract, make_environment, make_robot_env
+from td3robot.cluster import Workers
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
-from td3robot.learning.environments import EnvironmentProcess, Environments, LocalEnvironments
+from td3robot.learning.environments import EnvironmentProcess, LocalEnvironments
 from td3robot.learning.evaluator import Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
+from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
 from td3robot.robots.cells import CellConfig
@@ -22,20 +24,33 @@ if TYPE_CHECKING:
     from td3robot.learning.simulation_trainer import SimulationTrainer
 
 
-def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None) -> "SimulationTrainer":
-    """Build everything a run needs; ``lock`` is the run directory's, where it is held already.
+def make_trainer(
+    config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None, workers: Workers | None = None
+) -> "SimulationTrainer":
+    """Build everything a run needs.
+
+    Args:
+        config: Of the run.
+        run: Its directory.
+        listener: Reports the progress.
+        lock: The run directory's, where it is held already.
+        workers: Of a Ray cluster, to have the environments there; results don't depend on it.
 
     Raises:
-        ConfigError: The configuration cannot be run.
+        ConfigError: The configuration cannot be run, or the cluster cannot be used.
     """
     if config.agent.device == "cuda":  # which may be missing; no process is started then
         _require_device(config)
-    require_room_for_environments(config)
+    if workers is None:
+        require_room_for_environments(config)
     configs, make = _training_environments(config), partial(make_environment, practice=True)
     with ExitStack() as made:
         evaluator: Evaluator
-        if config.training.overlap:
-            environments: Environments = EnvironmentProcess(make, configs, config.training.answer_limit_s)
+        environments: RayEnvironments | EnvironmentProcess | LocalEnvironments
+        if workers is not None:
+            environments = RayEnvironments(make, configs, workers, config.training.answer_limit_s)
+        elif config.training.overlap:
+            environments = EnvironmentProcess(make, configs, config.training.answer_limit_s)
         else:
             environments = LocalEnvironments([make(each) for each in configs])
         made.callback(environments.close)
@@ -46,7 +61,7 @@ def make_trainer(config: RunConfig, run: Path, listener: Listener, lock: RunLock
 
         device = resolve_device(config.agent.device)
         import_early(config.agent.kind, config.training)
-        if isinstance(environments, EnvironmentProcess) and config.training.evaluators:
+        if not isinstance(environments, LocalEnvironments) and config.training.evaluators:
             contract, evaluator = environments.contract, EvaluatorProcesses(config)
         else:
             environment = make_environment(config.environment)

@@ -78,8 +78,64 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 
 def test_something_else_that_listens_there_is_no_cluster(monkeypatch):
-    monkeypatch.setattr("td3robot.sweep.on_ray.ANSWER_S", 5.0)
+    monkeypatch.setattr("td3robot.cluster.ANSWER_S", 5.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=server.accept, daemon=True).start()
         with pytest.raises(ConfigError, match="no Ray cluster answers at"):
             RayPool(f"127.0.0.1:{server.getsockname()[1]}", 1)
+
+
+FOUR = "training.environments=4"
+
+
+def test_environments_on_a_cluster_give_the_run_of_those_here(cluster, tmp_path, start, alone, long_enough):
+    run, nodes = tmp_path / "run", len(cluster.workers)
+    training = start(
+        "train", "gym_pendulum", "--out", run, "--ray", cluster.address, "--workers", nodes, *long_enough,
+        f"--set={FOUR}",
+    )  # fmt: skip
+    _, said = training.communicate(timeout=PATIENCE)
+    assert training.returncode == 0, said
+    assert_same_run(run, alone(0, f"--set={FOUR}"))
+
+
+def test_a_training_whose_node_is_lost_is_saved_and_goes_on_anywhere(cluster, tmp_path, start, alone, long_enough):
+    cluster.workers.append(cluster.add_node(num_cpus=1))
+    cluster.wait_for_nodes()
+    run, nodes = tmp_path / "run", len(cluster.workers)  # a core each: every node has a worker
+    training = start(
+        "train", "gym_pendulum", "--out", run, "--ray", cluster.address, "--workers", nodes, *long_enough,
+        f"--set={FOUR}",
+    )  # fmt: skip
+    wait_for(lambda: list(run.glob("last-*")), "a checkpoint")
+    cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+    _, said = training.communicate(timeout=PATIENCE)
+    said = " ".join(said.split())
+    assert training.returncode == 2, said
+    assert "a worker of the cluster is lost, and its environments with it" in said
+    assert f"td3robot train --resume {run}" in said
+    assert "Traceback" not in said
+    again = start("train", "--resume", run)
+    _, said = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0, said
+    assert_same_run(run, alone(0, f"--set={FOUR}"))
+
+
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [(3, "--workers 3 is more than training.environments 2"), (99, "--workers 99 is more than")],
+)
+def test_more_workers_than_can_start_are_refused(cluster, td3robot, tmp_path, count, sentence):
+    environments = 2 if count == 3 else 100
+    status, _, said = td3robot(
+        "train", "gym_pendulum", "--ray", cluster.address, "--workers", count, "--out", tmp_path / "x",
+        "--set", f"training.environments={environments}",
+    )  # fmt: skip
+    assert status == 2
+    assert sentence in " ".join(said.split())
+    assert not (tmp_path / "x").exists()
+
+
+def test_workers_without_a_cluster_are_refused(td3robot):
+    status, _, said = td3robot("train", "gym_pendulum", "--workers", "2")
+    assert (status, "--workers goes with --ray" in " ".join(said.split())) == (2, True)

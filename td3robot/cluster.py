@@ -1,0 +1,100 @@
+"""A Ray cluster: joining one, and saying why not."""
+
+import logging
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from td3robot.errors import ConfigError
+from td3robot.extras import require_extra
+from td3robot.subprocesses import start_python
+
+# How long an address may take to accept a connection, and a cluster to answer [s].
+ACCEPT_S, ANSWER_S = 5.0, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """So many processes on a cluster.
+
+    Attributes:
+        address: Of the cluster's head, as ``HOST:PORT``; ``auto`` for the one that this machine belongs to.
+        count: How many.
+    """
+
+    address: str
+    count: int
+
+
+def join(address: str, purpose: str) -> Any:
+    """Join a cluster, and return the module ``ray``; its ``shutdown`` leaves the cluster.
+
+    Args:
+        address: Of its head, as ``HOST:PORT``; ``auto`` for the one that this machine belongs to.
+        purpose: What needs it, as the beginning of a sentence.
+
+    Raises:
+        ConfigError: Nobody answers there.
+        MissingExtraError: Ray is not installed.
+    """
+    require_extra("ray", purpose, "ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    _require_answer(address)
+    import ray
+
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    return ray
+
+
+def cores_of_nodes(ray: Any) -> list[float]:
+    """Return how many cores each node has."""
+    return [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
+
+
+def installed_version() -> str:
+    """Return which td3robot this is; every node has to have the same."""
+    return version("td3robot")
+
+
+def another_version(theirs: str) -> str | None:
+    """Say which node has another td3robot than who asks, or None where this node has the same."""
+    if theirs == installed_version():
+        return None
+    return f"node {socket.gethostname()} has td3robot {installed_version()}, and not {theirs}; install the same on all"
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of Ray's says first; the rest is a traceback of another process."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _require_answer(address: str) -> None:
+    """Require that a cluster answers, soon: Ray itself would wait for minutes, and then end the process that asks."""
+    host, colon, port = address.rpartition(":")
+    if not colon and address != "auto":
+        raise ConfigError(f"--ray {address!r} is not of the form HOST:PORT, nor auto")
+    try:
+        if colon:
+            socket.create_connection((host, int(port)), ACCEPT_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"nobody answers at --ray {address} ({error}); start the cluster's head with: ray start --head --port PORT"
+        ) from None
+    joined = f"import ray; ray.init(address={address!r}, log_to_driver=False)"
+    asked = start_python(["-c", joined], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        answered = asked.wait(ANSWER_S) == 0
+    except subprocess.TimeoutExpired:
+        answered = False
+    finally:
+        asked.kill()
+        asked.wait()
+    if not answered:
+        raise ConfigError(
+            f"no Ray cluster answers at --ray {address} within {ANSWER_S:g} s (or one of another version of Ray or "
+            "Python); see there: ray status"
+        )

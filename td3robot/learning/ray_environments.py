@@ -1,0 +1,186 @@
+"""A training's environments on the nodes of a Ray cluster.
+
+All environments step once before any of them steps again, and their answers are taken in a fixed order: the results are
+those of environments on this machine, whatever the nodes' pace.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot import cluster
+from td3robot.build import make_contract
+from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, Step
+from td3robot.policy.contract import Contract
+
+Vector = NDArray[np.float32]
+
+
+class RayEnvironments:
+    """Environments shared among workers on a Ray cluster, which make them while this process does something else.
+
+    Args:
+        make: Makes an environment from its configuration; a function that the nodes can import.
+        configs: One for each environment, of environments with the same contract.
+        workers: Of which cluster, and how many; each takes one core.
+        limit_s: How long they may take for any answer [s].
+
+    Raises:
+        ConfigError: Nobody answers there, the cluster has fewer cores, or there are fewer environments.
+        MissingExtraError: Ray is not installed.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Any], gymnasium.Env[Any, Any]],
+        configs: Sequence[Any],
+        workers: cluster.Workers,
+        limit_s: float,
+    ) -> None:
+        if workers.count > len(configs):
+            raise ConfigError(
+                f"--workers {workers.count} is more than training.environments {len(configs)}; every worker needs one"
+            )
+        self._ray = ray = cluster.join(workers.address, "a training on a cluster")
+        cores = sum(cluster.cores_of_nodes(ray))
+        if workers.count > cores:
+            ray.shutdown()
+            raise ConfigError(
+                f"--workers {workers.count} is more than {workers.address} has cores ({cores:g}); they could not start"
+            )
+        self._limit_s = limit_s
+        edges = np.linspace(0, len(configs), workers.count + 1).round().astype(int)
+        self._shares = [range(first, end) for first, end in pairwise(edges)]
+        actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(EnvironmentWorker)
+        self._workers = [
+            actor.remote(make, [configs[index] for index in share], cluster.installed_version())
+            for share in self._shares
+        ]
+        self._making = [worker.made.remote() for worker in self._workers]
+        self._made: tuple[EnvironmentFacts, Contract] | None = None
+        self._stepping: list[Any] = []
+
+    @property
+    def facts(self) -> EnvironmentFacts:
+        """What the environments have in common.
+
+        Raises:
+            Td3RobotError: They could not be made.
+        """
+        return self._once_made()[0]
+
+    @property
+    def contract(self) -> Contract:
+        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
+        return self._once_made()[1]
+
+    def reset(self, index: int, seed: int) -> Vector:
+        """Begin an episode."""
+        observation: Vector = self._ask(index, "reset", seed)
+        return observation
+
+    def step(self, index: int, action: Vector) -> Step:
+        """Step one."""
+        step: Step = self._ask(index, "step", action)
+        return step
+
+    def start(self, actions: Vector) -> None:
+        """Have all begin to step."""
+        self._end_interrupted()
+        self._stepping = [
+            worker.step_all.remote(actions[share.start : share.stop])
+            for worker, share in zip(self._workers, self._shares, strict=True)
+        ]
+
+    def finish(self) -> list[Step]:
+        """Wait for all."""
+        stepping, self._stepping = self._stepping, []
+        return [step for steps in self._answers(stepping) for step in steps]
+
+    def close(self) -> None:
+        """End the workers, and leave the cluster."""
+        self._ray.shutdown()
+
+    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
+        if self._made is None:
+            facts, contract = self._answers(self._making)[0]
+            count = sum(len(share) for share in self._shares)
+            self._made = EnvironmentFacts(count, facts.action_shape, facts.observation_layout), contract
+        return self._made
+
+    def _ask(self, index: int, what: str, *arguments: Any) -> Any:
+        self._end_interrupted()
+        number = next(number for number, share in enumerate(self._shares) if index in share)
+        method = getattr(self._workers[number], what)
+        return self._answers([method.remote(index - self._shares[number].start, *arguments)])[0]
+
+    def _end_interrupted(self) -> None:
+        if self._stepping:  # whoever started that step was interrupted
+            self.finish()
+
+    def _answers(self, asked: list[Any]) -> list[Any]:
+        """Wait for answers in order; an error that a worker answers with is raised."""
+        exceptions = self._ray.exceptions
+        try:
+            answers: list[Any] = self._ray.get(asked, timeout=self._limit_s)
+        except exceptions.GetTimeoutError:
+            raise EnvironmentFaultError(
+                f"the environments on the cluster have not answered for {self._limit_s:g} s; see what they wait for "
+                "(ray status), or raise training.answer_limit_s"
+            ) from None
+        except exceptions.RayError as error:
+            raise EnvironmentFaultError(
+                f"a worker of the cluster is lost, and its environments with it ({cluster.first_line(error)})"
+            ) from None
+        for answer in answers:
+            if isinstance(answer, Td3RobotError):
+                raise answer
+        return answers
+
+
+class EnvironmentWorker:
+    """Some of the environments, on a node; does what :class:`LocalEnvironments` does, and returns errors.
+
+    Args:
+        make: Makes an environment from its configuration.
+        configs: One for each environment.
+        version: The td3robot of who asks.
+    """
+
+    def __init__(self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], version: str) -> None:
+        self._made: tuple[EnvironmentFacts, Contract] | Td3RobotError
+        try:
+            if (other := cluster.another_version(version)) is not None:
+                raise ConfigError(other)
+            self._environments = LocalEnvironments([make(config) for config in configs])
+            self._made = self._environments.facts, make_contract(configs[0], self._environments.environments[0])
+        except Td3RobotError as error:
+            self._made = error
+
+    def made(self) -> tuple[EnvironmentFacts, Contract] | Td3RobotError:
+        """Return what the environments have in common, and their contract; or why they could not be made."""
+        return self._made
+
+    def reset(self, index: int, seed: int) -> Any:
+        """Begin an episode."""
+        return self._answer(lambda: self._environments.reset(index, seed))
+
+    def step(self, index: int, action: Vector) -> Any:
+        """Step one."""
+        return self._answer(lambda: self._environments.step(index, action))
+
+    def step_all(self, actions: Vector) -> Any:
+        """Step all."""
+        self._environments.start(actions)
+        return self._answer(self._environments.finish)
+
+    def _answer(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except Td3RobotError as error:
+            return error
