@@ -29,7 +29,7 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 # Scale on which the observation resolves the last of a turn [rad].
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
-ABOVE = 0.02
+ABOVE = 0.03
 # Moving sideways has its price less than this above where the object lay [m].
 LOW = 0.01
 # Scale on which holding still is told from moving slowly [m/s].

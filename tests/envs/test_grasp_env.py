@@ -191,7 +191,7 @@ def test_the_task_moves_with_the_table():
     for _ in range(10):
         environment.step(UP)
     assert environment.world.objects["object"].position[2] == pytest.approx(-0.03, abs=1e-3)
-    assert environment.goal.position[2] == pytest.approx(-0.03 + 0.12, abs=1e-3)
+    assert environment.goal.position[2] == pytest.approx(-0.03 + 0.13, abs=1e-3)
     environment.close()
 
 

@@ -202,11 +202,11 @@ def test_grasp_and_lift_fade_with_the_distance_of_the_tool_and_the_grip_with_its
     assert judge(there, there)[0]["grasp"] == pytest.approx(exp(-1))
     skewed = world(yaw=0.3, closed=MEETS, told=1.0, held=OBJECT)
     assert judge(skewed, skewed)[0]["grasp"] == pytest.approx(exp(-1))
-    lifted = world(lying=(0.0, 0.5, 0.02 + 0.06), tcp=above(0.06 + 0.012, 0.016))
+    lifted = world(lying=(0.0, 0.5, 0.02 + 0.065), tcp=above(0.065 + 0.012, 0.016))
     assert judge(lifted, lifted)[0]["lift"] == pytest.approx(0.5 * exp(-1))
 
 
-@pytest.mark.parametrize(("height", "share"), [(0.0, 0.0), (0.06, 0.5), (0.12, 1.0), (0.18, 0.5), (0.3, 0.0)])
+@pytest.mark.parametrize(("height", "share"), [(0.0, 0.0), (0.065, 0.5), (0.13, 1.0), (0.195, 0.5), (0.3, 0.0)])
 def test_lift_is_the_height_and_falls_beyond_it(judge, height, share):
     now = world(tcp=above(height), lying=(0.0, 0.5, 0.02 + height))
     assert judge(now, now)[0]["lift"] == pytest.approx(share, abs=1e-12)
@@ -234,10 +234,10 @@ def test_lifting_it_straight_up_is_no_push(judge):
 
 
 def test_rise_is_progress_to_where_it_is_to_be_held_whoever_moves_it(judge):
-    low, high = (world(tcp=above(0.5), lying=(0.0, 0.5, 0.02 + h)) for h in (0.024, 0.048))
+    low, high = (world(tcp=above(0.5), lying=(0.0, 0.5, 0.02 + h)) for h in (0.026, 0.052))
     assert judge(low, high)[0]["rise"] == pytest.approx(0.2)
     assert judge(high, low)[0]["rise"] == pytest.approx(-0.2)
-    beside, there = (world(tcp=above(0.5), lying=(x, 0.5, 0.14)) for x in (0.03, 0.006))
+    beside, there = (world(tcp=above(0.5), lying=(x, 0.5, 0.15)) for x in (0.032, 0.006))
     assert judge(beside, there)[0]["rise"] == pytest.approx(0.2)
 
 
@@ -438,7 +438,7 @@ def test_an_observation_worked_out_by_hand(task, goal):
     np.testing.assert_allclose(seen["target_from_commanded"], [0.05, 0.0, 0.0], atol=1e-15)
     np.testing.assert_allclose(seen["target_near"], [tanh(0.05 / 0.03), 0.0, 0.0], atol=1e-12)
     assert seen["object_turn"][0] == pytest.approx(0.1)
-    assert seen["lift_left"][0] == pytest.approx(tanh(1.0))  # 120 mm of 120 mm
+    assert seen["lift_left"][0] == pytest.approx(tanh(1.0))  # 130 mm of 130 mm
     told = [seen[name] for name in ("commanded_turn_rate", "gripper_intent", "commanded_gripper", "closing_rate")]
     assert told == [(0.3,), (0.6,), (0.4,), (-0.5,)]
 
@@ -447,8 +447,8 @@ def test_what_is_held_is_wanted_above_where_it_lay(task, goal):
     """The object is gripped 6 mm below the tool point and 5 mm beside it; the commanded tool leads by 10 mm."""
     now = world(tcp=(0.105, 0.5, 0.056), led=(0.01, 0.0, 0.0), lying=(0.1, 0.5, 0.05), held=OBJECT)
     seen = task.observe(now, goal)
-    np.testing.assert_allclose(seen["target_from_commanded"], [-0.11, 0.0, 0.09], atol=1e-12)
-    np.testing.assert_allclose(seen["target_near"], np.tanh(np.array([-0.11, 0.0, 0.09]) / 0.03), atol=1e-12)
+    np.testing.assert_allclose(seen["target_from_commanded"], [-0.11, 0.0, 0.10], atol=1e-12)
+    np.testing.assert_allclose(seen["target_near"], np.tanh(np.array([-0.11, 0.0, 0.10]) / 0.03), atol=1e-12)
 
 
 def test_the_way_of_what_is_held_does_not_depend_on_how_late_the_tool_s_motion_is_read(task, goal):
