@@ -55,15 +55,15 @@ def cores_of_nodes(ray: Any) -> list[float]:
 
 
 def installed_version() -> str:
-    """Return which td3robot this is; every node has to have the same."""
-    return version("td3robot")
+    """Return which td3robot this is, and what else decides about its numbers; every node has to have the same."""
+    return ", ".join(f"{name} {version(name)}" for name in ("td3robot", "numpy", "mujoco", "gymnasium"))
 
 
 def another_version(theirs: str) -> str | None:
     """Say which node has another td3robot than who asks, or None where this node has the same."""
     if theirs == installed_version():
         return None
-    return f"node {socket.gethostname()} has td3robot {installed_version()}, and not {theirs}; install the same on all"
+    return f"node {socket.gethostname()} has {installed_version()}, and not {theirs}; install the same on all"
 
 
 def first_line(error: BaseException) -> str:

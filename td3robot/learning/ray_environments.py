@@ -4,7 +4,9 @@ All environments step once before any of them steps again, and their answers are
 those of environments on this machine, whatever the nodes' pace.
 """
 
+import socket
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from itertools import pairwise
 from typing import Any
 
@@ -125,15 +127,15 @@ class RayEnvironments:
 
     def _answers(self, asked: list[Any]) -> list[Any]:
         """Wait for answers in order; an error that a worker answers with is raised."""
-        exceptions = self._ray.exceptions
-        try:
-            answers: list[Any] = self._ray.get(asked, timeout=self._limit_s)
-        except exceptions.GetTimeoutError:
+        # A wait of Python's own: an interrupt that ends a training's step would be lost in one of Ray's.
+        if futures.wait([task.future() for task in asked], self._limit_s).not_done:
             raise EnvironmentFaultError(
                 f"the environments on the cluster have not answered for {self._limit_s:g} s; see what they wait for "
                 "(ray status), or raise training.answer_limit_s"
-            ) from None
-        except exceptions.RayError as error:
+            )
+        try:
+            answers: list[Any] = self._ray.get(asked)
+        except self._ray.exceptions.RayError as error:
             raise EnvironmentFaultError(
                 f"a worker of the cluster is lost, and its environments with it ({cluster.first_line(error)})"
             ) from None
@@ -161,6 +163,9 @@ class EnvironmentWorker:
             self._made = self._environments.facts, make_contract(configs[0], self._environments.environments[0])
         except Td3RobotError as error:
             self._made = error
+        except Exception as error:  # noqa: BLE001  # Ray would say only that the worker died
+            where = f"no environment could be made on node {socket.gethostname()}"
+            self._made = EnvironmentFaultError(f"{where}: {type(error).__name__}: {error}")
 
     def made(self) -> tuple[EnvironmentFacts, Contract] | Td3RobotError:
         """Return what the environments have in common, and their contract; or why they could not be made."""

@@ -44,6 +44,7 @@ def test_a_run_whose_node_is_lost_is_resumed_on_another_to_the_same_end(cluster,
         assert_same_run(sweep / f"000-seed{seed}", alone(seed))
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_has_the_cluster_save_its_runs(cluster, tmp_path, start, long_enough):
     sweep = tmp_path / "sweep"
     swept = start("sweep", "gym_pendulum", "--cores", 1, "--ray", cluster.address, "--out", sweep, *long_enough)
@@ -88,6 +89,7 @@ def test_something_else_that_listens_there_is_no_cluster(monkeypatch):
 FOUR = "training.environments=4"
 
 
+@pytest.mark.slow
 def test_environments_on_a_cluster_give_the_run_of_those_here(cluster, tmp_path, start, alone, long_enough):
     run, nodes = tmp_path / "run", len(cluster.workers)
     training = start(

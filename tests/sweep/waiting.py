@@ -25,4 +25,9 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in found.read_text().split()] if found.exists() else []
 
 
+def arguments_of(pid: int) -> list[str]:
+    """Return a process's command line (Linux)."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
