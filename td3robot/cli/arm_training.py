@@ -1,21 +1,23 @@
 """Resume a training on the arms of one or several cells: what ``train --robot`` adds."""
 
+import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from td3robot.cli.runs import saved_run
+from td3robot.cli.runs import resume_saved, saved_run
 from td3robot.cli.terminal import ProgressListener, stderr
 from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, Td3RobotError
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.robots.cells import CellConfig
+
+# How often a question looks whether the training is to stop [s].
+ANSWER_LOOK_S = 0.2
 
 
 def resumed_on_arms(
@@ -31,7 +33,9 @@ def resumed_on_arms(
         records: Where the ledger is.
 
     Raises:
+        CheckpointError: The checkpoint lacks what a resumed run needs.
         ConfigError: There is nothing left to do, the run directory is taken, or two cells are of the same arm.
+        ContractError: A cell or this version is not what the run was trained for.
         LadderError: A fault of a robot awaits its operator.
         RobotError: A robot is no-go.
     """
@@ -41,7 +45,7 @@ def resumed_on_arms(
 
     (saved, config, step), cells = saved_run(resume, *until), [load_cell(path) for path in cell_paths]
     names = _names(cell_paths)
-    run = out or Path("checkpoints") / f"{config.name}-{names[0]}-{datetime.now():%Y%m%d-%H%M%S}"
+    run = out or Path("checkpoints") / f"{config.name}-{cell_paths[0].stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise ConfigError(f"{run} exists and is not empty; choose another --out")
     serials = [_checked(name, cell) for name, cell in zip(names, cells, strict=True)]
@@ -51,31 +55,60 @@ def resumed_on_arms(
                 f"{names[serials.index(serial)]} and {names[place]} are the same robot, {serial}; give every arm one "
                 "--robot"
             )
+
+    def agree(name: str, what: str) -> bool:
+        """Ask whoever is at the terminal, as long as the training goes on."""
+        return _agreed(f"{name}: {what}", lambda: trainer.stop_requested)
+
     with ExitStack() as made:
+        listener = ProgressListener(config.training.steps, step)
+        trainer = make_arm_trainer(config, run, listener, dict(zip(names, cells, strict=True)), agree)
+        made.callback(trainer.close)
+        trainer.contract.require_same(saved.contract(), "this td3robot", "the checkpoint")
+        resume_saved(trainer, saved)
         holds = []
         for serial, cell in zip(serials, cells, strict=True):
             hold = ExitStack()
             hold.enter_context(Ledger(records, recovery=cell.recovery).driving(serial, run))
             holds.append(made.enter_context(hold))
-        each = "the arm is" if len(cells) == 1 else f"{len(cells)} arms are"
-        stderr.print(f"{each} going to move, at the speed of training; Ctrl-C stops and saves", soft_wrap=True)
-        listener = ProgressListener(config.training.steps, step)
-        trainer = make_arm_trainer(config, run, listener, dict(zip(names, cells, strict=True)), _agree)
-        made.callback(trainer.close)
-        trainer.resume(saved)
-
-        def end(index: int, fault: Td3RobotError) -> None:
-            """Latch a robot, and give it to its operator; the others' training goes on."""
-            latch_fault(fault, serials[index], records)
-            holds[index].close()
-            if trainer.collector.arms.processes:
-                trainer.listener.message(f"{names[index]} takes no further part: {fault}")
-
-        trainer.collector.arms.on_fault = end
+        trainer.collector.arms.on_fault = _Ending(trainer, names, serials, holds, records)
         made.pop_all()
         for hold in holds:
             trainer.closing.push(hold.__exit__)
+    each = "the arm is" if len(cells) == 1 else f"{len(cells)} arms are"
+    stderr.print(f"{each} going to move, at the speed of training; Ctrl-C stops and saves", soft_wrap=True)
     return trainer
+
+
+class _Ending:
+    """Ends an arm's part in a training: the robot is latched and given to its operator, and the others go on.
+
+    Args:
+        trainer: Of the training.
+        names: Of the arms.
+        serials: Of the robots.
+        holds: What says in the ledger that a robot is driven.
+        records: Where the ledger is.
+    """
+
+    def __init__(
+        self, trainer: "ArmTrainer", names: list[str], serials: list[str], holds: list[ExitStack], records: Path
+    ) -> None:
+        self._trainer, self._names, self._serials, self._holds = trainer, names, serials, holds
+        self._records = records
+
+    def __call__(self, index: int, fault: Td3RobotError) -> None:
+        """Latch a robot for a fault."""
+        from td3robot.deploy.ledger import LadderError
+
+        say = self._trainer.listener.message
+        say(f"{self._names[index]} takes no further part: {fault}")
+        try:
+            latch_fault(fault, self._serials[index], self._records)
+            self._holds[index].close()
+        except LadderError as error:
+            self._holds[index].pop_all()  # that it is driven stays in the ledger, which keeps others from moving it
+            say(f"the fault of {self._names[index]} could not be latched: {error}")
 
 
 def latch_fault(error: Td3RobotError, serial: str, records: Path) -> None:
@@ -103,5 +136,12 @@ def _checked(name: str, cell: "CellConfig") -> str:
     return serial_of(found.facts)
 
 
-def _agree(name: str, what: str) -> bool:
-    return sys.stdin.isatty() and typer.confirm(f"{name}: {what}")
+def _agreed(question: str, stopped: Callable[[], bool]) -> bool:
+    """Ask a question at the terminal, until somebody answers or the training is to stop."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    stderr.print(f"{question} [y/N]", markup=False, soft_wrap=True)
+    while not stopped():
+        if select.select([sys.stdin], [], [], ANSWER_LOOK_S)[0]:
+            return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return False

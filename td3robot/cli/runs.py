@@ -10,6 +10,7 @@ from td3robot.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
+    from td3robot.learning.trainer import Trainer
     from td3robot.policy.checkpoint import Checkpoint
 
 # So many settings are named where a run lacks more.
@@ -57,6 +58,20 @@ def saved_run(
     if newer := {name: value for name, value in saved.newer_settings(config).items() if name not in FREE}:
         stderr.print(newer_words(newer), soft_wrap=True)
     return saved, config, step
+
+
+def resume_saved(trainer: "Trainer", saved: "Checkpoint") -> None:
+    """Restore a saved run in its trainer.
+
+    Raises:
+        CheckpointError: The checkpoint lacks what a resumed run needs.
+    """
+    try:
+        trainer.resume(saved)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training"
+        ) from None
 
 
 def newer_words(newer: Mapping[str, Any]) -> str:

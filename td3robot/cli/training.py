@@ -12,7 +12,7 @@ import typer
 from td3robot.cli import arm_training, viewing
 from td3robot.cli.options import LEARN, PROGRAMS, Json, Overrides, Records, Trust, View
 from td3robot.cli.reports import report_at_end
-from td3robot.cli.runs import saved_run
+from td3robot.cli.runs import resume_saved, saved_run
 from td3robot.cli.stopping import stopped_by_signals
 from td3robot.cli.terminal import ProgressListener, announce_run, announce_speeds, figures_alone, print_json, stderr
 from td3robot.cluster import Workers
@@ -130,7 +130,7 @@ def _made(start: Start) -> "Trainer":
     if start.robots:
         if (
             start.resume is None
-            or any(each is not None for each in (start.seed, start.init_from, start.workers))
+            or any(each is not None for each in (start.seed, start.init_from, start.changed, start.workers))
             or start.overrides
         ):
             raise ConfigError(
@@ -150,9 +150,9 @@ def _made(start: Start) -> "Trainer":
 def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
     """Train, and return the trainer, the seconds it took, and the step it began at."""
     trainer = _made(start)
-    _announce(trainer)
     began, first = perf_counter(), trainer.step
     try:
+        _announce(trainer)
         with stopped_by_signals(trainer), viewing.beside(watched) as show, trainer.listener:  # type: ignore[attr-defined]
             show(trainer.run_directory)
             trainer.train()
@@ -297,12 +297,7 @@ def _resumed_under(
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock, workers)
     here = "this td3robot" if change is None else "the changed run"
     trainer.contract.require_same(saved.contract(), here, "the checkpoint")
-    try:
-        trainer.resume(saved)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{saved.path} lacks what a resumed run needs ({error!r}); it was not made by training"
-        ) from None
+    resume_saved(trainer, saved)
     if change is not None:
         trainer.changes.append(change)
         trainer.listener.message(f"changed {change_words(change)}")

@@ -1,5 +1,6 @@
 """Resuming a training on arms that run in real time: whatever takes long waits until they rest between episodes."""
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -116,8 +117,10 @@ class ArmTrainer(Trainer):
 
     def close(self) -> None:
         """Let go of the arms, and of what was to end with them."""
-        super().close()
-        self.closing.close()
+        try:
+            super().close()
+        finally:
+            self.closing.__exit__(*sys.exc_info())
 
     def request_stop(self) -> None:
         """Stop all arms after this control period, and save."""
@@ -140,7 +143,7 @@ class ArmTrainer(Trainer):
         self.window.finished += self.collector.store(played, self.replay)
         self.step += sum(len(part.steps) for part in played.values())
         if not self.collector.arms.processes:
-            raise next(part.fault for part in played.values() if part.fault is not None)
+            raise self.collector.arms.ended[-1][1]
         self._stopwatch.timed("learner", self._update_agent, self.step)
 
     def _report(self, writer: MetricsWriter) -> None:

@@ -20,7 +20,7 @@ from td3robot.build import make_robot_env
 from td3robot.collection import shorten_collections
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import require_finite
-from td3robot.errors import Td3RobotError
+from td3robot.errors import RobotError, Td3RobotError
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, Step
 from td3robot.learning.evaluator import ONE_THREAD
@@ -34,6 +34,8 @@ Vector = NDArray[np.float32]
 
 # How often a wait for the arms looks for one that has gone silent [s].
 LOOK_S = 0.5
+# Asks an arm at rest for the fault that it has, if any.
+AT_REST = "at rest"
 DROPS = "the gripper opens and drops what it holds; continue?"
 
 
@@ -139,11 +141,22 @@ class ArmProcess(ChildProcess):
                 self._require_alive()
                 return None
             answer: ArmEpisode | Question = self._connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             self._raise_gone()
         if isinstance(answer, ArmEpisode):
             self._waiting = False
         return answer
+
+    def fault_at_rest(self) -> Td3RobotError | None:
+        """Return what has become of its arm since the last episode, where that is a fault; its process's end is one."""
+        try:
+            if self._made is None or self._waiting:
+                return None
+            self._tell(AT_REST)
+            fault: Td3RobotError | None = self._receive()
+        except Td3RobotError as error:
+            return error
+        return fault
 
     def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
         if self._made is None:
@@ -160,12 +173,14 @@ class Arms:
 
     Attributes:
         processes: By their numbers, those that take part.
+        ended: Those that do not, by name, in the order in which their parts ended, and why.
         on_fault: Called with an arm's number and what ended its part, as soon as that is known.
     """
 
     def __init__(self, processes: list[ArmProcess], agree: Callable[[str, str], bool]) -> None:
         self.processes = dict(enumerate(processes))
         self.facts = EnvironmentFacts(len(processes), *_shape(processes[0].facts))
+        self.ended: list[tuple[str, Td3RobotError]] = []
         self.on_fault: Callable[[int, Td3RobotError], None] = lambda index, fault: None
         self._agree = agree
 
@@ -193,10 +208,12 @@ class Arms:
             process.ask_to_stop()
 
     def close(self) -> None:
-        """Let go of the arms."""
-        for process in self.processes.values():
-            process.close()
-        self.processes = {}
+        """Let go of the arms; a fault since the last episode is one of the training."""
+        for index in list(self.processes):
+            if (fault := self.processes[index].fault_at_rest()) is not None:
+                self._end(index, fault)
+            else:
+                self.processes.pop(index).close()
 
     def _answer(self, index: int) -> ArmEpisode | None:
         process = self.processes[index]
@@ -210,7 +227,9 @@ class Arms:
         return answer
 
     def _end(self, index: int, fault: Td3RobotError) -> None:
-        self.processes.pop(index).close()
+        process = self.processes.pop(index)
+        process.close()
+        self.ended.append((process.name, fault))
         self.on_fault(index, fault)
 
 
@@ -236,7 +255,7 @@ def run_arm(parent: Parent) -> None:
     parent.answer((player.environments.facts, environment.contract()))
     with closing(environment):
         while (order := parent.next()) is not None:
-            parent.answer(player.play(order))
+            parent.answer(player.fault() if order == AT_REST else player.play(order))
 
 
 class _StoppedError(Exception):
@@ -275,7 +294,12 @@ class Player:
             gc.enable()
             gc.collect()
         self._say("at rest")
-        return ArmEpisode(observation, steps, fault)
+        return ArmEpisode(observation, steps, fault or self.fault())
+
+    def fault(self) -> Td3RobotError | None:
+        """Return the fault that the robot has latched, or None."""
+        latched: str | None = self._environment.robot.fault
+        return None if latched is None else RobotError(latched)
 
     def agree(self, plan: TravelPlan) -> None:
         """Have a person agree to a motion that drops what is held.
@@ -284,8 +308,11 @@ class Player:
             ArmDeclinedError: Nobody does.
         """
         if plan.drops:
+            self.require_going()
             self._parent.answer(Question(DROPS))
-            if not self._parent.next():
+            agreed = self._parent.next()
+            self.require_going()
+            if not agreed:
                 raise ArmDeclinedError("the gripper holds something, and nobody took it; nothing was moved")
 
     def require_going(self) -> None:

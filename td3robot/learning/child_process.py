@@ -89,7 +89,7 @@ class ChildProcess:
             if not self._connection.poll(self._limit_s):
                 raise self._overdue()
             answer = self._connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             self._raise_gone()
         self._waiting = False
         if isinstance(answer, Td3RobotError):

@@ -122,7 +122,8 @@ def two_arms(standin, own_host, tmp_path):
         paths = []
         for name, host in (("left", standin.host), ("right", other.host)):
             paths.append(tmp_path / f"{name}.yaml")
-            paths[-1].write_text(f"ur: {{host: {host}, late_periods: 10}}\n")
+            # Two drivers on SCHED_FIFO beside two stand-ins would leave two cores to nobody else for a second.
+            paths[-1].write_text(f"ur: {{host: {host}, late_periods: 10, realtime_priority: 0}}\n")
         right = load_cell(paths[-1])
         UrRobot(robot_spec(right.robot), right).gripper.activate()
         yield paths, other
@@ -160,7 +161,7 @@ def test_two_arms_feed_one_learner(two_arms, tmp_path):
     saved = Checkpoint(find(tmp_path / "on", ("last",)))
     assert saved.config().training.environments == 2
     assert saved.document("counters")["episodes"] == [3, 3]
-    assert len(np.unique(saved.arrays("replay")["observations"], axis=0)) > 40 + 40
+    assert len(np.unique(saved.arrays("replay")["rows"], axis=0)) > 40 + 40
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from td3robot.learning.evaluator import LocalEvaluator
 from td3robot.learning.runs import make_arm_trainer, make_trainer
 from td3robot.policy.checkpoint import Checkpoint, find
 from td3robot.robots.cells import CellConfig
+from td3robot.robots.travel import TravelPlan
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = (
@@ -82,7 +83,7 @@ class SimulatedArms:
         facts = self.players[0].environments.facts
         self.facts = EnvironmentFacts(count, facts.action_shape, facts.observation_layout)
         self.processes = dict(enumerate(self.players))
-        self.failing, self.orders, self.stopped = failing or {}, [], False
+        self.failing, self.orders, self.stopped, self.ended = failing or {}, [], False, []
 
     def play(self, orders):
         self.orders.append(orders)
@@ -91,6 +92,7 @@ class SimulatedArms:
             episode = self.players[index].play(order)
             if self.failing.get(index) == len(self.orders):
                 episode = ArmEpisode(episode.observation, episode.steps[:5], RobotError("the arm is stuck"))
+                self.ended.append((str(index), episode.fault))
                 del self.processes[index]
             played[index] = episode
         return played
@@ -247,6 +249,31 @@ def test_whoever_minds_the_arm_is_asked_before_it_drops_something(saved, agreed)
     Plan.drops = False
     player.agree(Plan())
     assert len(parent.asked) == 1
+
+
+def test_a_fault_that_is_found_while_the_arm_comes_to_rest_is_one_of_the_episode(saved):
+    environment = make_robot_env(saved.config().environment)
+    player = Player(Asking(stop_after=3), "left", LocalEnvironments([environment]))
+    assert player.fault() is None
+
+    class Latched(type(environment.robot)):
+        fault = "the arm did not come to rest in time"
+
+    environment.robot.stop = lambda: setattr(environment.robot, "__class__", Latched)
+    episode = player.play(order(saved))
+    assert len(episode.steps) == 3
+    assert str(episode.fault) == str(player.fault()) == "the arm did not come to rest in time"
+
+
+def test_whoever_agrees_after_the_stop_moves_nothing(saved):
+    parent = Asking([True], stop_after=1)
+    player = Player(parent, "left", LocalEnvironments([make_robot_env(saved.config().environment)]))
+    plan = TravelPlan(np.zeros(6), np.zeros(6), (), opens_gripper=True, drops=True)
+    player._environment.travel.agree = player.agree
+    player._environment.reset = lambda seed=None: player.agree(plan)
+    episode = player.play(order(saved))
+    assert (episode.observation, episode.steps, episode.fault) == (None, [], None)
+    assert parent.asked == [Question(DROPS)]
 
 
 def test_the_process_of_an_arm_that_cannot_be_reached_says_so(saved):
