@@ -70,7 +70,14 @@ def in_a_fresh_process(function, *arguments) -> None:
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize(("overlap", "learner"), [(False, "reference"), (True, "reference"), (True, "compiled")])
+@pytest.mark.parametrize(
+    ("overlap", "learner"),
+    [
+        pytest.param(False, "reference", marks=pytest.mark.slow),
+        pytest.param(True, "reference", marks=pytest.mark.slow),
+        (True, "compiled"),
+    ],
+)
 def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, learner):
     config = configuration("ur5e_reach", overlap, f"training.learner={learner}")
     train(config, tmp_path / "straight")
@@ -181,7 +188,7 @@ def steps_in(path: Path) -> list[int]:
         return [int(row["step"]) for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize(("scene", "kills"), [("pendulum", 9), ("pendulum, overlap", 6)])
+@pytest.mark.parametrize(("scene", "kills"), [("pendulum", 6), ("pendulum, overlap", 3)])
 def test_kills_at_random_moments_lose_nothing(tmp_path, scene, kills):
     draw = random.Random(0)
     killer = Killer(tmp_path, scene, draw)
