@@ -9,7 +9,7 @@ from waiting import PATIENCE
 from td3robot.subprocesses import start_python
 
 # Long enough that a run is met while it trains; each save is of so many steps.
-STEPS, EVERY = 400, 50
+STEPS, EVERY = 600, 50
 
 
 @pytest.fixture

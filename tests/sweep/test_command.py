@@ -23,8 +23,8 @@ def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, star
     os.kill(training, signal.SIGKILL)
     shown, said = swept.communicate(timeout=PATIENCE)
     assert swept.returncode == 0, said
-    assert "000-seed0: done, resumed once, step 400: -" in said
-    assert "000-seed1: done, step 400: -" in said
+    assert "000-seed0: done, resumed once, step 600: -" in said
+    assert "000-seed1: done, step 600: -" in said
     for seed in (0, 1):
         assert_same_run(tmp_path / "sweep" / f"000-seed{seed}", alone(seed, f"--set={GRID}"))
     figures = json.loads(shown)
