@@ -16,7 +16,6 @@ from td3robot.learning.divergence import require_finite
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.learning.listener import Listener
-from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.trainer import Trainer
 from td3robot.learning.window import FinishedEpisode
@@ -113,7 +112,6 @@ class ArmTrainer(Trainer):
     ) -> None:
         super().__init__(config, collector, evaluator, contract, run, listener)
         self.closing = ExitStack()
-        self._reported = 0
 
     def close(self) -> None:
         """Let go of the arms, and of what was to end with them."""
@@ -128,7 +126,6 @@ class ArmTrainer(Trainer):
         self.collector.arms.stop()
 
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
-        self._reported = self.step
         self.actions = None
         self.collector.begin_after(max(saved.document("counters")["episodes"], default=-1))
 
@@ -145,13 +142,6 @@ class ArmTrainer(Trainer):
         if not self.collector.arms.processes:
             raise self.collector.arms.ended[-1][1]
         self._stopwatch.timed("learner", self._update_agent, self.step)
-
-    def _report(self, writer: MetricsWriter) -> None:
-        super()._report(writer)
-        self._reported = self.step
-
-    def _crossed(self, every: int) -> bool:
-        return self.step // every > self._reported // every
 
 
 def exploring_policy(agent: Agent, contract: Contract) -> Policy:

@@ -8,9 +8,8 @@ the policy is the one that is deployed, and a process that a control period wait
 import gc
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from td3robot.collection import shorten_collections
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
-from td3robot.learning.child_process import ChildProcess, Parent
-from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, Step
+from td3robot.learning.child_process import GONE, ChildProcess, Parent
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
 from td3robot.learning.evaluator import ONE_THREAD
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.policy.contract import Contract
@@ -86,7 +85,7 @@ class Question:
     text: str
 
 
-class ArmProcess(ChildProcess):
+class ArmProcess(ChildProcess, MadeElsewhere):
     """The process of one arm: made at once, connected at the first episode.
 
     Args:
@@ -101,34 +100,15 @@ class ArmProcess(ChildProcess):
     def __init__(self, name: str, config: RobotEnvironmentConfig, cell: CellConfig, limit_s: float) -> None:
         self.name, self.title = name, f"the process of arm {name}"
         super().__init__(limit_s, (name, config, cell), ONE_THREAD)
-        self.connection = self._connection
-        self._made: tuple[EnvironmentFacts, Contract] | None = None
-
-    @property
-    def facts(self) -> EnvironmentFacts:
-        """Of its environment.
-
-        Raises:
-            Td3RobotError: It could not be made.
-        """
-        return self._once_made()[0]
-
-    @property
-    def contract(self) -> Contract:
-        """What a policy for this arm is trained for; errors as of :attr:`facts`."""
-        return self._once_made()[1]
 
     def begin(self, order: EpisodeOrder) -> None:
         """Have it play an episode."""
         _ = self.facts  # they come first
-        self._sign = "", monotonic()
-        self._tell(order)
-        self._waiting = True
+        self._ask(order)
 
     def reply(self, agreed: bool) -> None:
         """Answer its question."""
-        self._sign = "", monotonic()
-        self._tell(agreed)
+        self._ask(agreed)
 
     def answered(self) -> ArmEpisode | Question | None:
         """Return what it says, or None where it has said nothing yet.
@@ -137,11 +117,11 @@ class ArmProcess(ChildProcess):
             EnvironmentFaultError: The process ended, or gives no sign of life.
         """
         try:
-            if not self._connection.poll():
+            if not self.connection.poll():
                 self._require_alive()
                 return None
-            answer: ArmEpisode | Question = self._connection.recv()
-        except (EOFError, OSError):
+            answer: ArmEpisode | Question = self.connection.recv()
+        except GONE:
             self._raise_gone()
         if isinstance(answer, ArmEpisode):
             self._waiting = False
@@ -158,10 +138,9 @@ class ArmProcess(ChildProcess):
             return error
         return fault
 
-    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
-        if self._made is None:
-            self._made = self._receive()
-        return self._made
+    def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
+        made: tuple[EnvironmentFacts, Contract] = self._receive()
+        return made
 
 
 class Arms:
@@ -179,7 +158,7 @@ class Arms:
 
     def __init__(self, processes: list[ArmProcess], agree: Callable[[str, str], bool]) -> None:
         self.processes = dict(enumerate(processes))
-        self.facts = EnvironmentFacts(len(processes), *_shape(processes[0].facts))
+        self.facts = replace(processes[0].facts, count=len(processes))
         self.ended: list[tuple[str, Td3RobotError]] = []
         self.on_fault: Callable[[int, Td3RobotError], None] = lambda index, fault: None
         self._agree = agree
@@ -231,10 +210,6 @@ class Arms:
         process.close()
         self.ended.append((process.name, fault))
         self.on_fault(index, fault)
-
-
-def _shape(facts: EnvironmentFacts) -> tuple[Any, Any]:
-    return facts.action_shape, facts.observation_layout
 
 
 def run_arm(parent: Parent) -> None:

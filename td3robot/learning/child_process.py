@@ -17,6 +17,8 @@ from td3robot.subprocesses import end_with_parent, start_python
 
 # The descriptor of standard error.
 STDERR = 2
+# What a connection raises whose other end is gone; an OSError that is no ConnectionError, in the middle of a message.
+GONE = (EOFError, OSError)
 # Where in that file the parent writes that the process is to stop, behind what the process says itself.
 STOP_AT, SAID = 128, 100
 # How long a process may take to finish its step when it is closed, and how often it checks that its parent lives [s].
@@ -32,6 +34,7 @@ class ChildProcess:
         variables: Of its environment, besides this process's.
 
     Attributes:
+        connection: To the process; others only wait for it.
         title: What a sentence calls it.
         main: The function that it runs, as ``module:function``; called with a :class:`Parent`.
     """
@@ -41,7 +44,7 @@ class ChildProcess:
 
     def __init__(self, limit_s: float, first: Any, variables: Mapping[str, str] | None = None) -> None:
         self._limit_s = limit_s
-        self._connection, other_end = Pipe()
+        self.connection, other_end = Pipe()
         self._busy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the process
         module, function = self.main.split(":")
         descriptors = other_end.fileno(), self._busy.fileno()
@@ -59,7 +62,7 @@ class ChildProcess:
         other_end.close()
         self._waiting = False
         self._sign: tuple[str, float] = "", 0.0
-        self._connection.send(first)
+        self.connection.send(first)
 
     @property
     def pid(self) -> int:
@@ -68,7 +71,7 @@ class ChildProcess:
 
     def close(self) -> None:
         """End the process, and what it started; at once where it owes an answer."""
-        self._connection.close()
+        self.connection.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.0 if self._waiting else END_S)
         with suppress(ProcessLookupError, PermissionError):
@@ -76,9 +79,15 @@ class ChildProcess:
         self._process.wait()
         self._busy.close()
 
+    def _ask(self, message: Any) -> None:
+        """Send what is answered in its own time; from now on, the process has to give signs of life."""
+        self._sign = "", monotonic()
+        self._tell(message)
+        self._waiting = True
+
     def _tell(self, message: Any) -> None:
         try:
-            self._connection.send(message)
+            self.connection.send(message)
         except ConnectionError:
             self._raise_gone()
 
@@ -86,10 +95,10 @@ class ChildProcess:
         """Wait for an answer, and return it; an error that the process sent is raised."""
         self._waiting = True
         try:
-            if not self._connection.poll(self._limit_s):
+            if not self.connection.poll(self._limit_s):
                 raise self._overdue()
-            answer = self._connection.recv()
-        except (EOFError, OSError):
+            answer = self.connection.recv()
+        except GONE:
             self._raise_gone()
         self._waiting = False
         if isinstance(answer, Td3RobotError):
@@ -164,7 +173,7 @@ class Parent:
                 if os.getppid() != self._pid:
                     return None
             return self._connection.recv()
-        except (EOFError, ConnectionError):
+        except GONE:
             return None
 
     def answer(self, answer: Any) -> None:

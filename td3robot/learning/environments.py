@@ -1,5 +1,6 @@
 """Environments side by side: here, or in a process of their own, while a learner has the interpreter to itself."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -124,7 +125,36 @@ class LocalEnvironments:
             environment.close()
 
 
-class EnvironmentProcess(ChildProcess):
+class MadeElsewhere(ABC):
+    """Environments that another process makes: what they are is known once they are made."""
+
+    _made: tuple[EnvironmentFacts, Contract] | None = None
+
+    @property
+    def facts(self) -> EnvironmentFacts:
+        """What the environments have in common.
+
+        Raises:
+            Td3RobotError: They could not be made.
+        """
+        return self._once_made()[0]
+
+    @property
+    def contract(self) -> Contract:
+        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
+        return self._once_made()[1]
+
+    @abstractmethod
+    def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
+        """Wait until they are made, and return facts and contract."""
+
+    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
+        if self._made is None:
+            self._made = self._await_made()
+        return self._made
+
+
+class EnvironmentProcess(ChildProcess, MadeElsewhere):
     """A process with the environments of a training; it ends with this one, or when closed.
 
     It is started at once, and makes them while this one does something else.
@@ -142,27 +172,7 @@ class EnvironmentProcess(ChildProcess):
         self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], limit_s: float = 600.0
     ) -> None:
         super().__init__(limit_s, (make, configs))
-        self._made: tuple[EnvironmentFacts, Contract] | None = None
         self._stepping = False
-
-    @property
-    def facts(self) -> EnvironmentFacts:
-        """What the environments have in common.
-
-        Raises:
-            Td3RobotError: They could not be made.
-        """
-        return self._once_made()[0]
-
-    @property
-    def contract(self) -> Contract:
-        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
-        return self._once_made()[1]
-
-    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
-        if self._made is None:
-            self._made = self._receive()
-        return self._made
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -186,6 +196,10 @@ class EnvironmentProcess(ChildProcess):
         self._stepping = False
         steps: list[Step] = self._receive()
         return steps
+
+    def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
+        made: tuple[EnvironmentFacts, Contract] = self._receive()
+        return made
 
     def _send(self, *message: Any) -> None:
         _ = self.facts  # they come first

@@ -6,7 +6,6 @@ No torch here: what is evaluated is the policy as it is deployed, and a process 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from multiprocessing.connection import wait
-from time import monotonic
 from typing import Any, Protocol
 
 from td3robot import seeding
@@ -14,7 +13,7 @@ from td3robot.build import make_environment
 from td3robot.config import RunConfig
 from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, Player, summarize
 from td3robot.errors import Td3RobotError
-from td3robot.learning.child_process import ChildProcess, Parent
+from td3robot.learning.child_process import GONE, ChildProcess, Parent
 from td3robot.policy.policy import Policy
 from td3robot.subprocesses import return_memory
 
@@ -153,7 +152,6 @@ class EvaluatorProcess(ChildProcess):
 
     def __init__(self, config: RunConfig, numbers: range) -> None:
         super().__init__(config.training.answer_limit_s, (config.environment, config.seed, numbers), ONE_THREAD)
-        self.connection = self._connection
         self._numbers = numbers
         self._round, self._played = 0, list[EpisodeFigures]()
 
@@ -165,9 +163,7 @@ class EvaluatorProcess(ChildProcess):
     def start(self, policy: Policy) -> None:
         """Have it play its episodes with a policy; it plays what is left of those before first."""
         self._round, self._played = self._round + 1, []
-        self._sign = "", monotonic()
-        self._tell((self._round, policy))
-        self._waiting = True
+        self._ask((self._round, policy))
 
     def played(self) -> list[EpisodeFigures]:
         """Return the episodes that were played with the last policy so far.
@@ -176,11 +172,11 @@ class EvaluatorProcess(ChildProcess):
             EnvironmentFaultError: The environment failed, the process ended, or it gives no sign of life.
         """
         try:
-            while self._waiting and self._connection.poll():
-                number, answer = self._connection.recv()
+            while self._waiting and self.connection.poll():
+                number, answer = self.connection.recv()
                 if number in (MAKING, self._round):
                     self._take(answer)
-        except (EOFError, ConnectionError):
+        except GONE:
             self._raise_gone()
         if self._waiting:
             self._require_alive()

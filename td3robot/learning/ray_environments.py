@@ -7,6 +7,7 @@ those of environments on this machine, whatever the nodes' pace.
 import socket
 from collections.abc import Callable, Sequence
 from concurrent import futures
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 from td3robot import cluster
 from td3robot.build import make_contract
 from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
-from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, Step
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
 from td3robot.policy.contract import Contract
 
 Vector = NDArray[np.float32]
 
 
-class RayEnvironments:
+class RayEnvironments(MadeElsewhere):
     """Environments shared among workers on a Ray cluster, which make them while this process does something else.
 
     Args:
@@ -64,22 +65,7 @@ class RayEnvironments:
             for share in self._shares
         ]
         self._making = [worker.made.remote() for worker in self._workers]
-        self._made: tuple[EnvironmentFacts, Contract] | None = None
         self._stepping: list[Any] = []
-
-    @property
-    def facts(self) -> EnvironmentFacts:
-        """What the environments have in common.
-
-        Raises:
-            Td3RobotError: They could not be made.
-        """
-        return self._once_made()[0]
-
-    @property
-    def contract(self) -> Contract:
-        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
-        return self._once_made()[1]
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -108,12 +94,9 @@ class RayEnvironments:
         """End the workers, and leave the cluster."""
         self._ray.shutdown()
 
-    def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
-        if self._made is None:
-            facts, contract = self._answers(self._making)[0]
-            count = sum(len(share) for share in self._shares)
-            self._made = EnvironmentFacts(count, facts.action_shape, facts.observation_layout), contract
-        return self._made
+    def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
+        facts, contract = self._answers(self._making)[0]
+        return replace(facts, count=sum(map(len, self._shares))), contract
 
     def _ask(self, index: int, what: str, *arguments: Any) -> Any:
         self._end_interrupted()

@@ -91,7 +91,7 @@ class Trainer(ABC):
         self.actions: NDArray[np.float32] | None = None
         self.window = Window()
         self._stopwatch = Stopwatch()
-        self._timed_from = self._saved_step = -1
+        self._timed_from = self._reported = self._saved_step = -1
         self._in_environment = False
 
     def train(self) -> None:
@@ -112,7 +112,7 @@ class Trainer(ABC):
             for place in checkpoint.set_aside_later(self.run_directory, "last", self.step):
                 self.listener.message(f"a checkpoint of a later step than this run resumes from is kept as {place}")
             describe_run(self.run_directory, self.config, self.changes, self.listener.message)
-            self._timed_from = self.step
+            self._timed_from = self._reported = self.step
             try:
                 self._run(writer)
             except TrainingDivergedError:
@@ -314,6 +314,7 @@ class Trainer(ABC):
         self._evaluate(writer, patient=saving and not self.evaluations.due)
         if saving:
             self._stopwatch.timed("saving", self.save)
+        self._reported = self.step
 
     def _evaluate(self, writer: MetricsWriter, patient: bool = False) -> None:
         """See to the evaluations; a stop that is requested meanwhile leaves them to the resumed run."""
@@ -327,8 +328,8 @@ class Trainer(ABC):
         require_converging(figures, self.replay.largest_reward, self.config.agent.gamma, self.step, self.run_directory)
 
     def _crossed(self, every: int) -> bool:
-        before = self.step - self.collector.facts.count
-        return self.step // every > before // every
+        """Whether a multiple of so many steps was passed since the last report."""
+        return self.step // every > self._reported // every
 
     def _row(self) -> dict[str, float]:
         means = self.collector.averages.means()

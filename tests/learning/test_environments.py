@@ -77,7 +77,7 @@ def test_an_error_of_an_environment_arrives_and_the_process_lives_on():
 
 def test_a_process_that_nobody_waits_for_any_more_ends_without_a_word(capfd):
     process = EnvironmentProcess(make_environment, [PENDULUM])
-    process._connection.close()  # as by a Ctrl-C while the environments are made
+    process.connection.close()  # as by a Ctrl-C while the environments are made
     assert process._process.wait(60) == 0
     process.close()
     assert capfd.readouterr().err == ""
