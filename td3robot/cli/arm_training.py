@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,6 @@ def resumed_on_arms(
         LadderError: A fault of a robot awaits its operator.
         RobotError: A robot is no-go.
     """
-    from td3robot.deploy.ledger import Ledger
     from td3robot.learning.runs import make_arm_trainer
     from td3robot.robots.cells import load_cell
 
@@ -48,12 +48,11 @@ def resumed_on_arms(
     run = out or Path("checkpoints") / f"{config.name}-{cell_paths[0].stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise ConfigError(f"{run} exists and is not empty; choose another --out")
-    serials = [_checked(name, cell) for name, cell in zip(names, cells, strict=True)]
-    for place, serial in enumerate(serials):
-        if serial in serials[:place]:
+    robots = [_Robot(name, cell, records) for name, cell in zip(names, cells, strict=True)]
+    for robot, other in combinations(robots, 2):
+        if robot.serial == other.serial:
             raise ConfigError(
-                f"{names[serials.index(serial)]} and {names[place]} are the same robot, {serial}; give every arm one "
-                "--robot"
+                f"{robot.name} and {other.name} are the same robot, {robot.serial}; give every arm one --robot"
             )
 
     def agree(name: str, what: str) -> bool:
@@ -66,74 +65,66 @@ def resumed_on_arms(
         made.callback(trainer.close)
         trainer.contract.require_same(saved.contract(), "this td3robot", "the checkpoint")
         resume_saved(trainer, saved)
-        holds = []
-        for serial, cell in zip(serials, cells, strict=True):
-            hold = ExitStack()
-            hold.enter_context(Ledger(records, recovery=cell.recovery).driving(serial, run))
-            holds.append(made.enter_context(hold))
-        trainer.collector.arms.on_fault = _Ending(trainer, names, serials, holds, records)
+        for robot in robots:
+            made.enter_context(robot.driven(run))
+        trainer.collector.arms.on_fault = lambda index, fault: robots[index].end(fault, listener.message)
         made.pop_all()
-        for hold in holds:
-            trainer.closing.push(hold.__exit__)
+        for robot in robots:
+            trainer.closing.push(robot.hold)
     each = "the arm is" if len(cells) == 1 else f"{len(cells)} arms are"
     stderr.print(f"{each} going to move, at the speed of training; Ctrl-C stops and saves", soft_wrap=True)
     return trainer
 
 
-class _Ending:
-    """Ends an arm's part in a training: the robot is latched and given to its operator, and the others go on.
+class _Robot:
+    """A robot of a training, looked at and found ready; nothing moves it yet.
 
     Args:
-        trainer: Of the training.
-        names: Of the arms.
-        serials: Of the robots.
-        holds: What says in the ledger that a robot is driven.
+        name: What sentences call its arm.
+        cell: Its cell.
         records: Where the ledger is.
+
+    Attributes:
+        serial: Its serial number.
+        hold: What says in the ledger that it is driven, from :meth:`driven` on.
+
+    Raises:
+        RobotError: It is no-go.
     """
 
-    def __init__(
-        self, trainer: "ArmTrainer", names: list[str], serials: list[str], holds: list[ExitStack], records: Path
-    ) -> None:
-        self._trainer, self._names, self._serials, self._holds = trainer, names, serials, holds
-        self._records = records
+    def __init__(self, name: str, cell: "CellConfig", records: Path) -> None:
+        from td3robot.deploy.deployment import check_cell
+        from td3robot.deploy.ledger import Ledger, serial_of
 
-    def __call__(self, index: int, fault: Td3RobotError) -> None:
-        """Latch a robot for a fault."""
+        found = check_cell(None, cell, 1.0)
+        if found.objection is not None:
+            raise RobotError(f"{name} is no-go: {found.objection}")
+        self.name, self.serial, self.hold = name, serial_of(found.facts), ExitStack()
+        self._ledger = Ledger(records, recovery=cell.recovery)
+
+    def driven(self, run: Path) -> ExitStack:
+        """Say in the ledger that it is driven, until what this returns is closed; errors as of ``Ledger.driving``."""
+        self.hold.enter_context(self._ledger.driving(self.serial, run))
+        return self.hold
+
+    def end(self, fault: Td3RobotError, say: Callable[[str], None]) -> None:
+        """End its part in the training: it is latched and given to its operator, and the others go on."""
         from td3robot.deploy.ledger import LadderError
 
-        say = self._trainer.listener.message
-        say(f"{self._names[index]} takes no further part: {fault}")
+        say(f"{self.name} takes no further part: {fault}")
         try:
-            latch_fault(fault, self._serials[index], self._records)
-            self._holds[index].close()
+            if isinstance(fault, RobotError | EnvironmentFaultError):
+                self._ledger.latch(self.serial, str(fault))
+            self.hold.close()
         except LadderError as error:
-            self._holds[index].pop_all()  # that it is driven stays in the ledger, which keeps others from moving it
-            say(f"the fault of {self._names[index]} could not be latched: {error}")
-
-
-def latch_fault(error: Td3RobotError, serial: str, records: Path) -> None:
-    """Record in the ledger that a fault ended a training on an arm; nothing moves it until its operator recovers it."""
-    from td3robot.deploy.ledger import Ledger
-
-    if isinstance(error, RobotError | EnvironmentFaultError):
-        Ledger(records).latch(serial, str(error))
+            self.hold.pop_all()  # that it is driven stays in the ledger, which keeps others from moving it
+            say(f"the fault of {self.name} could not be latched: {error}")
 
 
 def _names(cell_paths: Sequence[Path]) -> list[str]:
     """Name arms after their cells' files, in full where two are called alike."""
     stems = [path.stem for path in cell_paths]
     return stems if len(set(stems)) == len(stems) else [str(path) for path in cell_paths]
-
-
-def _checked(name: str, cell: "CellConfig") -> str:
-    """Look at a connected robot, and return its serial number."""
-    from td3robot.deploy.deployment import check_cell
-    from td3robot.deploy.ledger import serial_of
-
-    found = check_cell(None, cell, 1.0)
-    if found.objection is not None:
-        raise RobotError(f"{name} is no-go: {found.objection}")
-    return serial_of(found.facts)
 
 
 def _agreed(question: str, stopped: Callable[[], bool]) -> bool:
