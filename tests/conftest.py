@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -53,6 +54,13 @@ STATUS = [1]
 HELD_S = 10.0
 
 
+class Closable(Protocol):
+    """What is closed at the end; may be repeated."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
 class Quiet:
     """A listener that keeps the messages."""
 
@@ -68,6 +76,26 @@ class Quiet:
     def message(self, text: str) -> None:
         """Keep."""
         self.messages.append(text)
+
+
+# Stand-ins that run, with the folder whose tests need them.
+RUNNING: list[tuple[Path, Closable]] = []
+
+
+@pytest.fixture(scope="session")
+def ends_with() -> Callable[[Path, Closable], None]:
+    """Have a stand-in end with the last test of a folder: it takes a fifth of a core from all that follow."""
+    return lambda folder, standin: RUNNING.append((folder, standin))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End what no further test of its folder needs."""
+    for each in list(RUNNING):
+        folder, standin = each
+        if nextitem is None or folder not in nextitem.path.parents:
+            RUNNING.remove(each)
+            standin.close()
 
 
 def host_of_this_process(number: int) -> str:

@@ -34,23 +34,11 @@ def make_cell(host):
     return CellConfig.model_validate({"ur": {"host": host, "connect_timeout_s": 5.0, "late_periods": 10.0}})
 
 
-# Stand-ins that run; each takes a fifth of a core.
-RUNNING = []
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item, nextitem):
-    """End the stand-ins with the last test of this folder, so that they slow no other one down."""
-    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
-        while RUNNING:
-            RUNNING.pop().close()
-
-
 @pytest.fixture(scope="session")
-def stood_in(own_host):
+def stood_in(own_host, ends_with):
     pytest.importorskip("rtde_control")
     with start_standin(own_host(0)) as standin:
-        RUNNING.append(standin)
+        ends_with(Path(__file__).parent, standin)
         yield standin
 
 

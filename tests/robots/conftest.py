@@ -24,24 +24,12 @@ def another_host(hosts):
     return hosts[2]
 
 
-# Stand-ins that run; each takes a fifth of a core.
-RUNNING = []
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item, nextitem):
-    """End the stand-ins with the last test of this folder, so that they slow no other one down."""
-    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
-        while RUNNING:
-            RUNNING.pop().close()
-
-
 @pytest.fixture(scope="session")
-def standin(hosts):
+def standin(hosts, ends_with):
     """Start one stand-in for all tests of this folder; its gripper is active."""
     pytest.importorskip("rtde_control")
     with start_standin(hosts[0]) as standin:
-        RUNNING.append(standin)
+        ends_with(Path(__file__).parent, standin)
         gripper = CellConfig.model_validate({"ur": {"host": standin.host}}).gripper
         RobotiqGripper(standin.host, gripper, GRIPPERS["robotiq_2f85"]).activate()
         yield standin
@@ -84,11 +72,11 @@ def lost_share(standin):
 
 
 @pytest.fixture(scope="session")
-def franka_standin(hosts):
+def franka_standin(hosts, ends_with):
     """Start one stand-in for an FR3 for all tests of this folder, where this computer can."""
     require_franka()
     standin = FrankaStandin(hosts[3])
-    RUNNING.append(standin)
+    ends_with(Path(__file__).parent, standin)
     try:
         if (lost := lost_share(standin)) > MAY_LOSE:
             pytest.skip(
