@@ -18,6 +18,7 @@ class StuckProcess:
 
     when_gone = "the controller's watchdog stops the arm"
     stall_s = None
+    ended = False
 
     def __init__(self):
         self.killed = self.closed = False
@@ -50,6 +51,13 @@ def test_a_stop_that_does_not_end_ends_the_worker_so_that_the_watchdog_acts(robo
     assert "did not come to rest in time, and its worker was ended; the controller's watchdog" in robot.fault
     with pytest.raises(RobotError, match=r"did not come to rest in time.*until the operator recovers"):
         robot.read()
+
+
+def test_a_worker_that_had_ended_says_why_itself(robot):
+    robot._process.ended = True
+    threading.Timer(0.01, robot._latch_fault, ("the connection to the control box failed",)).start()
+    robot.stop()
+    assert robot.fault == "the connection to the control box failed"
 
 
 def test_reading_alone_stops_nothing(robot):

@@ -122,6 +122,11 @@ class WorkerProcess(Generic[S]):
         return self._process.pid
 
     @property
+    def ended(self) -> bool:
+        """Whether the worker has ended."""
+        return self._process.poll() is not None
+
+    @property
     def when_gone(self) -> str:
         """What becomes of the arm without its worker, as a clause."""
         return self._worker.when_gone
@@ -163,7 +168,7 @@ class WorkerProcess(Generic[S]):
         if not self.request_stop():
             return False
         end = monotonic() + STOP_S
-        while monotonic() < end and self._process.poll() is None:
+        while monotonic() < end and not self.ended:
             state = self.state()
             if state.orders >= self._orders and state.status in (Status.HOLDING, Status.FAILED):
                 return True

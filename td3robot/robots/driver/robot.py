@@ -25,7 +25,7 @@ from td3robot.state import Array, JointCommand, RobotState
 SPEED_MARGIN = 1.001
 # The worker sees a state grow old as well, and knows better why: it is given the time to say so.
 WORKER_FIRST = 2.0
-# After this program stood still, the worker's word is on its way [s].
+# How long the worker's own reason for a fault may be on its way [s].
 WORKER_SPEAKS_S = 0.1
 # Control ticks kept for the figures.
 KEPT_TICKS = 100_000
@@ -162,10 +162,12 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         A fault found on the way is not raised here, but by the next call that needs the arm.
         """
         self._sent = self._due = None
-        if self._process is not None and not self.passive and not self._process.stop():
-            gone = self._process.when_gone
-            self._latch_fault(f"the arm did not come to rest in time, and its worker was ended; {gone}")
-            self._process.kill()
+        process = self._process
+        if process is not None and not self.passive and not process.stop():
+            if process.ended:  # and said why, or how: that reason is on its way
+                self._faulted.wait(WORKER_SPEAKS_S)
+            self._latch_fault(f"the arm did not come to rest in time, and its worker was ended; {process.when_gone}")
+            process.kill()
 
     def close(self) -> None:
         """Stop, end what runs on the controller, and let go; the controller holds the arm."""
