@@ -19,17 +19,21 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}},
     "td3robot/UR10eReach-v0": {"robot": {"arm": "ur10e"}},
     "td3robot/FR3Reach-v0": {"robot": {"arm": "fr3", "gripper": "franka_hand"}},
-    "td3robot/UR5eGrasp-v0": {"task": {"name": "grasp"}, "action": {"dead_zone": 0.4}, "episode_s": 12.0},
+    "td3robot/UR5eGrasp-v0": {
+        "task": {"name": "grasp"},
+        "action": {"dead_zone": 0.1, "exponent": 3.0},
+        "episode_s": 12.0,
+    },
     "td3robot/UR10eGrasp-v0": {
         "robot": {"arm": "ur10e", "gripper": "robotiq_2f140"},
         "task": {"name": "grasp", "object": {"size_m": (0.06, 0.06, 0.06), "mass_kg": 0.2}},
-        "action": {"dead_zone": 0.4},
+        "action": {"dead_zone": 0.1, "exponent": 3.0},
         "episode_s": 12.0,
     },
     "td3robot/FR3Grasp-v0": {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
         "task": {"name": "grasp", "patch_low": (-0.2, 0.35), "patch_high": (0.2, 0.65)},
-        "action": {"dead_zone": 0.4},
+        "action": {"dead_zone": 0.1, "exponent": 3.0},
         "episode_s": 12.0,
     },
 }

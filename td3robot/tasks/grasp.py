@@ -30,6 +30,8 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 NEAR_TURN = 0.1
 # The object is to be held this much above the height that counts as lifted [m].
 ABOVE = 0.03
+# Scale on which what holding is worth falls with the distance from that point [m].
+AT_POINT = 0.02
 # Moving sideways has its price less than this above where the object lay [m].
 LOW = 0.01
 # Scale on which holding still is told from moving slowly [m/s].
@@ -161,7 +163,7 @@ class GraspConfig(TaskConfig):
     lift_height_m: PositiveFloat = 0.1
     rest_speed_m_s: PositiveFloat = 0.02
     hold_s: PositiveFloat = 0.5
-    practice_hold_s: PositiveFloat = 1.5
+    practice_hold_s: PositiveFloat = 3.0
     full_turn_rad_s: PositiveFloat = 3.2
     near_m: PositiveFloat = 0.03
     practice_share: UnitInterval = 0.5
@@ -247,8 +249,9 @@ class Grasp(Task):
       above where it lay
     * ``lift``: g times how near the object is to where it is to be held, above where it lay
     * ``rise``: progress of the object to that point
-    * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, where the object
-      is lifted far enough, in the hand; the speed is the commanded tool's, so that an action is paid at once
+    * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, times
+      ``exp(-(distance to that point / 20 mm)^2)``, where the object is lifted far enough, in the hand; the speed is the
+      commanded tool's, so that an action is paid at once
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -265,6 +268,7 @@ class Grasp(Task):
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(config.practice_hold_s)
         self._full_turn = config.full_turn_rad_s / spec.control_rate_hz
+        self._lift = config.lift_height_m + ABOVE
         self._over = over(config.object, spec.gripper.jaw)
         # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on
         # one side only, going back and forth would pay. The commanded point may move sideways while the measured one
@@ -332,7 +336,7 @@ class Grasp(Task):
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Lift from where the object lies."""
         lying = objects[OBJECT]
-        target = lying.position + np.array([0.0, 0.0, self.config.lift_height_m + ABOVE])
+        target = lying.position + np.array([0.0, 0.0, self._lift])
         return replace(goal, position=target, objects=objects)
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
@@ -361,7 +365,7 @@ class Grasp(Task):
             "target_near": np.tanh(way / self.config.near_m),
             "object_turn": (turn,),
             "object_turn_near": (tanh(turn / NEAR_TURN),),
-            "lift_left": (tanh(left / (self.config.lift_height_m + ABOVE)),),
+            "lift_left": (tanh(left / self._lift),),
             "gripper_intent": (world.intent,),
             "commanded_gripper": (world.commanded.gripper,),
             "closing_rate": (world.closing_rate,),
@@ -379,7 +383,8 @@ class Grasp(Task):
         moved = item.position - before.objects[OBJECT].position
         # What is in the hand moves as the tool does; a camera's noise is no motion.
         speed = float(np.linalg.norm(world.tcp_velocity if world.held else moved / self._period))
-        lifted = nearness(distance, AT_OBJECT) * max(0.0, 1.0 - self._to_lift(world, goal))
+        left = self._left(world, goal)
+        lifted = nearness(distance, AT_OBJECT) * max(0.0, 1.0 - left / self._lift)
         high = distance <= IN_HAND and height >= config.lift_height_m
         achieved = high and world.held is not None and speed <= config.rest_speed_m_s
         terms = {
@@ -397,8 +402,11 @@ class Grasp(Task):
             "grasp": weights.grasp * around * 0.5 * (self._share(world) + float(world.held is not None)),
             "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
             "lift": weights.lift * lifted,
-            "rise": weights.rise * progress(self._to_lift(before, goal), self._to_lift(world, goal), 1.0),
-            "held": weights.held * float(high) * self._stillness(float(np.linalg.norm(world.commanded_velocity))),
+            "rise": weights.rise * progress(self._left(before, goal), left, self._lift),
+            "held": weights.held
+            * float(high)
+            * nearness(left, AT_POINT)
+            * self._stillness(float(np.linalg.norm(world.commanded_velocity))),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
@@ -415,10 +423,9 @@ class Grasp(Task):
         wanted = self._over * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
         return beside + abs(float(world.tcp.position[2] - point[2]) - wanted)
 
-    def _to_lift(self, world: World, goal: Goal) -> float:
-        """Measure how far the object is from where it is to be held, as a share of the whole lift."""
-        left = float(np.linalg.norm(goal.position - world.objects[OBJECT].position))
-        return left / (self.config.lift_height_m + ABOVE)
+    def _left(self, world: World, goal: Goal) -> float:
+        """Measure how far the object is from where it is to be held [m]."""
+        return float(np.linalg.norm(goal.position - world.objects[OBJECT].position))
 
     def _distance(self, world: World, tool: Pose) -> float:
         """Measure how far a tool, measured or commanded, is from the grasp point [m]."""

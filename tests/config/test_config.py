@@ -41,7 +41,8 @@ def test_the_registered_reach_environment_is_the_trained_one():
 
 def test_the_registered_grasp_environment_is_the_trained_one_undisturbed():
     trained = load_config(GRASP).environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
-    assert trained == RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(dead_zone=0.4), episode_s=12.0)
+    action = ActionConfig(dead_zone=0.1, exponent=3.0)
+    assert trained == RobotEnvironmentConfig(task=GraspConfig(), action=action, episode_s=12.0)
 
 
 def test_a_written_configuration_spells_out_every_default():

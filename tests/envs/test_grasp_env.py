@@ -25,7 +25,7 @@ from td3robot.tasks import TASKS
 from td3robot.tasks.grasp import Grasp, GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
 
-CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(dead_zone=0.4), episode_s=12.0)
+CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(dead_zone=0.1, exponent=3.0), episode_s=12.0)
 UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
 
 

@@ -59,7 +59,7 @@ def test_overrides_reach_every_part_and_leave_the_rest():
 def test_overrides_are_laid_over_the_row_key_by_key():
     environment = gymnasium.make(GRASP, task={"object": {"size_m": (0.05, 0.05, 0.05)}}).unwrapped
     assert environment.task.config.object.size_m == (0.05, 0.05, 0.05)
-    assert environment.action_kind.config.dead_zone == 0.4
+    assert environment.action_kind.config.dead_zone == 0.1
     assert with_overrides({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "d": {"e": 5}}) == {
         "a": {"b": 1, "c": 4}, "d": {"e": 5},
     }  # fmt: skip

@@ -250,14 +250,21 @@ def in_hand(height, moved=0.0, off=0.0, held=OBJECT):
     return here, there
 
 
-def test_held_needs_the_height_and_pays_rest(judge):
-    assert judge(*in_hand(0.0999))[0]["held"] == 0.0
-    assert judge(*in_hand(0.1001))[0]["held"] == 1.0
-    assert judge(*in_hand(0.1001, moved=0.02 * PERIOD))[0]["held"] == pytest.approx(0.3 * 0.92 + 0.7 * exp(-1))
-    assert judge(*in_hand(0.1001, moved=0.225 * PERIOD))[0]["held"] == pytest.approx(
-        0.03, rel=1e-3
-    )  # and so at full action
-    assert judge(*in_hand(0.1001, moved=0.25 * PERIOD))[0]["held"] == pytest.approx(0.0, abs=1e-5)
+@pytest.mark.parametrize(
+    ("speed", "share"), [(0.0, 1.0), (0.02, 0.3 * 0.92 + 0.7 * exp(-1)), (0.225, 0.03), (0.25, 0.0)]
+)
+def test_held_pays_rest(judge, speed, share):
+    aside = speed * PERIOD
+    paid = judge(*in_hand(0.13, moved=aside))[0]["held"]
+    assert paid == pytest.approx(share * exp(-((aside / 0.02) ** 2)), rel=1e-3, abs=1e-5)
+
+
+def test_held_needs_the_height_and_is_worth_more_nearer_to_the_point(judge):
+    paid = {height: judge(*in_hand(height))[0]["held"] for height in (0.0999, 0.1001, 0.11, 0.13, 0.15)}
+    assert paid[0.0999] == 0.0
+    assert paid[0.1001] == pytest.approx(exp(-(1.495**2)))
+    assert paid[0.11] == paid[0.15] == pytest.approx(exp(-1))
+    assert paid[0.13] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -291,10 +298,10 @@ def test_a_camera_s_noise_is_no_motion_of_what_is_held(judge):
 
 
 def test_holding_still_is_paid_as_soon_as_it_is_commanded_and_achieved_once_it_is_so(judge):
-    moving = world(tcp=above(0.11), lying=(0.0, 0.5, 0.13), held=OBJECT, speed=0.1, commanded_speed=0.0)
+    moving = world(tcp=above(0.13), lying=(0.0, 0.5, 0.15), held=OBJECT, speed=0.1, commanded_speed=0.0)
     terms, score = judge(moving, moving)
     assert terms["held"] == 1.0 and not score.achieved
-    started = world(tcp=above(0.11), lying=(0.0, 0.5, 0.13), held=OBJECT, speed=0.0, commanded_speed=0.1)
+    started = world(tcp=above(0.13), lying=(0.0, 0.5, 0.15), held=OBJECT, speed=0.0, commanded_speed=0.1)
     terms, score = judge(started, started)
     assert terms["held"] < 0.2 and score.achieved
 
