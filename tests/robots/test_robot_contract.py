@@ -292,13 +292,17 @@ def test_following_a_slow_ramp_arrives(robot, joint):
 def test_the_reported_velocity_is_that_of_the_angles(robot):
     states = drive(robot, ramp(robot, 0, 0.3, 2.0))
     for _ in range(3):  # where these tests themselves were late, the arm stood still in between
-        if robot.teleports or np.diff([state.stamp for state in states[-12:]]).max() < 0.06:
+        if robot.teleports or np.diff([state.stamp for state in states[-20:]]).max() < 0.06:
             break
         robot.stop()
         bring_home(robot)
         states = drive(robot, ramp(robot, 0, 0.3, 2.0))
-    change = (states[-1].q - states[-4].q) / (states[-1].stamp - states[-4].stamp)
-    np.testing.assert_allclose(states[-1].dq, change, rtol=0, atol=1e-3 if robot.teleports else 0.02)
+    # Over a second at constant speed: a state that arrives 10 ms late hardly changes the slope.
+    last = states[-20:]
+    stamps = [state.stamp - last[0].stamp for state in last]
+    change = np.polyfit(stamps, [state.q for state in last], 1)[0]
+    reported = np.mean([state.dq for state in last], axis=0)
+    np.testing.assert_allclose(reported, change, rtol=0, atol=1e-3 if robot.teleports else 0.02)
 
 
 def test_the_gripper_closes_and_opens_again(robot):
