@@ -101,7 +101,8 @@ class Traveller:
         arm = robot.spec.arm.name
         if arm not in self.parts:
             kinematics = Kinematics(robot.spec, GuardConfig().clearance_m)
-            self.parts[arm] = Guard(robot.spec, GuardConfig(), kinematics), kinematics, ToolboxKinematics(robot.spec)
+            guard = Guard(robot.spec, GuardConfig(max_state_age_s=1.0), kinematics)  # a busy host is no fault here
+            self.parts[arm] = guard, kinematics, ToolboxKinematics(robot.spec)
         Travel(robot, *self.parts[arm]).to(q)
 
 
