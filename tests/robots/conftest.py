@@ -38,7 +38,8 @@ def standin(hosts, ends_with):
 @pytest.fixture(scope="session")
 def ur_cell(standin):
     """Describe the stand-in's cell."""
-    return CellConfig.model_validate({"ur": {"host": standin.host, "late_periods": 30}, "gripper": {"max_age_s": 5.0}})
+    ur = {"host": standin.host, "late_periods": 30, "max_state_age_s": 1.0}
+    return CellConfig.model_validate({"ur": ur, "gripper": {"max_age_s": 5.0}})
 
 
 def require_franka():
