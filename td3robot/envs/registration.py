@@ -33,7 +33,7 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/FR3Grasp-v0": {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
         "task": {"name": "grasp", "patch_low": (-0.2, 0.35), "patch_high": (0.2, 0.65)},
-        "action": {"dead_zone": 0.1, "exponent": 3.0},
+        "action": {"dead_zone": 0.4},
         "episode_s": 12.0,
     },
 }
