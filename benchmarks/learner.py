@@ -88,16 +88,19 @@ class Nothing(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (sizes.action,), np.float32)
 
 
+def peer_policy(package: str, agent: Any) -> dict[str, Any]:
+    """Give a peer the networks of an agent's configuration, as far as it has them."""
+    networks: dict[str, Any] = {"net_arch": {"pi": list(agent.actor_hidden), "qf": list(agent.critic_hidden)}}
+    return networks | ({"layer_norm": True} if package == "sbx" and agent.layer_norm else {})
+
+
 def peer(sizes: Case, package: str, updates: int) -> Run:
     """Make a peer's learner: ``stable_baselines3`` (without layer norm, which it lacks) or ``sbx``."""
     from importlib import import_module
 
     from stable_baselines3.common.logger import configure
 
-    agent = sizes.agent
-    policy: dict[str, Any] = {"net_arch": {"pi": list(agent.actor_hidden), "qf": list(agent.critic_hidden)}}
-    if package == "sbx" and agent.layer_norm:
-        policy["layer_norm"] = True
+    agent, policy = sizes.agent, peer_policy(package, sizes.agent)
     model = import_module(package).TD3(
         "MlpPolicy", Nothing(sizes), policy_kwargs=policy, buffer_size=ROWS, batch_size=agent.batch_size, device="cpu"
     )

@@ -1,0 +1,205 @@
+"""Whole trainings beside the TD3 of Stable-Baselines3 and SBX: the same environments, to the same success, in turn.
+
+Every learner trains on a released id with practice starts, with the sizes, rates and schedule of the id's
+configuration, as far as it has them. Evaluations are of the same episodes. The peers' clocks stand still while they are
+evaluated; this project's runs on, since its evaluations overlap with its training. Each training is a process of its
+own.
+
+SBX (``pip install sbx-rl``) belongs into an environment of its own, with this project and its extra ``bench``.
+
+Example: python benchmarks/peers.py ur5e_reach --success 0.95 0.99 --seeds 0 1 2
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import gymnasium
+import numpy as np
+from ablations import Silent
+from learner import peer_policy
+
+from td3robot import seeding
+from td3robot.config import RunConfig, load_config
+from td3robot.envs.playing import Evaluation, Player, play_episodes, summarize
+
+IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v0"}
+PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
+EPISODES = 50
+
+
+class Curve:
+    """The successes of one training, with the seconds it had taken by then; over once all wanted are reached."""
+
+    def __init__(self, wanted: list[float]) -> None:
+        self.wanted, self.points = max(wanted), []
+        self.began, self.excluded = perf_counter(), 0.0
+
+    def add(self, step: int, figures: Evaluation) -> bool:
+        """Add one evaluation, and return whether it is the last one."""
+        seconds = round(perf_counter() - self.began - self.excluded, 1)
+        self.points.append((step, seconds, figures.success_rate))
+        print(json.dumps(self.points[-1]), file=sys.stderr, flush=True)
+        return (figures.success_rate or 0.0) >= self.wanted
+
+
+class ReachedError(Exception):
+    """The training has reached what is wanted."""
+
+
+class Watch(Silent):
+    """Listen to this project's trainer."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """Note an evaluation, and end the training where it suffices."""
+        if self.curve.add(step, evaluation):
+            raise ReachedError
+
+
+def train_here(config: RunConfig, curve: Curve) -> None:
+    """Train with this project's trainer."""
+    from td3robot.learning.runs import make_trainer
+
+    with tempfile.TemporaryDirectory() as run:
+        curve.began = perf_counter()  # starting the processes included
+        trainer = make_trainer(config, Path(run) / "run", Watch(curve))
+        try:
+            trainer.train()
+        except ReachedError:
+            pass
+        finally:
+            trainer.close()
+
+
+def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> None:
+    """Train with a peer's TD3, with observations normalized and the environments in processes of their own."""
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.noise import NormalActionNoise
+    from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
+
+    agent, training = config.agent, config.training
+    tried = gymnasium.make(released)
+    environments = VecNormalize(
+        SubprocVecEnv([partial(make_practice, released) for _ in range(training.environments)]), norm_reward=False
+    )
+    environments.seed(config.seed)
+    size = tried.action_space.shape[0]
+    model = import_module(package).TD3(
+        "MlpPolicy",
+        environments,
+        learning_rate=agent.actor_learning_rate,
+        buffer_size=agent.replay_capacity,
+        learning_starts=training.random_steps,
+        batch_size=agent.batch_size,
+        tau=agent.tau,
+        gamma=agent.gamma,
+        n_steps=agent.n_step,
+        train_freq=1,
+        gradient_steps=max(1, round(agent.updates_per_step * training.environments)),
+        action_noise=NormalActionNoise(np.zeros(size), np.full(size, agent.exploration_noise)),
+        policy_kwargs=peer_policy(package, agent),
+        seed=config.seed,
+        device="cpu",
+    )
+
+    def act(observation: np.ndarray) -> np.ndarray:
+        chosen, _ = model.predict(environments.normalize_obs(observation), deterministic=True)
+        return chosen
+
+    class Evaluate(BaseCallback):
+        """Evaluate every so many steps, off the clock."""
+
+        due = training.evaluate_every
+
+        def _on_step(self) -> bool:
+            if self.num_timesteps < self.due:
+                return True
+            self.due += training.evaluate_every
+            stopped = perf_counter()
+            player, stream = Player(tried, act), seeding.Stream.SELECTION_EPISODES
+            figures = summarize(play_episodes(player, training.evaluation_episodes, config.seed, stream))
+            curve.excluded += perf_counter() - stopped
+            return not curve.add(self.num_timesteps, figures)
+
+    curve.began = perf_counter()
+    model.learn(training.steps, callback=Evaluate())
+    environments.close()
+
+
+def make_practice(released: str) -> gymnasium.Env:
+    """Make a training environment."""
+    import torch
+
+    import td3robot  # noqa: F401  # registers the ids
+
+    torch.set_num_threads(1)
+    return gymnasium.make(released, practice=True)
+
+
+def train_one(learner: str, name: str, overrides: list[str], seed: int, wanted: list[float]) -> list[Any]:
+    """Train once, in this process, and return its curve."""
+    fixed = [f"training.evaluation_episodes={EPISODES}", f"seed={seed}", *overrides]
+    config = load_config(Path(__file__).parent.parent / "configs" / f"{name}.yaml", fixed)
+    curve = Curve(wanted)
+    if learner == "td3robot":
+        train_here(config, curve)
+    else:
+        train_peer(PACKAGES[learner], config, IDS[name], curve)
+    return curve.points
+
+
+def seconds_to(points: list[Any], success: float) -> float | None:
+    """Return the seconds after which a curve first has a success."""
+    return next((seconds for _, seconds, reached in points if reached >= success), None)
+
+
+def main() -> None:
+    """Train them all in turn, and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=IDS)
+    parser.add_argument("--learners", nargs="+", choices=PACKAGES, default=list(PACKAGES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--success", nargs="+", type=float, default=[0.95])
+    parser.add_argument("--set", nargs="*", default=[], dest="overrides", help="of all trainings")
+    parser.add_argument("--one", action="store_true", help="train once, in this process")
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(train_one(given.learners[0], given.name, given.overrides, given.seeds[0], given.success)))
+        return
+    missing = [learner for learner in given.learners if find_spec(PACKAGES[learner]) is None]
+    if missing:
+        parser.error(f"not installed: {', '.join(missing)}; leave it out with --learners")
+    found: dict[str, Any] = {"load": os.getloadavg()[0], "curves": {learner: {} for learner in given.learners}}
+    for seed in given.seeds:  # in turn, so that a busy stretch of the machine meets all
+        for learner in given.learners:
+            print(f"{learner}, seed {seed}", file=sys.stderr, flush=True)
+            command = [sys.executable, __file__, given.name, "--one", "--learners", learner, "--seeds", str(seed)]
+            command += ["--success", *map(str, given.success), "--set", *given.overrides]
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+            found["curves"][learner][seed] = json.loads(done.stdout.splitlines()[-1])
+    for success in given.success:
+        reached = {
+            learner: [seconds_to(points, success) for points in curves.values()]
+            for learner, curves in found["curves"].items()
+        }
+        found[f"seconds to {success:g}"] = reached | {
+            f"median of {learner}": median(each) for learner, each in reached.items() if None not in each
+        }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
