@@ -17,7 +17,7 @@ from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
-from td3robot.state import JointCommand, ObjectModel, Pose, RobotState, World
+from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -36,6 +36,8 @@ AT_POINT = 0.02
 LOW = 0.01
 # Scale on which holding still is told from moving slowly [m/s].
 STILL = 0.02
+# A turning tool counts as fast as a point of it this far from the axis [m]: nothing else would keep it from turning.
+TURN_RADIUS = 0.05
 # Share of what holding is worth that is felt at any speed.
 SLOW_SHARE = 0.3
 # Turned from the pads' way by this, a grip is worth a third [rad].
@@ -143,7 +145,8 @@ class GraspConfig(TaskConfig):
         patch_low, patch_high: Where on the table (x, y) [m] objects lie.
         start_height_m: Range of the tool's height above the table at the start.
         lift_height_m: How far the object must be lifted.
-        rest_speed_m_s: Below this speed, and not moving in the hand, the object counts as held at rest.
+        rest_speed_m_s: Below this speed of the tool, and not moving in the hand, the object counts as held at rest; a
+            turn about the vertical of 1 rad/s counts as 0.05 m/s.
         hold_s: How long it must be held, at the end of an episode.
         practice_hold_s: In training, an episode is over once it was held for so long without a break: more of the same
             teaches little, and the next object more.
@@ -232,6 +235,11 @@ class GraspConfig(TaskConfig):
             )
 
 
+def _speed(velocity: Array, turn_rate: float) -> float:
+    """Compute the speed of a tool [m/s] from its velocity (3,) [m/s] and its turn about the vertical [rad/s]."""
+    return float(np.linalg.norm(velocity)) + TURN_RADIUS * abs(turn_rate)
+
+
 class Grasp(Task):
     """Close on an object, lift it and hold it.
 
@@ -251,7 +259,7 @@ class Grasp(Task):
     * ``rise``: progress of the object to that point
     * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, times
       ``exp(-(distance to that point / 20 mm)^2)``, where the object is lifted far enough, in the hand; the speed is the
-      commanded tool's, so that an action is paid at once
+      commanded tool's, so that an action is paid at once, and a turn about the vertical of 1 rad/s adds 50 mm/s
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -381,12 +389,13 @@ class Grasp(Task):
         around = self._around(world, world.tcp, AT_OBJECT)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
         moved = item.position - before.objects[OBJECT].position
-        # What is in the hand moves as the tool does; a camera's noise is no motion.
-        speed = float(np.linalg.norm(world.tcp_velocity if world.held else moved / self._period))
         left = self._left(world, goal)
         lifted = nearness(distance, AT_OBJECT) * max(0.0, 1.0 - left / self._lift)
         high = distance <= IN_HAND and height >= config.lift_height_m
-        achieved = high and world.held is not None and speed <= config.rest_speed_m_s
+        # What is in the hand moves as the tool does; a camera's noise is no motion.
+        turn_rate = geometry.yaw(world.tcp.rotation @ before.tcp.rotation.T) / self._period
+        at_rest = _speed(world.tcp_velocity, turn_rate) <= config.rest_speed_m_s
+        achieved = high and world.held is not None and at_rest
         terms = {
             "approach": weights.approach
             * progress(self._funnel(before), self._funnel(world), self._funnel_slope * self._step),
@@ -406,7 +415,7 @@ class Grasp(Task):
             "held": weights.held
             * float(high)
             * nearness(left, AT_POINT)
-            * self._stillness(float(np.linalg.norm(world.commanded_velocity))),
+            * self._stillness(_speed(world.commanded_velocity, world.commanded_turn_rate)),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

@@ -290,6 +290,15 @@ def test_success_needs_fingers_that_hold_it(judge):
     assert not judge(*in_hand(0.11, held=None))[1].achieved
 
 
+def test_a_tool_that_turns_is_not_at_rest(judge):
+    here, _ = in_hand(0.13)
+    terms, _ = judge(here, replace(here, commanded_turn_rate=-0.4))
+    assert terms["held"] == pytest.approx(0.3 * 0.92 + 0.7 * exp(-1))  # as 20 mm/s
+    for turn_rate, achieved in ((0.39, True), (0.41, False), (-0.41, False)):
+        turning = world(tcp=above(0.13), tool_yaw=turn_rate * PERIOD, lying=(0.0, 0.5, 0.15), held=OBJECT)
+        assert judge(here, turning)[1].achieved is achieved
+
+
 def test_a_camera_s_noise_is_no_motion_of_what_is_held(judge):
     here, there = in_hand(0.11, moved=0.003)
     still = replace(there, tcp_velocity=np.zeros(3))
