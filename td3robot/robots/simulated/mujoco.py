@@ -14,6 +14,7 @@ from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
     TCP_SITE,
+    drop_looks,
     require_chain,
     set_gripper,
     simulation_spec,
@@ -41,7 +42,9 @@ class MujocoRobot(SimulatedRobot):
         """Compile the model."""
         if self.model is not None:
             return
-        self.model = simulation_spec(self.spec, self._physics_rate_hz, self._objects).compile()
+        cell = simulation_spec(self.spec, self._physics_rate_hz, self._objects)
+        drop_looks(cell)  # what draws a cell has a model of its own; each environment would hold 60 MB of meshes
+        self.model = cell.compile()
         require_chain(self.model, self.spec)
         self.data = mujoco.MjData(self.model)
         self._joints = len(self.spec.arm.home)
