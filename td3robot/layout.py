@@ -64,13 +64,18 @@ class Layout:
             KeyError: A field has no value.
             ValueError: A value has the wrong length.
         """
-        vector = np.empty(self.size, dtype=np.float32)
+        numbers: list[float] = []
         for name, where in self.slices.items():
-            value = np.asarray(values[name])
-            if value.shape != (where.stop - where.start,):
-                raise ValueError(f"field {name!r} has {where.stop - where.start} numbers, not shape {value.shape}")
-            vector[where] = value
-        return vector
+            value = values[name]
+            if not isinstance(value, tuple):
+                array = np.asarray(value)
+                if array.ndim != 1:
+                    raise ValueError(f"field {name!r} has {where.stop - where.start} numbers, not shape {array.shape}")
+                value = array.tolist()
+            numbers.extend(value)
+            if len(numbers) != where.stop:
+                raise ValueError(f"field {name!r} has {where.stop - where.start} numbers, not shape {(len(value),)}")
+        return np.array(numbers, np.float32)
 
     def unpack(self, vector: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Split a vector (..., size) into its named fields (views, no copies)."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.config import ActionConfig, GuardConfig
-from td3robot.geometry import headed_as, small_turn
+from td3robot.geometry import headed_as, length, small_turn
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
@@ -140,7 +140,7 @@ class JointDelta(ActionKind):
         wanted = bent[: self._joints] * self._speed
         _, jacobian = self._kinematics.tcp_and_jacobian(q)
         tool = jacobian @ wanted
-        wanted *= min(1.0, self._tool_speed / max(float(np.sqrt(tool @ tool)), 1e-9))
+        wanted *= min(1.0, self._tool_speed / max(length(tool), 1e-9))
         return (velocity + self._response * (wanted - velocity)) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
@@ -198,12 +198,12 @@ class TcpDelta(ActionKind):
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Solve for the joints' share of a tool displacement."""
         direction = action[:3].astype(np.float64)
-        length = float(np.sqrt(direction @ direction))
+        size = length(direction)
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         position, orientation = jacobian[:3], jacobian[3:]
         before = position @ velocity
-        tool = before + self._response * (direction * self._speed_per_length(length) - before)
-        dx = np.clip(pose.position + tool * self._period, self._low, self._high) - pose.position
+        tool = before + self._response * (direction * self._speed_per_length(size) - before)
+        dx = np.minimum(np.maximum(pose.position + tool * self._period, self._low), self._high) - pose.position
         upright = headed_as(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = small_turn(pose.rotation, upright, MAX_TURN) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from td3robot.envs.action import ActionKind
 from td3robot.envs.starts import Starts
 from td3robot.errors import ConfigError, EnvironmentFaultError, RobotError, TrackerError, choose
+from td3robot.geometry import length
 from td3robot.layout import Layout
 from td3robot.policy.contract import Contract
 from td3robot.robots.guard import Guard, Ruling
@@ -392,7 +393,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             "interventions": reasons,
             "success": self._held >= self.task.hold_steps,
             "distance_m": score.distance_m,
-            "tcp_speed_m_s": float(np.sqrt(velocity @ velocity)),
+            "tcp_speed_m_s": length(velocity),
             "joint_speed_rad_s": float(np.abs(self.world.robot.dq).max()),
         }
         return self._last_info

@@ -165,7 +165,7 @@ class Robot(ABC):
                 f"command q={command.q}, gripper={command.gripper} is not {len(arm.home)} finite joint angles and a "
                 "closed fraction; nothing was sent"
             )
-        q = np.clip(command.q, arm.lower, arm.upper)
+        q = np.minimum(np.maximum(command.q, arm.lower), arm.upper)
         q.setflags(write=False)
         sent = JointCommand(q, float(min(max(command.gripper, 0.0), 1.0)))
         self._send(sent)

@@ -52,29 +52,39 @@ class Kinematics:
         self._model.geom_margin[:] = self.clearance_m
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site(TCP_SITE).id
-        self._jacobian = np.zeros((3, self._model.nv))
-        self._jacobian_rotation = np.zeros((3, self._model.nv))
+        # Views of the model's data: looking them up costs more than what they are used for.
+        self._q = self._data.qpos
+        self._position = self._data.site_xpos[self._site]
+        self._rotation = self._data.site_xmat[self._site].reshape(3, 3)
+        self._jacobian = np.zeros((6, self._model.nv))
+        self._linear, self._angular = self._jacobian[:3], self._jacobian[3:]
+        # The last answer about joint angles that nobody can change: an action asks again about what was commanded.
+        self._answered: tuple[Array, Pose, Array] | None = None
         # The posture that the model stands in, where it is one: asking more about it need not place the arm again.
         self._placed: Posture | None = None
 
     def tcp(self, q: Array) -> Pose:
         """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""
         self._place(q)
-        return Pose(self._data.site_xpos[self._site].copy(), self._data.site_xmat[self._site].reshape(3, 3).copy())
+        return Pose(self._position.copy(), self._rotation.copy())
 
     def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
         """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
         pose = self.tcp(q)
         mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_jacSite(self._model, self._data, self._jacobian, None, self._site)
-        return pose, self._jacobian.copy()
+        mujoco.mj_jacSite(self._model, self._data, self._linear, None, self._site)
+        return pose, self._linear.copy()
 
     def tcp_and_full_jacobian(self, q: Array) -> tuple[Pose, Array]:
         """Compute the tool's pose, and its Jacobian (6, n), linear [m/rad] above angular [1]."""
+        if self._answered is not None and q is self._answered[0]:
+            return self._answered[1:]
         pose = self.tcp(q)
         mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_jacSite(self._model, self._data, self._jacobian, self._jacobian_rotation, self._site)
-        return pose, np.vstack([self._jacobian, self._jacobian_rotation])
+        mujoco.mj_jacSite(self._model, self._data, self._linear, self._angular, self._site)
+        jacobian = self._jacobian.copy()
+        self._answered = None if q.flags.writeable else (q, pose, jacobian)
+        return pose, jacobian
 
     def posture(self, q: Array) -> Posture:
         """Compute what joint angles q (n,) [rad] mean: tool and linear Jacobian; q must not be changed afterwards."""
@@ -97,7 +107,7 @@ class Kinematics:
 
     def _place(self, q: Array) -> None:
         self._placed = None
-        self._data.qpos[:] = q
+        self._q[:] = q
         mujoco.mj_kinematics(self._model, self._data)
 
     def _collide(self, posture: Posture) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, cos, exp, pi, sin, tanh
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -237,7 +237,30 @@ class GraspConfig(TaskConfig):
 
 def _speed(velocity: Array, turn_rate: float) -> float:
     """Compute the speed of a tool [m/s] from its velocity (3,) [m/s] and its turn about the vertical [rad/s]."""
-    return float(np.linalg.norm(velocity)) + TURN_RADIUS * abs(turn_rate)
+    return geometry.length(velocity) + TURN_RADIUS * abs(turn_rate)
+
+
+class Measures(NamedTuple):
+    """What a world is scored by.
+
+    Attributes:
+        distance: From the measured tool point to the grasp point [m].
+        turn: Smallest turn about the vertical that lines the commanded tool up with the object [rad].
+        funnel: How far the tool point is from the grasp point, by way of the funnel [m].
+        around: Whether closing fingers would have the object between them, in [0, 1].
+        share: How far the fingers are closed, as a share of their way to the object.
+    """
+
+    distance: float
+    turn: float
+    funnel: float
+    around: float
+    share: float
+
+    @property
+    def open(self) -> float:
+        """What is left to do of closing around the object, in [0, 1]."""
+        return 1.0 - self.around * self.share
 
 
 class Grasp(Task):
@@ -293,6 +316,8 @@ class Grasp(Task):
         self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         self._closed_on_object = spec.gripper.closed_on(config.object.grip_width_m)
         self._empty_beyond = empty_beyond(self._closed_on_object)
+        # The last world that was measured, since the next control period begins with it.
+        self._measured: tuple[World, Measures] | None = None
         xyz = ("x", "y", "z")
         self.layout = Layout(
             [
@@ -385,30 +410,22 @@ class Grasp(Task):
         """Judge one control period."""
         config, weights, before, world = self.config, self.config.rewards, moment.before, moment.world
         item = world.objects[OBJECT]
-        distance = self._distance(world, world.tcp)
-        around = self._around(world, world.tcp, AT_OBJECT)
+        earlier, now = self._measures(before), self._measures(world)
         height = float(item.position[2] - goal.objects[OBJECT].position[2])
         moved = item.position - before.objects[OBJECT].position
         left = self._left(world, goal)
-        lifted = nearness(distance, AT_OBJECT) * max(0.0, 1.0 - left / self._lift)
-        high = distance <= IN_HAND and height >= config.lift_height_m
+        lifted = nearness(now.distance, AT_OBJECT) * max(0.0, 1.0 - left / self._lift)
+        high = now.distance <= IN_HAND and height >= config.lift_height_m
         # What is in the hand moves as the tool does; a camera's noise is no motion.
         turn_rate = geometry.yaw(world.tcp.rotation @ before.tcp.rotation.T) / self._period
         at_rest = _speed(world.tcp_velocity, turn_rate) <= config.rest_speed_m_s
         achieved = high and world.held is not None and at_rest
         terms = {
-            "approach": weights.approach
-            * progress(self._funnel(before), self._funnel(world), self._funnel_slope * self._step),
-            "alignment": weights.alignment
-            * progress(
-                abs(self._turn(before.commanded_tcp, before.objects[OBJECT])),
-                abs(self._turn(world.commanded_tcp, item)),
-                self._full_turn,
-            ),
-            "precision": weights.precision
-            * (1.0 if world.held is not None else self._around(world, world.commanded_tcp, PRECISE)),
-            "close": weights.close * progress(self._open(before), self._open(world), 1.0),
-            "grasp": weights.grasp * around * 0.5 * (self._share(world) + float(world.held is not None)),
+            "approach": weights.approach * progress(earlier.funnel, now.funnel, self._funnel_slope * self._step),
+            "alignment": weights.alignment * progress(abs(earlier.turn), abs(now.turn), self._full_turn),
+            "precision": weights.precision * (1.0 if world.held is not None else self._precision(world, now.turn)),
+            "close": weights.close * progress(earlier.open, now.open, 1.0),
+            "grasp": weights.grasp * now.around * 0.5 * (now.share + float(world.held is not None)),
             "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._left(before, goal), left, self._lift),
@@ -420,6 +437,15 @@ class Grasp(Task):
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
+
+    def _measures(self, world: World) -> Measures:
+        """Measure a world, or remember what was measured of the last one."""
+        if self._measured is None or self._measured[0] is not world:
+            distance = self._distance(world, world.tcp)
+            turn = self._turn(world.commanded_tcp, world.objects[OBJECT])
+            around = nearness(distance, AT_OBJECT) * nearness(self._turn(world.tcp, world.objects[OBJECT]), TURNED)
+            self._measured = world, Measures(distance, turn, self._funnel(world), around, self._share(world))
+        return self._measured[1]
 
     def _funnel(self, world: World) -> float:
         """Measure how far the tool point is from the grasp point, by way of the funnel [m].
@@ -434,16 +460,15 @@ class Grasp(Task):
 
     def _left(self, world: World, goal: Goal) -> float:
         """Measure how far the object is from where it is to be held [m]."""
-        return float(np.linalg.norm(goal.position - world.objects[OBJECT].position))
+        return geometry.length(goal.position - world.objects[OBJECT].position)
 
     def _distance(self, world: World, tool: Pose) -> float:
         """Measure how far a tool, measured or commanded, is from the grasp point [m]."""
-        return float(np.linalg.norm(world.objects[OBJECT].position + self._raise - tool.position))
+        return geometry.length(world.objects[OBJECT].position + self._raise - tool.position)
 
-    def _around(self, world: World, tool: Pose, scale: float) -> float:
-        """Judge whether closing fingers would have the object between them: in [0, 1], nearness on a scale [m]."""
-        turn = self._turn(tool, world.objects[OBJECT])
-        return nearness(self._distance(world, tool), scale) * nearness(turn, TURNED)
+    def _precision(self, world: World, turn: float) -> float:
+        """Judge how well the commanded tool, turned from the object by ``turn`` [rad], is kept at the grasp point."""
+        return nearness(self._distance(world, world.commanded_tcp), PRECISE) * nearness(turn, TURNED)
 
     def _share(self, world: World) -> float:
         """Measure how far the fingers are closed, as a share of their way to the object; 0 closed on nothing."""
@@ -451,10 +476,6 @@ class Grasp(Task):
         if closed > self._empty_beyond:
             return 0.0
         return min(max(closed / self._closed_on_object, 0.0), 1.0)
-
-    def _open(self, world: World) -> float:
-        """Measure what is left to do of closing around the object: in [0, 1]."""
-        return 1.0 - self._around(world, world.tcp, AT_OBJECT) * self._share(world)
 
     def _stillness(self, speed: float) -> float:
         """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""

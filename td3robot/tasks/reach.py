@@ -8,6 +8,7 @@ from pydantic import AfterValidator, PositiveFloat
 
 from td3robot.config.section import Box, NonNegative, Section, UnitInterval, ordered
 from td3robot.config.task import TaskConfig
+from td3robot.geometry import length
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, RobotSpec
@@ -134,10 +135,10 @@ class Reach(Task):
     def score(self, moment: Moment, goal: Goal) -> Score:
         """Judge one control period by the measured tool position and speed."""
         config, weights, world = self.config, self.config.rewards, moment.world
-        distance = float(np.linalg.norm(goal.position - world.tcp.position))
-        speed = float(np.linalg.norm(world.tcp_velocity))
-        before = float(np.linalg.norm(goal.position - moment.before.commanded_tcp.position))
-        after = float(np.linalg.norm(goal.position - world.commanded_tcp.position))
+        distance = length(goal.position - world.tcp.position)
+        speed = length(world.tcp_velocity)
+        before = length(goal.position - moment.before.commanded_tcp.position)
+        after = length(goal.position - world.commanded_tcp.position)
         achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
         terms = {
             "progress": weights.progress * progress(before, after, self._full_progress),

@@ -12,6 +12,7 @@ from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
     TABLE_GEOM,
     TCP_SITE,
+    drop_looks,
     gripper_envelope,
     set_gripper,
     simulation_spec,
@@ -204,3 +205,18 @@ def test_contact_options_of_the_gripper_survive_attaching(model):
 
 def test_every_body_is_held_against_gravity(model):
     assert (model.body_gravcomp[1:] == 1.0).all()
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_environment_simulates_without_looks_and_weighs_the_same(arm):
+    robot = robot_spec(RobotConfig(arm=arm))
+    whole = simulation_spec(robot, 400.0)
+    lean = simulation_spec(robot, 400.0)
+    drop_looks(lean)
+    with_looks, without = whole.compile(), lean.compile()
+    for name in ("body_mass", "body_inertia", "body_ipos", "body_iquat"):
+        np.testing.assert_array_equal(getattr(without, name), getattr(with_looks, name))
+    touches = (without.geom_contype != 0) | (without.geom_conaffinity != 0)
+    assert touches.sum() == ((with_looks.geom_contype != 0) | (with_looks.geom_conaffinity != 0)).sum()
+    inferred = [geom for geom in lean.geoms if not (geom.contype or geom.conaffinity)]
+    assert not any(geom.parent.explicitinertial for geom in inferred)

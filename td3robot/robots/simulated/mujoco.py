@@ -14,6 +14,7 @@ from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
     TCP_SITE,
+    drop_looks,
     require_chain,
     set_gripper,
     simulation_spec,
@@ -41,7 +42,9 @@ class MujocoRobot(SimulatedRobot):
         """Compile the model."""
         if self.model is not None:
             return
-        self.model = simulation_spec(self.spec, self._physics_rate_hz, self._objects).compile()
+        cell = simulation_spec(self.spec, self._physics_rate_hz, self._objects)
+        drop_looks(cell)  # what draws a cell has a model of its own; each environment would hold 60 MB of meshes
+        self.model = cell.compile()
         require_chain(self.model, self.spec)
         self.data = mujoco.MjData(self.model)
         self._joints = len(self.spec.arm.home)
@@ -49,6 +52,9 @@ class MujocoRobot(SimulatedRobot):
             [self.model.joint(GRIPPER_PREFIX + name).qposadr[0] for name in self.spec.gripper.driver_names]
         )
         self._varied = VariedModel(self.model, self.spec, self._objects)
+        bodies = {item.name: self.data.body(item.name) for item in self._objects}
+        self._bodies = {name: (body.xpos, body.xmat.reshape(3, 3)) for name, body in bodies.items()}
+        self._tool = self.data.site(TCP_SITE).xpos
         self._fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
         self.move_home()
 
@@ -76,7 +82,7 @@ class MujocoRobot(SimulatedRobot):
         closed = self._motor.advance(steps / self._physics_rate_hz, gripper.closed_fraction(data.qpos[self._drivers]))
         data.ctrl[self._fingers] = gripper.control_at(closed)
         self._integrate(data, steps)
-        if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
+        if data.warning.number[mujoco.mjtWarning.mjWARN_BADQACC]:
             raise RobotError(
                 f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
                 "inertias and its actuators"
@@ -117,8 +123,9 @@ class MujocoRobot(SimulatedRobot):
 
     def tool_position(self) -> Array:
         """Give where the tool centre point is (3,) [m]."""
-        position: Array = self._open().site(TCP_SITE).xpos
-        return position.copy()
+        self._open()
+        position: Array = self._tool.copy()
+        return position
 
     def objects(self) -> Objects:
         """Return the objects that lie in the scene."""
@@ -133,9 +140,8 @@ class MujocoRobot(SimulatedRobot):
 
     def object_poses(self) -> dict[str, Pose]:
         """Give where every object is."""
-        data = self._open()
-        bodies = {item.name: data.body(item.name) for item in self._objects}
-        return {name: Pose(body.xpos.copy(), body.xmat.reshape(3, 3).copy()) for name, body in bodies.items()}
+        self._open()
+        return {name: Pose(xpos.copy(), xmat.copy()) for name, (xpos, xmat) in self._bodies.items()}
 
     def _open_gripper(self, data: mujoco.MjData) -> None:
         """Open a gripper that is not open where its drivers are at zero."""

@@ -63,7 +63,7 @@ def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[Obj
 def guard_spec(robot: RobotSpec) -> mujoco.MjSpec:
     """Build what the guard needs: the arm's links, the gripper as one box, and the table."""
     spec = _arm_spec(robot.arm)
-    _drop_looks(spec)
+    drop_looks(spec, dynamics=False)
     flange = spec.site(FLANGE_SITE)
     rotation = np.zeros(9)
     mujoco.mju_quat2Mat(rotation, np.asarray(flange.quat) / np.linalg.norm(flange.quat))
@@ -194,10 +194,16 @@ def _require_parts(spec: mujoco.MjSpec, arm: ArmModel) -> None:
         )
 
 
-def _drop_looks(spec: mujoco.MjSpec) -> None:
-    """Drop every geometry that touches nothing, and the meshes that only they use."""
+def drop_looks(spec: mujoco.MjSpec, dynamics: bool = True) -> None:
+    """Drop every geometry that touches nothing, and the meshes that only they use.
+
+    Args:
+        spec: The model to drop them from.
+        dynamics: Whether to keep those that a body's mass and inertia are computed from.
+    """
     for geom in list(spec.geoms):
-        if geom.contype == 0 and geom.conaffinity == 0:
+        touches = geom.contype != 0 or geom.conaffinity != 0
+        if not touches and (geom.parent.explicitinertial or not dynamics):
             spec.delete(geom)
     used = {geom.meshname for geom in spec.geoms}
     for mesh in list(spec.meshes):
