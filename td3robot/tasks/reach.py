@@ -40,9 +40,9 @@ class ReachConfig(TaskConfig):
 
     Attributes:
         goals: Box from which goals (and starts) are sampled uniformly.
-        gripper: Range of the closed fraction that the gripper holds, sampled for each episode: a policy that has seen
+        gripper: Range of the closed fraction that the gripper holds, drawn for each episode: a policy that has seen
             its fingers at one angle only depends on that angle to the milliradian.
-        tolerance_m: Within this distance of the goal, the tool counts as there.
+        tolerance_m: Within this distance of the goal counts as there.
         settle_speed_m_s: Below this speed, the tool counts as at rest.
         hold_s: How long the tool must be there and at rest at the end of an episode.
         near_m: Scale on which the observation resolves the last stretch to the goal.
