@@ -1,4 +1,4 @@
-"""From a configuration to the objects of a run: the one place that knows every robot and every task by name."""
+"""Builds the objects of a run from a configuration: the only place that knows every robot and every task by name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -50,7 +50,7 @@ def _from_cell(
     return _require_cell(config, cell).driver(robot_spec(config), max_tcp_speed_m_s=guard.max_tcp_speed_m_s)
 
 
-# What makes the robot of each backend: a simulation here, the driver of its cell for every physical one.
+# Makers of the robot of each backend: a simulation here, or the cell's driver for every physical robot.
 ROBOTS: dict[str, Callable[[RobotConfig, tuple[ObjectModel, ...], CellConfig | None, GuardConfig], Robot]] = {
     "mujoco": lambda config, objects, cell, guard: MujocoRobot(robot_spec(config), config.physics_rate_hz, objects),
     "kinematic": lambda config, objects, cell, guard: KinematicRobot(robot_spec(config)),
@@ -66,18 +66,18 @@ def make_robot_env(
     objects: Objects | None = None,
     robot: Robot | None = None,
 ) -> RobotEnv:
-    """Build a robot, its guard and its task.
+    """Build the environment of a robot, its guard and its task.
 
     Args:
         config: The environment of a run.
         render_mode: As in Gymnasium.
         practice: Whether episodes may begin where there is most to learn; for training alone.
-        cell: A physical or stand-in cell; its robot takes the place of the configured one.
-        objects: Where the task's objects are, where the cell does not say it or somebody knows better.
-        robot: A robot that was made already, in place of the configured one.
+        cell: A physical or stand-in cell; its robot replaces the configured one.
+        objects: Source of object poses, if the cell has none or a better one is available.
+        robot: An existing robot to use in place of the configured one.
 
     Raises:
-        ConfigError: The goals are out of reach, it is not known where the task's objects are, or there is no such
+        ConfigError: The goals are out of reach, the positions of the task's objects are unknown, or there is no such
             render mode.
         ContractError: The task observes what no physical cell can supply.
     """
@@ -122,7 +122,7 @@ def make_robot_env(
 
 
 def _make_renderer(spec: RobotSpec, models: tuple[ObjectModel, ...]) -> "Renderer":
-    from td3robot.envs.renderer import Renderer  # OpenGL is behind it, and an environment needs none
+    from td3robot.envs.renderer import Renderer  # it loads OpenGL, which an environment does not need
 
     return Renderer(spec, models)
 
@@ -146,7 +146,7 @@ def _require_supplied(task: Task) -> None:
 
 
 def object_bounds(config: RobotEnvironmentConfig, spec: RobotSpec) -> ObjectBounds:
-    """Say where the objects of a task can be on a robot's table."""
+    """Return the bounds of a task's objects on a robot's table."""
     space, workspace = config.task.space(spec.table_height_m, spec.gripper), config.guard.workspace
     corners = (space.low, space.high), (workspace.low, workspace.high)
     return ObjectBounds.of(config.task.objects(), spec.table_height_m, *corners)
@@ -173,7 +173,7 @@ def make_environment(
 
 
 def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, environment: Environment) -> Contract:
-    """State what a policy trained on an environment is for."""
+    """Return the contract of a policy trained on an environment."""
     if isinstance(config, RobotEnvironmentConfig):
         assert isinstance(environment.unwrapped, RobotEnv)
         return environment.unwrapped.contract()
@@ -181,7 +181,7 @@ def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, e
 
 
 def make_released(released: str, render_mode: str | None = None, practice: bool = False, **overrides: Any) -> RobotEnv:
-    """Make a released environment, with changes; Gymnasium calls this for ``gymnasium.make(id, **overrides)``.
+    """Make a released environment with overrides; Gymnasium calls this for ``gymnasium.make(id, **overrides)``.
 
     Args:
         released: Its id, a row of ``envs.registration.RELEASED``.
@@ -190,7 +190,7 @@ def make_released(released: str, render_mode: str | None = None, practice: bool 
         overrides: Fields of :class:`RobotEnvironmentConfig`; sections as nested mappings, merged with the row.
 
     Raises:
-        ConfigError: An override is unknown, or the whole cannot be run.
+        ConfigError: An override is unknown, or the resulting configuration cannot be run.
     """
     known = [*RobotEnvironmentConfig.model_fields, "practice", "render_mode"]
     for key in overrides:

@@ -1,7 +1,7 @@
-"""What comes with td3robot, found by its name: configurations, cells and released policies.
+"""Finds by name what ships with td3robot: configurations, cells and released policies.
 
-In a clone they are the folders ``configs/`` and ``checkpoints/`` at its top; the wheel carries both inside the package.
-A path always works in place of a name, and wins where it exists.
+In a clone, these are the top-level folders ``configs/`` and ``checkpoints/``; the wheel has both inside the package.
+A path always works in place of a name, and takes precedence if it exists.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ def cells() -> dict[str, Path]:
 
 
 def policies() -> dict[str, Path]:
-    """Return the checkpoint of each released policy by its name; runs that lie beside them have no card."""
+    """Return the checkpoint of each released policy by its name; runs beside them have no card."""
     cards = sorted(_folder("checkpoints").glob("*/README.md"))
     return {card.parent.name: card.parent for card in cards if (card.parent / "manifest.json").is_file()}
 
@@ -48,12 +48,12 @@ def policy(path: Path) -> Path:
 
 
 def missing(kind: str, path: Path, known: dict[str, Path]) -> str:
-    """Say in one sentence that there is no such thing, with the nearest name and all names."""
+    """Return the sentence for a missing thing, with the nearest name and all names."""
     return f"there is no {kind} {path}{nearest(path.stem, known)} (give a path, or a name: {', '.join(known)})"
 
 
 def shown(path: Path) -> str:
-    """Return how to call a file or folder: by its name if it was found by one, or else by its path."""
+    """Return how to refer to a file or folder: by name if it was found by name, otherwise by path."""
     for known in (configurations(), cells(), policies()):
         for name, place in known.items():
             if place == path:

@@ -1,4 +1,4 @@
-"""A Ray cluster: joining one, and saying why not."""
+"""Joins a Ray cluster, or explains why it cannot."""
 
 import logging
 import os
@@ -18,10 +18,10 @@ ACCEPT_S, ANSWER_S = 5.0, 30.0
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """So many processes on a cluster.
+    """A number of processes on a cluster.
 
     Attributes:
-        address: Of the cluster's head, as ``HOST:PORT``; ``auto`` for the one that this machine belongs to.
+        address: Address of the cluster's head, as ``HOST:PORT``; ``auto`` for the cluster of this machine.
         count: How many.
     """
 
@@ -30,14 +30,14 @@ class Workers:
 
 
 def join(address: str, purpose: str) -> Any:
-    """Join a cluster, and return the module ``ray``; its ``shutdown`` leaves the cluster.
+    """Join a cluster and return the module ``ray``, whose ``shutdown`` leaves the cluster.
 
     Args:
-        address: Of its head, as ``HOST:PORT``; ``auto`` for the one that this machine belongs to.
+        address: Address of its head, as ``HOST:PORT``; ``auto`` for the cluster of this machine.
         purpose: What needs it, as the beginning of a sentence.
 
     Raises:
-        ConfigError: Nobody answers there.
+        ConfigError: The cluster does not answer.
         MissingExtraError: Ray is not installed.
     """
     require_extra("ray", purpose, "ray")
@@ -50,30 +50,30 @@ def join(address: str, purpose: str) -> Any:
 
 
 def cores_of_nodes(ray: Any) -> list[float]:
-    """Return how many cores each node has."""
+    """Return the number of cores of each node."""
     return [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
 
 
 def installed_version() -> str:
-    """Return which td3robot this is, and what else decides about its numbers; every node has to have the same."""
+    """Return the version of td3robot and of what else determines its numbers; every node must have the same."""
     return ", ".join(f"{name} {version(name)}" for name in ("td3robot", "numpy", "mujoco", "gymnasium"))
 
 
 def another_version(theirs: str) -> str | None:
-    """Say which node has another td3robot than who asks, or None where this node has the same."""
+    """Return a sentence if this node's td3robot differs from the caller's, or None if it is the same."""
     if theirs == installed_version():
         return None
     return f"node {socket.gethostname()} has {installed_version()}, and not {theirs}; install the same on all"
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of Ray's says first; the rest is a traceback of another process."""
+    """Return the first line of one of Ray's errors; the rest is another process's traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
 
 
 def _require_answer(address: str) -> None:
-    """Require that a cluster answers, soon: Ray itself would wait for minutes, and then end the process that asks."""
+    """Require that a cluster answers soon: Ray itself would wait for minutes, and then end the calling process."""
     host, colon, port = address.rpartition(":")
     if not colon and address != "auto":
         raise ConfigError(f"--ray {address!r} is not of the form HOST:PORT, nor auto")

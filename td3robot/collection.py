@@ -1,14 +1,14 @@
-"""Python's garbage collector beside an arm in real time."""
+"""Python's garbage collector in a process that controls an arm in real time."""
 
 import atexit
 import gc
 
 
 def shorten_collections() -> None:
-    """Collect now, and have later collections skip what exists: they then take no longer than a control period may.
+    """Collect now, and make later collections skip what exists, so that they are short enough for a control period.
 
-    ``gc.unfreeze`` undoes it. It is undone at the end of the interpreter as well: what the collector skips then is
-    never given back, and extension modules (the Robotics Toolbox, by nanobind) report it as leaked.
+    ``gc.unfreeze`` undoes it. It is also undone when the interpreter exits: objects that the collector skips then are
+    never freed, and extension modules (the Robotics Toolbox, by nanobind) report them as leaked.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What can go wrong, as types a caller can tell apart.
+"""Exception types that a caller can tell apart.
 
 Every message is one sentence for the person at the keyboard: what happened, the value, the bound or the
 choices, and what to do. The command line prints it and exits with status 2.
@@ -9,19 +9,19 @@ from collections.abc import Iterable
 
 
 class Td3RobotError(Exception):
-    """Base of every error that a user can cause and put right."""
+    """Base of every error that a user can cause and fix."""
 
 
 class ConfigError(Td3RobotError):
-    """A configuration that cannot be run as it stands."""
+    """A configuration cannot be run as it is."""
 
 
 class CheckpointError(Td3RobotError):
-    """A checkpoint that is missing, damaged, foreign, or could not be written."""
+    """A checkpoint is missing, damaged, foreign, or could not be written."""
 
 
 class ContractError(Td3RobotError):
-    """A policy meets a robot or environment that it was not trained for."""
+    """A robot or environment is not the one that a policy was trained for."""
 
 
 class MissingExtraError(Td3RobotError, ImportError):
@@ -38,22 +38,22 @@ class MissingExtraError(Td3RobotError, ImportError):
 
 
 class RobotError(Td3RobotError):
-    """A robot that cannot be reached, or does not do what it was told."""
+    """A robot cannot be reached, or does not follow its commands."""
 
 
 class CommandRefusedError(RobotError):
-    """A command that no filtering can make safe: not finite, wrong shape, or based on a stale state."""
+    """No filtering can make a command safe: it is not finite, has the wrong shape, or is based on a stale state."""
 
 
 class TrackerError(RobotError):
-    """Where the objects are is not known any more."""
+    """The positions of the objects are no longer known."""
 
 
 class EnvironmentFaultError(Td3RobotError):
     """An environment raised an exception, does not answer, or returned a value that is not finite or misshapen.
 
     Attributes:
-        details: The environment's own traceback, where it raised an exception.
+        details: The environment's own traceback, if it raised an exception.
     """
 
     def __init__(self, message: str, details: str = "") -> None:
@@ -69,7 +69,7 @@ class TrainingDivergedError(Td3RobotError):
 
 
 def choose(kind: str, name: str, choices: Iterable[str]) -> str:
-    """Say that ``name`` is no known ``kind``, with the nearest choice first.
+    """Return the error sentence for a ``name`` that is not a known ``kind``, with the nearest choice first.
 
     Returns:
         One sentence for an error message, for example
@@ -80,6 +80,6 @@ def choose(kind: str, name: str, choices: Iterable[str]) -> str:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return ``; did you mean 'reach'?`` for the choice nearest to a name, or nothing where none is near."""
+    """Return ``; did you mean 'reach'?`` for the choice nearest to a name, or an empty text if none is near."""
     near = difflib.get_close_matches(name, sorted(choices), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""

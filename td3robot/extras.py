@@ -1,4 +1,4 @@
-"""Whether the packages of an optional extra are installed, asked before anything is built."""
+"""Checks that the packages of an optional extra are installed, before anything is built."""
 
 from importlib.util import find_spec
 
@@ -6,12 +6,12 @@ from td3robot.errors import MissingExtraError
 
 
 def require_extra(extra: str, purpose: str, *modules: str) -> None:
-    """Refuse what needs an extra that is not installed; nothing is imported.
+    """Require that an extra is installed, without importing anything.
 
     Args:
         extra: Its name in pyproject.toml.
         purpose: What needs it, as the beginning of a sentence.
-        modules: Top-level modules that it brings.
+        modules: Top-level modules that it installs.
 
     Raises:
         MissingExtraError: One of them cannot be found.

@@ -1,4 +1,4 @@
-"""Rotations and poses, on NumPy alone.
+"""Rotations and poses, with NumPy alone.
 
 Rotations are matrices (3, 3) whose columns are a frame's axes; quaternions are (w, x, y, z); a rotation vector is axis
 times angle [rad], as UR's controllers and ROS's ``rotvec`` use it. Angles about the vertical are right-handed about +z.
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from td3robot.state import Array, Pose
 
-# A rotation by less has no axis worth computing [rad].
+# A rotation smaller than this has no axis worth computing [rad].
 NO_TURN = 1e-12
 
 
@@ -32,7 +32,7 @@ def yaw(rotation: Array) -> float:
 
 
 def headed_as(rotation: Array, heading: Array) -> Array:
-    """Turn an orientation (3, 3) about the vertical until its x axis heads where that of ``heading`` (3, 3) does."""
+    """Return an orientation (3, 3), turned about the vertical so that its x axis has the heading of ``heading``'s."""
     x, y = rotation[:2, 0], heading[:2, 0]
     c, s = float(x @ y), float(x[0] * y[1] - x[1] * y[0])
     scale = max(float(np.hypot(c, s)), 1e-9)
@@ -42,10 +42,10 @@ def headed_as(rotation: Array, heading: Array) -> Array:
 
 
 def small_turn(rotation: Array, wanted: Array, longest: float) -> Array:
-    """Approximate the rotation vector (3,) from one orientation to another, in their base frame; cut to ``longest``.
+    """Approximate the rotation vector (3,) from one orientation to another, in the base frame, limited to ``longest``.
 
     The skew part of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980):
-    the same to third order, and it takes the short way round.
+    correct to third order, and along the shorter way.
     """
     m = wanted @ rotation.T
     error = 0.5 * np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
@@ -61,7 +61,7 @@ def angle_of(rotation: Array) -> float:
 def quaternion(rotation: Array) -> Array:
     """Convert a rotation (3, 3) to a unit quaternion (4,), w first (Shepperd 1978).
 
-    Operation by operation what MuJoCo's ``mju_mat2Quat`` does, so that recorded simulations repeat bit for bit.
+    The same operations as MuJoCo's ``mju_mat2Quat``, so that recorded simulations repeat bit for bit.
     """
     m00, m01, m02, m10, m11, m12, m20, m21, m22 = rotation.ravel().tolist()
     if m00 + m11 + m22 > 0.0:
@@ -111,7 +111,7 @@ def rotation_matrix(vector: ArrayLike) -> Array:
 
 
 def compose(pose: Pose, offset: Pose) -> Pose:
-    """Express ``offset``, given in the frame of ``pose``, in the frame that ``pose`` is given in."""
+    """Return ``offset``, given in the frame of ``pose``, in the frame in which ``pose`` is given."""
     return Pose(pose.position + pose.rotation @ offset.position, pose.rotation @ offset.rotation)
 
 

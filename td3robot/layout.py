@@ -1,6 +1,6 @@
-"""Names for the numbers in an observation or an action vector.
+"""Names for the components of an observation or action vector.
 
-A layout is ordered and complete: nobody outside this file writes ``observation[6:12]``.
+A layout is ordered and complete: nothing outside this file writes ``observation[6:12]``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from td3robot.errors import ContractError
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named stretch of a vector.
+    """One named slice of a vector.
 
     Attributes:
         name: Unique in its layout.
         components: A name for each number, for example the joint names.
         unit: ``rad``, ``m``, ``m/s`` or ``1``.
-        source: Which part of a robot cell supplies it: ``arm``, ``gripper``, ``kinematics`` (computed from
-            the joint angles), ``task`` (the goal), ``tracker`` (an object tracker), ``guard`` (what was last
-            commanded), or ``simulator`` (nothing on hardware can).
+        source: The part of a robot cell that supplies it: ``arm``, ``gripper``, ``kinematics`` (computed from
+            the joint angles), ``task`` (the goal), ``tracker`` (an object tracker), ``guard`` (the last
+            command), or ``simulator`` (nothing on hardware can).
     """
 
     name: str
@@ -33,7 +33,7 @@ class Field:
 
     @property
     def size(self) -> int:
-        """How many numbers the field holds."""
+        """Number of components of the field."""
         return len(self.components)
 
     @property
@@ -58,7 +58,7 @@ class Layout:
         self.size = start
 
     def pack(self, values: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
-        """Lay the named values into one vector (size,) of float32.
+        """Return the named values as one vector (size,) of float32.
 
         Raises:
             KeyError: A field has no value.
@@ -82,7 +82,7 @@ class Layout:
         return {name: vector[..., where] for name, where in self.slices.items()}
 
     def component(self, index: int) -> str:
-        """Name one number of the vector, for messages: ``q.elbow_joint``."""
+        """Return the name of one component of the vector, for messages: ``q.elbow_joint``."""
         for field in self.fields:
             where = self.slices[field.name]
             if where.start <= index < where.stop:
@@ -90,16 +90,16 @@ class Layout:
         raise IndexError(f"index {index} is outside a layout of size {self.size}")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Give the fields as plain values for a contract."""
+        """Return the fields as plain values for a contract."""
         return [asdict(field) | {"components": list(field.components)} for field in self.fields]
 
     @classmethod
     def from_json(cls, fields: Sequence[Mapping[str, Any]]) -> "Layout":
-        """Read back what :meth:`to_json` gave."""
+        """Return the layout that :meth:`to_json` returned as plain values."""
         return cls([Field(f["name"], tuple(f["components"]), f["unit"], f["source"]) for f in fields])
 
     def require_same(self, other: "Layout", what: str) -> None:
-        """Refuse another layout unless it is this one, field by field.
+        """Refuse another layout unless it equals this one, field by field.
 
         Raises:
             ContractError: Naming the first field that differs, and both values.

@@ -1,4 +1,4 @@
-"""Things found by name: each stands in a module of its package, and nothing else has to know it."""
+"""Registries: find things by name, each in its own module of a package, unknown to everything else."""
 
 import importlib
 import pkgutil
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A mapping that fills itself: the first look imports every module of a package, and each registers what it holds.
+    """A mapping that fills itself: the first lookup imports all modules of a package, which register their contents.
 
-    Another distribution adds to it by an entry point in the group of the package's name, for example
+    Another distribution adds to it with an entry point in the group of the package's name, for example
     ``[project.entry-points."td3robot.robots.arms"]``, that names a module to import.
 
     Args:
@@ -39,11 +39,11 @@ class Registry(Mapping[str, T], Generic[T]):
         return thing
 
     def withhold(self, name: str, sentence: str) -> None:
-        """Say why something that people ask for is not to be had."""
+        """Register the reason why something that people ask for is not available."""
         self._withheld[name] = sentence
 
     def find(self, name: str) -> T:
-        """Return the thing of that name.
+        """Return the thing with that name.
 
         Raises:
             ConfigError: There is none; the sentence has the nearest name and all names.
@@ -53,7 +53,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self[name]
 
     def known(self, name: str) -> str:
-        """Return a name that is registered; a validator for configurations.
+        """Return a name if it is registered; a validator for configurations.
 
         Raises:
             ValueError: It is not; the sentence has the nearest name and all names.

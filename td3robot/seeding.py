@@ -1,4 +1,4 @@
-"""Independent random streams from one run seed, by name."""
+"""Independent named random streams from one run seed."""
 
 from enum import IntEnum
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Stream(IntEnum):
-    """What a random stream is for. Values are part of the saved format: append, never renumber."""
+    """The purpose of a random stream. Values are part of the saved format: append, never renumber."""
 
     AGENT = 0
     EXPLORATION = 1
@@ -18,20 +18,20 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream, *keys: int) -> np.random.Generator:
-    """Make the generator of one stream of a run, or of one item of the stream."""
+    """Return the generator of one stream of a run, or of one item of the stream."""
     return np.random.default_rng(np.random.SeedSequence([seed, stream, *keys]))
 
 
 def integer(seed: int, stream: Stream, *keys: int) -> int:
-    """Derive a 32-bit seed for one item of a stream: an environment's n-th episode, say."""
+    """Return a 32-bit seed for one item of a stream, such as an environment's n-th episode."""
     return int(np.random.SeedSequence([seed, stream, *keys]).generate_state(1)[0])
 
 
 def state(rng: np.random.Generator) -> dict[str, Any]:
-    """Give a generator's state as plain values."""
+    """Return a generator's state as plain values."""
     return dict(rng.bit_generator.state)
 
 
 def restore(rng: np.random.Generator, saved: dict[str, Any]) -> None:
-    """Take over what :func:`state` gave."""
+    """Restore what :func:`state` returned."""
     rng.bit_generator.state = saved

@@ -1,4 +1,4 @@
-"""The plain values that cross between robot, task, guard and environment.
+"""The plain values exchanged between robot, task, guard and environment.
 
 Units are radians, metres and seconds. Positions and rotations are in the arm's base frame, which is also
 the simulation's world frame (and UR's "Base" feature).
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RobotState:
-    """What an arm with a gripper reports at one instant.
+    """The measured state of an arm with a gripper at one instant.
 
     Attributes:
         q: (n,) joint angles [rad].
@@ -36,7 +36,7 @@ class RobotState:
 
 @dataclass(frozen=True, slots=True)
 class JointCommand:
-    """Where the joints shall be at the end of the next control period.
+    """A joint target for the end of the next control period.
 
     Attributes:
         q: (n,) target joint angles [rad].
@@ -51,24 +51,24 @@ class JointCommand:
 class Pose:
     """A position (3,) [m] and a rotation (3, 3), both in the base frame.
 
-    Loops work on the arrays; outside of them, spatialmath's ``SE3`` is what other robotics code expects.
+    Loops work on the arrays; elsewhere, other robotics code expects spatialmath's ``SE3``.
     """
 
     position: Array
     rotation: Array
 
     def to_se3(self) -> "SE3":
-        """Return the pose for spatialmath and the Robotics Toolbox."""
+        """Return the pose as spatialmath's ``SE3``, which the Robotics Toolbox uses."""
         from spatialmath import SE3
 
         return SE3.Rt(self.rotation, self.position, check=False)
 
     @classmethod
     def from_se3(cls, pose: "SE3") -> "Pose":
-        """Take over a pose of spatialmath.
+        """Return the pose of a spatialmath ``SE3``.
 
         Raises:
-            ValueError: It holds several poses.
+            ValueError: It contains several poses.
         """
         if len(pose) != 1:
             raise ValueError(f"an SE3 of {len(pose)} poses is given where one is wanted; choose one: pose[0]")
@@ -77,21 +77,21 @@ class Pose:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything a task may look at: the arm's state and what follows from it.
+    """Everything that a task may use: the arm's state and what follows from it.
 
     Attributes:
         robot: The measured state.
         tcp: Tool centre point, from the measured joint angles.
         tcp_velocity: (3,) linear velocity of the tool centre point [m/s].
-        commanded: What the guard last let through.
+        commanded: The command that the guard last let through.
         commanded_tcp: Tool centre point, from the commanded joint angles.
         commanded_velocity: (3,) linear velocity of the commanded tool centre point [m/s].
         commanded_turn_rate: How fast the commanded tool turns about the vertical [rad/s].
-        intent: The gripper's, which an action moves: 0 to open, 1 to close.
+        intent: The gripper's intent, which an action changes: 0 to open, 1 to close.
         closing_rate: How fast the gripper's closed fraction grows [1/s].
         objects: Poses of the objects by name, as far as they are known now.
-        ages_s: Since each of them was seen last, by name [s].
-        held: The object that is between the fingers, or None.
+        ages_s: Time since each of them was last seen, by name [s].
+        held: The object between the fingers, or None.
     """
 
     robot: RobotState

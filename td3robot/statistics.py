@@ -1,4 +1,4 @@
-"""Statistics of measured figures: a proportion's interval, and the percentiles of durations."""
+"""Statistics of measured figures: confidence intervals of proportions, and percentiles of durations."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float] | None:
-    """Compute ``p50``, ``p99`` and ``max``, interpolated between neighbours; None without values."""
+    """Compute ``p50``, ``p99`` and ``max``, interpolated between neighbours, or None without values."""
     found = np.fromiter(values, np.float64)
     if not len(found):
         return None
@@ -28,7 +28,7 @@ def percentiles(values: Iterable[float]) -> dict[str, float] | None:
 
 
 def nearest_percentiles(values: Iterable[float]) -> dict[str, float]:
-    """Pick ``p50``, ``p99`` and ``max`` among the values themselves, by rank; empty without values.
+    """Return ``p50``, ``p99`` and ``max`` from the values themselves, by rank; empty without values.
 
     Pure Python, for the loop of a real-time process: sorting a few hundred floats needs no array.
     """
@@ -38,13 +38,13 @@ def nearest_percentiles(values: Iterable[float]) -> dict[str, float]:
 
 
 class Sample:
-    """Values of which a bounded number is kept: all of them at first, then every second, every fourth, and so on.
+    """A bounded sample of values: all of them at first, then every second, every fourth, and so on.
 
     Args:
         most: How many are kept at most.
 
     Attributes:
-        count: How many there were.
+        count: How many values were added.
         largest: The largest of all.
         square: Sum of the squares of all.
     """
@@ -67,14 +67,14 @@ class Sample:
 
     @property
     def every(self) -> int:
-        """Of how many values one is kept."""
+        """One in this many values is kept."""
         return self._every
 
     def values(self) -> NDArray[np.float64]:
-        """Return those that are kept."""
+        """Return the kept values."""
         return np.array(self._kept)
 
     def percentiles(self) -> dict[str, float] | None:
-        """Compute ``p50`` and ``p99`` of those that are kept, and ``max`` of all; None without values."""
+        """Compute ``p50`` and ``p99`` of the kept values and ``max`` of all, or None without values."""
         found = percentiles(self._kept)
         return None if found is None else found | {"max": self.largest}

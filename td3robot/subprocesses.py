@@ -1,4 +1,4 @@
-"""Child processes that import what this one does."""
+"""Child processes that import the same code as this one."""
 
 import ctypes
 import os
@@ -13,15 +13,15 @@ from typing import Any
 def start_python(
     arguments: Sequence[str], variables: Mapping[str, str] | None = None, **options: Any
 ) -> "subprocess.Popen[bytes]":
-    """Start this interpreter with exactly this process's import path; the child adds no directory of its own.
+    """Start this interpreter with exactly this process's import path; the child adds no directory.
 
-    The child has a session of its own, which a Ctrl-C at the terminal does not reach: it is this process that decides
-    what is to end, and when.
+    The child has its own session, which a Ctrl-C at the terminal does not reach: this process decides what ends, and
+    when.
 
     Args:
-        arguments: Those of the interpreter.
-        variables: Of its environment, besides this process's.
-        **options: Those of :class:`subprocess.Popen`.
+        arguments: Arguments of the interpreter.
+        variables: Environment variables in addition to this process's.
+        **options: Options of :class:`subprocess.Popen`.
     """
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     return subprocess.Popen(
@@ -33,20 +33,20 @@ def start_python(
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process killed when its parent ends, whatever this one is doing then (Linux; elsewhere, nothing).
+    """Have this process killed when its parent ends, whatever it is doing (on Linux; elsewhere, do nothing).
 
     Args:
-        parent: The parent's id. Linux goes by the thread that started this process, which has to live as long.
+        parent: The parent's id. Linux watches the thread that started this process, which must live as long.
     """
     if sys.platform == "linux":
         pr_set_pdeathsig = 1  # <linux/prctl.h>
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before that
+        if os.getppid() != parent:  # the parent ended before that
             os._exit(1)
 
 
 def return_memory() -> None:
-    """Give what this process has freed back to the system (glibc; elsewhere, nothing)."""
+    """Return this process's freed memory to the system (with glibc; elsewhere, do nothing)."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

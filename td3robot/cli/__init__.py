@@ -1,6 +1,6 @@
-"""The command line. Figures go to standard output, everything for people to standard error.
+"""The command line. Figures go to standard output, everything else for people to standard error.
 
-Each module has one group of commands. Modules that take long to import are imported by the commands that need them.
+Each module has one group of commands. Modules that are slow to import are imported by the commands that need them.
 """
 
 import sys
@@ -36,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The order is that of the list in --help, within each group of commands.
+# The order of the list in --help, within each group of commands.
 for group in (
     demo,
     training,
@@ -56,7 +56,7 @@ for group in (
 
 
 def main() -> None:
-    """Run the command line; errors a user can cause end with one sentence and status 2."""
+    """Run the command line; errors that a user can cause end with one sentence and status 2."""
     try:
         app()
     except Td3RobotError as error:
@@ -74,7 +74,7 @@ def _fail(message: str) -> None:
 def options(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Handle the options that need no command, and list the commands where none is given."""
+    """Handle the options that need no command, and list the commands if none is given."""
     if version:
         from importlib.metadata import version as version_of
 

@@ -1,4 +1,4 @@
-"""Resume a training on the arms of one or several cells: what ``train --robot`` adds."""
+"""Resumes a training on the arms of one or several cells: the part that ``train --robot`` adds."""
 
 import select
 import sys
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.robots.cells import CellConfig
 
-# How often a question looks whether the training is to stop [s].
+# How often a question checks whether the training is to stop [s].
 ANSWER_LOOK_S = 0.2
 
 
 def resumed_on_arms(
     resume: Path, cell_paths: Sequence[Path], out: Path | None, until: tuple[int | None, int | None], records: Path
 ) -> "ArmTrainer":
-    """Make the trainer that resumes a run on arms; imports torch. Nothing moves yet.
+    """Return the trainer that resumes a run on arms; imports torch. Nothing moves yet.
 
     Args:
         resume: The run.
         cell_paths: The arms' cells.
         out: The new run's directory.
-        until: Steps in all, or further steps, as of :func:`saved_run`.
+        until: Total steps, or further steps, as in :func:`saved_run`.
         records: Where the ledger is.
 
     Raises:
-        CheckpointError: The checkpoint lacks what a resumed run needs.
-        ConfigError: There is nothing left to do, the run directory is taken, or two cells are of the same arm.
-        ContractError: A cell or this version is not what the run was trained for.
+        CheckpointError: The checkpoint lacks what resuming needs.
+        ConfigError: There is nothing left to do, the run directory is taken, or two cells have the same arm.
+        ContractError: A cell or this version does not match what the run was trained for.
         LadderError: A fault of a robot awaits its operator.
         RobotError: A robot is no-go.
     """
@@ -56,7 +56,7 @@ def resumed_on_arms(
             )
 
     def agree(name: str, what: str) -> bool:
-        """Ask whoever is at the terminal, as long as the training goes on."""
+        """Ask the person at the terminal while the training goes on."""
         return _agreed(f"{name}: {what}", lambda: trainer.stop_requested)
 
     with ExitStack() as made:
@@ -77,16 +77,16 @@ def resumed_on_arms(
 
 
 class _Robot:
-    """A robot of a training, looked at and found ready; nothing moves it yet.
+    """A robot of a training, checked and found ready; nothing moves it yet.
 
     Args:
-        name: What sentences call its arm.
+        name: Its arm's name in messages.
         cell: Its cell.
         records: Where the ledger is.
 
     Attributes:
         serial: Its serial number.
-        hold: What says in the ledger that it is driven, from :meth:`driven` on.
+        hold: Marks it as driven in the ledger, from :meth:`driven` on.
 
     Raises:
         RobotError: It is no-go.
@@ -103,12 +103,12 @@ class _Robot:
         self._ledger = Ledger(records, recovery=cell.recovery)
 
     def driven(self, run: Path) -> ExitStack:
-        """Say in the ledger that it is driven, until what this returns is closed; errors as of ``Ledger.driving``."""
+        """Mark the robot as driven in the ledger until the returned stack closes; errors as in ``Ledger.driving``."""
         self.hold.enter_context(self._ledger.driving(self.serial, run))
         return self.hold
 
     def end(self, fault: Td3RobotError, say: Callable[[str], None]) -> None:
-        """End its part in the training: it is latched and given to its operator, and the others go on."""
+        """End the robot's part in the training: it is latched until its operator recovers it, and the others go on."""
         from td3robot.deploy.ledger import LadderError
 
         say(f"{self.name} takes no further part: {fault}")
@@ -117,18 +117,18 @@ class _Robot:
                 self._ledger.latch(self.serial, str(fault))
             self.hold.close()
         except LadderError as error:
-            self.hold.pop_all()  # that it is driven stays in the ledger, which keeps others from moving it
+            self.hold.pop_all()  # the ledger keeps it marked as driven, so that nothing else moves it
             say(f"the fault of {self.name} could not be latched: {error}")
 
 
 def _names(cell_paths: Sequence[Path]) -> list[str]:
-    """Name arms after their cells' files, in full where two are called alike."""
+    """Return arm names from their cells' files, with full paths if two names are the same."""
     stems = [path.stem for path in cell_paths]
     return stems if len(set(stems)) == len(stems) else [str(path) for path in cell_paths]
 
 
 def _agreed(question: str, stopped: Callable[[], bool]) -> bool:
-    """Ask a question at the terminal, until somebody answers or the training is to stop."""
+    """Ask a question at the terminal until it is answered or the training is to stop, and return whether yes."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     stderr.print(f"{question} [y/N]", markup=False, soft_wrap=True)

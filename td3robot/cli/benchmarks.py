@@ -22,11 +22,11 @@ def register(app: typer.Typer) -> None:
 
 
 def learner(
-    config: Annotated[Path, typer.Option(help="Whose agent: a file, or a name.")] = REACH,
+    config: Annotated[Path, typer.Option(help="Configuration with the agent: a file, or a name.")] = REACH,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Measure learner updates a second."""
+    """Measure learner updates per second."""
     from td3robot.cli.words import learner_words
     from td3robot.config import load_config
     from td3robot.learning.benchmark import bench_learner
@@ -36,11 +36,11 @@ def learner(
 
 
 def environment(
-    config: Annotated[Path, typer.Option(help="Whose environment: a file, or a name.")] = REACH,
+    config: Annotated[Path, typer.Option(help="Configuration with the environment: a file, or a name.")] = REACH,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Measure environment steps a second, with and without the guard."""
+    """Measure environment steps per second, with and without the guard."""
     from td3robot.cli.words import environment_words
     from td3robot.config import load_config
     from td3robot.learning.benchmark import bench_environment

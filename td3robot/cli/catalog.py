@@ -1,4 +1,4 @@
-"""What there is: released policies, configurations, cells and runs; and copies of files to edit."""
+"""Lists released policies, configurations, cells and runs, and copies files to edit."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_command(
-    folder: Annotated[Path, typer.Argument(help="Where runs are looked for, at any depth.")] = Path("checkpoints"),
+    folder: Annotated[Path, typer.Argument(help="Folder to search for runs, at any depth.")] = Path("checkpoints"),
     as_json: Json = False,
 ) -> None:
     """List released policies, configurations, cells, and your runs."""
@@ -45,17 +45,17 @@ def list_command(
 
 
 def copy(
-    name: Annotated[str, typer.Argument(help="A configuration or a cell of td3robot list.")],
+    name: Annotated[str, typer.Argument(help="A configuration or a cell from td3robot list.")],
     out: Annotated[Path | None, typer.Argument(help="The new file; by default NAME.yaml here.")] = None,
 ) -> None:
-    """Copy a configuration or a cell, to edit it."""
+    """Copy a configuration or a cell to edit it."""
     known = catalog.configurations() | catalog.cells()
     if name not in known:
         raise ConfigError(choose("configuration or cell", name, known))
     path = out or Path(f"{name}.yaml")
     lines = known[name].read_text(encoding="utf-8").splitlines(keepends=True)
     try:
-        with path.open("x", encoding="utf-8") as file:  # the schema's place is relative to the original
+        with path.open("x", encoding="utf-8") as file:  # the schema's path is relative to the original
             file.writelines(line for line in lines if not line.startswith("# yaml-language-server:"))
     except FileExistsError:
         raise ConfigError(f"{path} exists already; give another name") from None
@@ -86,7 +86,7 @@ def _first_sentence(path: Path) -> str:
 
 def _show(title: str, rows: list[dict[str, Any]], cells: Any) -> None:
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)  # what is to be copied stays whole
+    table.add_column(no_wrap=True)  # keep names whole, for copying
     for row in rows:
         table.add_row(*cells(row))
     stdout.print(table)

@@ -38,7 +38,7 @@ def evaluate_command(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate a policy: success with its interval, speeds, the guard."""
+    """Evaluate a policy: success rate with interval, speeds, guard."""
     import os
     from contextlib import nullcontext
 
@@ -80,7 +80,7 @@ def evaluate_command(
 def opened(
     saved: "Checkpoint", overrides: Sequence[str] = (), render_mode: str | None = None, trust: bool = False
 ) -> tuple["RunConfig", "Policy", "Environment"]:
-    """Return the configuration, the policy and the environment that a checkpoint is evaluated with.
+    """Return the configuration, the policy and the environment for evaluating a checkpoint.
 
     Raises:
         CheckpointError: The checkpoint's parts do not belong together, or it names a module that is not trusted.
@@ -98,7 +98,7 @@ def opened(
     trained = saved.config().environment
     if isinstance(trained, RobotEnvironmentConfig) and isinstance(run.environment, RobotEnvironmentConfig):
         require_same_arm(trained.robot, run.environment.robot, "simulation")
-    if getattr(trained, "id", None) == getattr(run.environment, "id", None):  # else the user named it
+    if getattr(trained, "id", None) == getattr(run.environment, "id", None):  # otherwise the user named it
         require_trusted(trained, catalog.shown(saved.path), trust)
     environment = make_environment(run.environment, render_mode)
     _require_playable(policy.contract, make_contract(run.environment, environment), bool(overrides))
@@ -112,7 +112,7 @@ def inspect(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a policy was trained for, how long and how well."""
+    """Show what a policy was trained for, how long, and how well."""
     from td3robot.cli.inspection import inspection_words
     from td3robot.policy import checkpoint
 
@@ -132,7 +132,7 @@ def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
     """Return what ``inspect --json`` prints.
 
     Raises:
-        CheckpointError: A part of the checkpoint is missing or impossible, or does not fit the others.
+        CheckpointError: A part of the checkpoint is missing, impossible, or does not match the others.
     """
     from td3robot.policy.soundness import require_whole
 
@@ -157,7 +157,7 @@ def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
 
 
 def _resumable(path: Path) -> str | None:
-    """Name the checkpoint that a run, or this checkpoint itself, can be resumed from."""
+    """Return the checkpoint from which a run, or this checkpoint itself, can be resumed, or None."""
     from td3robot.errors import CheckpointError
     from td3robot.policy.checkpoint import newest
 
@@ -170,9 +170,9 @@ def _resumable(path: Path) -> str | None:
 
 def plot(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    out: Annotated[Path | None, typer.Option(help="The picture; by default training.png in the run directory.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Image file; by default training.png in the run directory.")] = None,
 ) -> None:
-    """Draw a run's success, return, loss and guard interventions."""
+    """Plot a run's success, return, loss and guard interventions."""
     from td3robot.learning.plot import plot_run
 
     path = out or run / "training.png"
@@ -181,7 +181,7 @@ def plot(
 
 
 def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
-    """Require that layouts agree; name the other terms that differ, which only an explicit override allows."""
+    """Require that layouts agree; report other differing terms, which only an explicit override allows."""
     here.observation.require_same(trained.observation, "observation")
     here.action.require_same(trained.action, "action")
     if not overridden:

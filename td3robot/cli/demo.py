@@ -1,4 +1,4 @@
-"""The first minute: watch a released policy, without a clone, an arm or a decision."""
+"""The first minute: watch a released policy, without a clone, an arm or any choices."""
 
 from itertools import count
 from pathlib import Path
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from td3robot.policy.policy import Policy
 
 POLICY = "ur5e_grasp"
-# An episode in which the cube lies well in view.
+# An episode in which the cube is clearly visible.
 SEED = 3
-# A film shows every second moment: drawing them all without a graphics card takes longer than people wait.
+# A film shows every second moment: without a graphics card, drawing all of them takes longer than people wait.
 EVERY = 2
-# Between the pictures of a strip [s].
+# Time between the pictures of a strip [s].
 EVERY_S = 1.6
 NEXT = """
 Next:
@@ -37,8 +37,8 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the film or picture, where there is no browser.")] = Path(),
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Use the browser where there is one.")] = True,
+    out: Annotated[Path, typer.Option(help="Folder for the video or image if there is no browser.")] = Path(),
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Use a browser if there is one.")] = True,
 ) -> None:
     """Watch the released grasp policy lift a cube."""
     if not (browser and _in_browser()):
@@ -47,7 +47,7 @@ def demo(
 
 
 def _in_browser() -> bool:
-    """Show the policy in the browser until the user ends it; False where there is no browser, or no viewer."""
+    """Show the policy in the browser until the user ends it; return False if there is no browser or viewer."""
     import webbrowser
     from importlib import import_module
 
@@ -65,7 +65,7 @@ def _in_browser() -> bool:
 
 
 def _without_browser(out: Path) -> None:
-    """Film an episode, or draw a strip of pictures, or tell it in words: the first that this computer can do."""
+    """Record a video of an episode, draw a strip of pictures, or describe it: the first that this computer can do."""
     from td3robot.build import make_robot_env
     from td3robot.policy.checkpoint import Checkpoint, find
 
@@ -104,7 +104,7 @@ def _film(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
 
 
 def _strip(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
-    """Draw a moment of every second or so side by side."""
+    """Draw a moment every ``EVERY_S``, side by side."""
     from matplotlib.figure import Figure
 
     from td3robot.envs.playing import Player, play_episodes
@@ -134,7 +134,7 @@ def _strip(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
 
 
 def _tell(environment: "RobotEnv", policy: "Policy", _: Path) -> None:
-    """Tell an episode in words: where the cube is, second by second."""
+    """Describe an episode in words: where the cube is, second by second."""
     from td3robot import seeding
     from td3robot.envs.playing import Player
 

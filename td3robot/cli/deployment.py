@@ -1,4 +1,4 @@
-"""Beside a physical robot: deploy a policy, check the robot, recover it. No torch here."""
+"""Commands for a physical robot: deploy a policy, check the robot, recover it. No torch here."""
 
 from pathlib import Path
 from shlex import quote
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from td3robot.deploy.deployment import Request
     from td3robot.robots.findings import Check
 
-# What people call the times that a check measures.
+# Plain names of the times that a check measures.
 TIMES = {
     "arm_round_trip_ms": "the controller's answer",
     "gripper_round_trip_ms": "the gripper's answer",
@@ -46,31 +46,32 @@ def deploy(
     mode: Annotated[
         str,
         typer.Option(
-            help="check (nothing moves), shadow (reads, sends nothing), confirm (a step or a second per key), run."
+            help="check (nothing moves), shadow (reads, sends nothing), confirm (one step or second per key), run."
         ),
     ] = "check",
-    speed: Annotated[float, typer.Option(help="Factor on every limit of speed and acceleration.")] = 0.1,
+    speed: Annotated[float, typer.Option(help="Factor on all speed and acceleration limits.")] = 0.1,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
     seed: EpisodeSeed = 12345,
     goal: Annotated[
         str | None,
-        typer.Option(metavar="X,Y,Z", help="Go there [m] from where the arm stands, instead of drawn goals."),
+        typer.Option(metavar="X,Y,Z", help="Goal [m], reached from where the arm stands, instead of random goals."),
     ] = None,
     objects: Annotated[
-        list[str] | None, typer.Option("--object", metavar="name=X,Y,Z[,YAW]", help="Where an object lies [m, rad].")
+        list[str] | None,
+        typer.Option("--object", metavar="name=X,Y,Z[,YAW]", help="Position and yaw of an object [m, rad]."),
     ] = None,
     records: Records = Path("records"),
     override: Annotated[
-        str | None, typer.Option(metavar="REASON", help="Why the mode before may be skipped; it is recorded.")
+        str | None, typer.Option(metavar="REASON", help="Skip the preceding mode, for this reason, which is recorded.")
     ] = None,
     unattended: Annotated[
         bool,
-        typer.Option("--unattended", help="Let --mode run move the arm with nobody at a terminal; it is recorded."),
+        typer.Option("--unattended", help="Let --mode run move the arm with nobody at a terminal; this is recorded."),
     ] = False,
     watched: View = False,
     as_json: JsonReport = False,
 ) -> None:
-    """Run a policy on an arm: check, shadow, confirm, run. Space or Ctrl-C stops and holds."""
+    """Run a policy on an arm: check, shadow, confirm, run. Space or Ctrl-C stops the arm and holds it."""
     from td3robot.deploy import deployment
     from td3robot.deploy.ledger import RUNGS
     from td3robot.deploy.operator import present_operator
@@ -97,10 +98,10 @@ def deploy(
 
 def check_robot(
     robot: Cell,
-    checkpoint: Annotated[Path | None, typer.Argument(help="A checkpoint whose contract is compared too.")] = None,
+    checkpoint: Annotated[Path | None, typer.Argument(help="A checkpoint, to compare its contract too.")] = None,
     as_json: JsonReport = False,
 ) -> None:
-    """Look at the connected robot, and say go or no-go. Nothing moves."""
+    """Check a connected robot: go or no-go. Nothing moves."""
     from td3robot.deploy.deployment import CHECK_S, check_cell
     from td3robot.deploy.played import open_checkpoint
     from td3robot.robots.cells import load_cell
@@ -126,7 +127,7 @@ def recover(
     records: Records = Path("records"),
     as_json: JsonReport = False,
 ) -> None:
-    """Make a robot ready after a stop. Waits 5 s, unlocks, starts the program anew; the arm does not move."""
+    """Make a robot ready again after a stop. Waits 5 s, unlocks it and restarts its program; the arm does not move."""
     from td3robot.deploy import deployment
     from td3robot.robots.cells import load_cell
 
@@ -141,10 +142,10 @@ def recover(
 
 
 def goal_from_text(text: str) -> tuple[float, float, float]:
-    """Read ``x,y,z`` [m].
+    """Return the position of a text ``x,y,z`` [m].
 
     Raises:
-        ConfigError: It has another form.
+        ConfigError: The text has another form.
     """
     try:
         x, y, z = map(float, text.split(","))
@@ -164,7 +165,7 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 def _show_rung(report: dict[str, Any], request: "Request") -> None:
-    """Say whether a mode passed, and what comes next."""
+    """Print whether a mode passed, and what comes next."""
     from td3robot.deploy.ledger import RUNGS, serial_of
 
     mode, cell = request.mode, quote(request.cell.name)
@@ -182,7 +183,7 @@ def _show_rung(report: dict[str, Any], request: "Request") -> None:
 
 
 def show_findings(findings: list[dict[str, str]]) -> None:
-    """Print what was looked at as a table, and then what to do."""
+    """Print the findings as a table, then what to do."""
     table = Table("looked at", "expected", "found", "verdict")
     for finding in findings:
         table.add_row(

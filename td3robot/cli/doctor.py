@@ -1,4 +1,4 @@
-"""What this computer can do for td3robot, and how to get what is missing."""
+"""Checks what this computer can do for td3robot, and how to get what is missing."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    robot: Annotated[Path | None, typer.Option(help="A cell whose controller shall be reachable.")] = None,
+    robot: Annotated[Path | None, typer.Option(help="A cell whose controller must be reachable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Check this computer: versions, extras, rendering, network, disk."""

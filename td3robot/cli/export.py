@@ -1,4 +1,4 @@
-"""For other programs: export a policy, print the schema of a configuration."""
+"""Commands for other programs: export a policy, print the schema of a configuration."""
 
 import json
 import sys
@@ -20,16 +20,16 @@ def register(app: typer.Typer) -> None:
 
 def export(
     checkpoint_path: CheckpointPath,
-    legacy: Annotated[str | None, typer.Option(help="Write the older six files with this prefix.")] = None,
+    legacy: Annotated[str | None, typer.Option(help="Write the older six-file format with this prefix.")] = None,
     a_max: Annotated[
-        float | None, typer.Option("--a-max", help="Of --legacy: the largest action of the program that reads them.")
+        float | None, typer.Option("--a-max", help="With --legacy: the largest action of the program that reads them.")
     ] = None,
     names: Annotated[
-        str | None, typer.Option(metavar="fc1,fc2,fc3", help="Of --legacy: what that program calls its layers.")
+        str | None, typer.Option(metavar="fc1,fc2,fc3", help="With --legacy: that program's layer names.")
     ] = None,
     onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
 ) -> None:
-    """Export a policy as ONNX, or as the older six files."""
+    """Export a policy to ONNX, or to the older six-file format."""
     from td3robot.extras import require_extra
 
     if legacy is None and onnx is None:
@@ -53,7 +53,7 @@ def export(
         )
 
 
-def schema(of: Annotated[str, typer.Argument(metavar="run|cell", help="What the files describe.")]) -> None:
+def schema(of: Annotated[str, typer.Argument(metavar="run|cell", help="Kind of file to describe.")]) -> None:
     """Print the JSON schema of run or cell files, for editors."""
     from td3robot.config.schema import SCHEMAS
 

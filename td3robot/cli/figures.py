@@ -1,4 +1,4 @@
-"""The figures of sessions, on an arm and in simulation, as tables for people."""
+"""Tables of session figures, on an arm and in simulation, for people."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from rich.table import Table
 from td3robot.report.figures import ROWS, Row
 from td3robot.report.words import NONE
 
-# Rows of what is only watched: nothing was sent, so the policy achieved nothing.
+# Rows for a session that only watched: nothing was sent, so the policy achieved nothing.
 WATCHED = (
     "Control periods changed by the guard",
     "Time to decide: median / 99th percentile / longest",
@@ -18,26 +18,26 @@ WATCHED = (
 )
 
 
-# How an episode ended, by what its figures call it.
+# How an episode ended, in words, by its name in the figures.
 ENDS = {
     "time": "the end of their time", "goal": "reaching the goal", "fault": "a fault", "operator": "the operator",
 }  # fmt: skip
 
 
 def figure_text(row: Row, figures: dict[str, Any]) -> str:
-    """Write a figure of a report for a terminal, where ends of episodes are words."""
+    """Return a figure of a report as text for a terminal, with the ends of episodes in words."""
     if row.title == "Episodes ended by" and figures.get("ended"):
         return ", ".join(f"{ENDS.get(name, name)} ({count})" for name, count in figures["ended"].items())
     return row.text(figures)
 
 
 def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool = True) -> Table:
-    """Lay out the figures of sessions side by side, a named column for each; rows that nobody has are left out.
+    """Return a table of sessions' figures, one named column each, without rows that none of them has.
 
     Args:
-        title: Of the table.
-        sides: The figures of each.
-        moved: Whether anything was sent; where nothing was, what the policy achieved is left out.
+        title: Title of the table.
+        sides: The figures of each session.
+        moved: Whether anything was sent; if not, what the policy achieved is left out.
     """
     table = Table(title=title)
     for column in ("", *sides):
@@ -49,7 +49,7 @@ def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool =
     return table
 
 
-# What a driver measures, as median, 99th percentile and most [ms].
+# Times that a driver measures, as median, 99th percentile and maximum [ms].
 DRIVER_TIMES = {
     "period": "between two targets",
     "tick_late": "the control tick late by",
@@ -58,7 +58,7 @@ DRIVER_TIMES = {
 
 
 def driver_text(figures: Mapping[str, float]) -> str:
-    """Say what the driver measured of its own timing."""
+    """Return the driver's own timing in words."""
     parts = [f"{figures['streamed']:,} targets sent"] if "streamed" in figures else []
     parts += [
         f"{words} {'/'.join(format(figures[f'{name}_{kind}_ms'], '.2f') for kind in ('p50', 'p99', 'max'))} ms"
@@ -71,7 +71,7 @@ def driver_text(figures: Mapping[str, float]) -> str:
 
 
 def clock_text(clock: dict[str, Any]) -> str:
-    """Say how well the stand-in kept its time; where it was late, its figures at the wire may be too high."""
+    """Return how well the stand-in kept time, in words; if it was late, its figures at the wire may be too high."""
     return (
         f"simulated controller: its ticks were late by {1e3 * clock['late_p50_s']:.2f} ms (median) and "
         f"{1e3 * clock['late_p99_s']:.2f} ms (99 %) in the last 10 s, by {1e3 * clock['late_worst_s']:.1f} ms at most; "

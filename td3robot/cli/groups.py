@@ -1,4 +1,4 @@
-"""The list of commands: in groups, in the order people need them, with one line each."""
+"""The list of commands: one line each, in groups, in the order that people need them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class Commands(TyperGroup):
     """A command with subcommands, listed by their ``rich_help_panel`` in plain text; no line is cut."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group."""
+        """Write one section per group."""
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (*PANELS, OTHERS)}
         width = max(map(len, self.commands))
         for name in self.list_commands(ctx):

@@ -1,4 +1,4 @@
-"""What a person wants to know about a checkpoint, in a dozen lines."""
+"""A summary of a checkpoint for people, in a dozen lines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def inspection_words(asked: Path, saved: "Checkpoint", resumable_from: str | None) -> list[str]:
-    """Say what a checkpoint was trained for, how long and how well, and what to do with it.
+    """Return lines on what a checkpoint was trained for, how long and how well, and what to do with it.
 
     Args:
-        asked: What the user named.
+        asked: The path or name that the user gave.
         saved: The checkpoint that it means.
-        resumable_from: What a run can be resumed from, or None.
+        resumable_from: The checkpoint from which a run can be resumed, or None.
     """
     from td3robot.learning.changes import change_words
 
@@ -60,7 +60,7 @@ def _robot(saved: "Checkpoint", run: "RunConfig") -> list[tuple[str, str]]:
 
 
 def randomization_words(run: "RunConfig") -> str:
-    """Say which level of domain randomization an environment has."""
+    """Return an environment's level of domain randomization, in words."""
     if not isinstance(run.environment, RobotEnvironmentConfig):
         return "as the environment is"
     levels = [name for name, level in DISTURBANCES.items() if level == run.environment.disturbance]
@@ -70,7 +70,7 @@ def randomization_words(run: "RunConfig") -> str:
 
 
 def _under(run: "RunConfig") -> str:
-    """Say what domain randomization a training had."""
+    """Return the domain randomization of a training, in words."""
     words, calm = randomization_words(run), run.training.undisturbed_share
     disturbed = isinstance(run.environment, RobotEnvironmentConfig) and not words.startswith("without")
     return f"{words}, {100 * calm:.0f} % of the environments without it" if disturbed and calm else words

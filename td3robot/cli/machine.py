@@ -1,4 +1,4 @@
-"""Findings about this computer. Nothing is changed, and nothing is sent but the opening of a connection."""
+"""Findings about this computer. Nothing is changed, and nothing is sent except to open a connection."""
 
 import os
 import platform
@@ -18,11 +18,11 @@ from td3robot.robots.findings import ATTENTION, Check
 from td3robot.subprocesses import start_python
 
 OLDEST, TOO_NEW = (3, 11), (3, 14)
-# A full replay buffer of a grasp run takes about 0.1 GB a checkpoint, and a run keeps its last and its best [GB].
+# A full replay buffer of a grasp run takes about 0.1 GB per checkpoint, and a run keeps its last and its best [GB].
 ENOUGH_GB = 2.0
 # How long a controller on the network may take to answer [s].
 ANSWER_S = 2.0
-# How long a rendering library may take to be loaded [s].
+# How long loading a rendering library may take [s].
 RENDERING_S = 30.0
 DRAW = """
 import mujoco
@@ -34,7 +34,7 @@ print(GL.glGetString(GL.GL_RENDERER).decode())
 
 
 def examine(cell: Path | None) -> Check:
-    """Look at this computer, and at a cell's controller if one is named.
+    """Check this computer, and a cell's controller if a cell is given.
 
     Raises:
         ConfigError: The cell cannot be read.
@@ -61,7 +61,7 @@ def _python(check: Check) -> None:
 
 
 def _packages(check: Check) -> None:
-    """Compare what is installed with what td3robot requires in any case."""
+    """Compare the installed packages with td3robot's basic requirements."""
     missing = [str(needed) for needed in _requirements("") if not _installed(needed)]
     names = ("td3robot", "torch", "mujoco", "gymnasium", "numpy")
     found = ", ".join(f"{name} {version(name)}" for name in names if _has(name))
@@ -79,7 +79,7 @@ def _extras(check: Check) -> None:
 
 
 def _rendering(check: Check) -> None:
-    """Try to draw offscreen in a process of its own: a broken driver may end it."""
+    """Try to draw offscreen in a separate process, because a broken driver may end it."""
     found = {kind: _renderer(kind) for kind in ("egl", "osmesa")}
     works = [f"{kind.upper()} ({name})" for kind, name in found.items() if name]
     check.add(
@@ -111,7 +111,7 @@ def _browser(check: Check) -> None:
 
 
 def _realtime(check: Check) -> None:
-    """Look whether the drivers of arms may use SCHED_FIFO; asking for it and giving it back changes nothing."""
+    """Check whether arm drivers may use SCHED_FIFO; requesting it and giving it back changes nothing."""
     kernel = "PREEMPT_RT" if Path("/sys/kernel/realtime").exists() else "no PREEMPT_RT"
     try:
         before, priority = os.sched_getscheduler(0), os.sched_getparam(0)
@@ -163,7 +163,7 @@ def _disk(check: Check) -> None:
 
 
 def _requirements(extra: str) -> Iterator[Requirement]:
-    """Yield what td3robot requires in any case, or for an extra, on this platform."""
+    """Yield td3robot's basic requirements, or those of an extra, on this platform."""
     for text in requires("td3robot") or ():
         needed = Requirement(text)
         marker = needed.marker

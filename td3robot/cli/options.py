@@ -1,11 +1,11 @@
-"""Options and arguments that several commands share, and the groups that the commands are listed in."""
+"""Options and arguments that several commands share, and the groups in which commands are listed."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-# What commands are for, in the order people need them; each command names its own (``rich_help_panel``).
+# Groups of commands, in the order that people need them; each command names its own (``rich_help_panel``).
 LEARN, LOOK, ARM, PROGRAMS = "Learn", "Look", "On the arm", "For other programs"
 PANELS = (LEARN, LOOK, ARM, PROGRAMS)
 
@@ -15,11 +15,11 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="section.key=value", help="Change a value of the configuration.")
 ]
 CheckpointPath = Annotated[
-    Path, typer.Argument(help="A released policy's name, a run directory (its best is taken), or a checkpoint.")
+    Path, typer.Argument(help="A released policy's name, a run directory (for its best policy), or a checkpoint.")
 ]
-Cell = Annotated[Path, typer.Option("--robot", help="The cell: a file, or a name of td3robot list.")]
+Cell = Annotated[Path, typer.Option("--robot", help="The cell: a file, or a name from td3robot list.")]
 Records = Annotated[Path, typer.Option("--records", help="Directory of records.")]
-View = Annotated[bool, typer.Option("--view", help="Show it in the browser meanwhile; it ends with this command.")]
+View = Annotated[bool, typer.Option("--view", help="Also show it in the browser, until this command ends.")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Import the module that the checkpoint names for its environment, and run it.")
 ]

@@ -1,4 +1,4 @@
-"""Rehearse a deployment against a stand-in."""
+"""The command that rehearses a deployment against a stand-in."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from td3robot.cli.words import success_words
 from td3robot.errors import ConfigError
 from td3robot.report.figures import ROWS
 
-# What the table of cells shows, by the titles of a report's rows.
+# Columns of the table of cells, by the titles of a report's rows.
 CELL_COLUMNS = {
     "Successful episodes, with 95 % interval": "success",
     "Mean distance from the goal at the end": "distance",
@@ -38,21 +38,21 @@ def rehearse(
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 20,
     seed: EpisodeSeed = 12345,
     faults: Annotated[Path | None, typer.Option(help="YAML file of faults for the stand-in.")] = None,
-    speed: Annotated[float, typer.Option(help="Factor on every limit of speed and acceleration.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="Factor on all speed and acceleration limits.")] = 1.0,
     host: Annotated[
-        str | None, typer.Option(help="Loopback address of the simulated controller; by default one that is free.")
+        str | None, typer.Option(help="Loopback address of the simulated controller; by default a free one.")
     ] = None,
-    rate: Annotated[int | None, typer.Option("--rtde-rate", help="Streamed targets a second: 125 or 500.")] = None,
+    rate: Annotated[int | None, typer.Option("--rtde-rate", help="Streamed targets per second: 125 or 500.")] = None,
     cell: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME|SEED", help="Rehearse in a cell that differs from training; may be repeated."),
     ] = None,
-    cells: Annotated[int, typer.Option(min=0, metavar="N", help="Rehearse in N drawn cells, seeds 0 to N - 1.")] = 0,
+    cells: Annotated[int, typer.Option(min=0, metavar="N", help="Rehearse in N random cells, seeds 0 to N - 1.")] = 0,
     records: Records = Path("records"),
     watched: View = False,
     as_json: JsonReport = False,
 ) -> None:
-    """Rehearse a deployment on a simulated controller. Uses the real client; plain simulation stands beside it."""
+    """Rehearse a deployment on a simulated controller. Uses the real client, and compares with plain simulation."""
     from td3robot.deploy.played import open_checkpoint
     from td3robot.deploy.rehearsal import Plan, Rehearsal
     from td3robot.standin.personalities import NOMINAL, drawn, personality
@@ -78,13 +78,13 @@ def rehearse(
 
 
 def differences_text(differences: Mapping[str, Any]) -> str:
-    """Say what of a cell differs from training."""
+    """Return a cell's differences from training, in words."""
     words = (f"{name} {value}" for name, value in differences.items())
     return f"differs from training in {', '.join(words)}" if differences else "as in training"
 
 
 def cells_table(reports: Sequence[dict[str, Any]]) -> Table:
-    """Lay out rehearsals in several cells, the worst first, with plain simulation as the last row."""
+    """Return a table of rehearsals in several cells, the worst first, with plain simulation as the last row."""
     rows = [row for row in ROWS if row.title in CELL_COLUMNS]
     table = Table(title="Cells, the worst first")
     for column in ("cell", *(CELL_COLUMNS[row.title] for row in rows)):
@@ -100,7 +100,7 @@ def show_rehearsal(report: dict[str, Any], achieved: str) -> None:
     """Print the figures on the simulated controller beside those of plain simulation.
 
     Args:
-        report: What the rehearsal returned.
+        report: The rehearsal's report.
         achieved: What the policy did in a successful episode.
     """
     sides = {"simulated controller": report["arm"], "plain simulation": report["simulation"]}

@@ -1,4 +1,4 @@
-"""Report what was trained and deployed, and replay records."""
+"""Commands that report on trainings and deployments, and replay records."""
 
 import sys
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Runs, checkpoints, names of released policies, sessions in records/, or records/ itself for an index."
+            help="Runs, checkpoints, released policies' names, sessions in records/, or records/ itself for an index."
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The page; by default report.html in the run's or the session's folder.")
+        Path | None, typer.Option(help="Output page; by default report.html in the run's or session's folder.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Write one HTML page about runs and sessions.
 
-    It needs no network. Several runs or sessions stand side by side.
+    It works offline. Several runs or sessions are shown side by side.
     """
     from td3robot.report.making import make_report
 
@@ -55,18 +55,20 @@ def report(
 
 def replay(
     record: Annotated[Path, typer.Argument(help="A session in records/, or its record.jsonl.")],
-    fast: Annotated[bool, typer.Option("--fast", help="As fast as it goes, not at the pace of the record.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The page; by default replay.html in the session's folder.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Replay as fast as possible, not in real time.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Output page; by default replay.html in the session's folder.")
+    ] = None,
     mcap: Annotated[
-        Path | None, typer.Option(help="Write every period to this MCAP file, too (implies --fast; extra mcap).")
+        Path | None, typer.Option(help="Also write every period to this MCAP file (implies --fast; extra mcap).")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     view: Annotated[
-        bool, typer.Option("--view", help="Then show both arms in the browser (implies --fast; extra view).")
+        bool, typer.Option("--view", help="Show both arms in the browser afterwards (implies --fast; extra view).")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Replay a record in simulation; show the gap, or export MCAP."""
+    """Replay a record in simulation and measure the gap; export MCAP."""
     from contextlib import nullcontext
 
     from td3robot.deploy.recording import RecordError
@@ -108,7 +110,7 @@ def replay(
 
 
 def require_page(out: Path) -> None:
-    """Refuse a name that is none of a page.
+    """Refuse a name that is not one of a page.
 
     Raises:
         ConfigError: Naming it.
@@ -118,7 +120,7 @@ def require_page(out: Path) -> None:
 
 
 def report_at_end(paths: Sequence[Path]) -> None:
-    """Write the report of what has just ended, and say where; a failure is said, and changes nothing else."""
+    """Write the report of what has just ended, and print its path; a failure is printed, and changes nothing else."""
     try:
         from td3robot.report.making import make_report
 

@@ -1,4 +1,4 @@
-"""Saved runs: what a resumed training starts from."""
+"""Opens saved runs, from which a training resumes."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from td3robot.learning.trainer import Trainer
     from td3robot.policy.checkpoint import Checkpoint
 
-# So many settings are named where a run lacks more.
+# Name at most this many settings that a run lacks.
 NAMED = 3
 
 
 def saved_run(
     path: Path, steps: int | None, more: int | None = None, overrides: Iterable[str] = ()
 ) -> tuple["Checkpoint", "RunConfig", int]:
-    """Open what a run is resumed from, with its configuration and its step; name the settings it was saved without.
+    """Return the checkpoint to resume from, its configuration and its step; print the settings it was saved without.
 
     Args:
         path: A run directory or a checkpoint.
-        steps: Up to which step the run continues; left out, to the end that it has.
-        more: By how many steps the run continues, in place of ``steps``.
-        overrides: As ``--set`` has them.
+        steps: Continue to this step; None keeps the run's own end.
+        more: Continue by this many steps, in place of ``steps``.
+        overrides: As given to ``--set``.
 
     Raises:
-        CheckpointError: It holds a policy without its replay buffer, and cannot be resumed, or is not whole.
+        CheckpointError: It has a policy without a replay buffer and cannot be resumed, or is incomplete.
         ConfigError: There is nothing left to do.
     """
     from td3robot.learning.changes import FREE
@@ -64,7 +64,7 @@ def resume_saved(trainer: "Trainer", saved: "Checkpoint") -> None:
     """Restore a saved run in its trainer.
 
     Raises:
-        CheckpointError: The checkpoint lacks what a resumed run needs.
+        CheckpointError: The checkpoint lacks what resuming needs.
     """
     try:
         trainer.resume(saved)
@@ -75,7 +75,7 @@ def resume_saved(trainer: "Trainer", saved: "Checkpoint") -> None:
 
 
 def newer_words(newer: Mapping[str, Any]) -> str:
-    """Say in one line which settings a run was saved without."""
+    """Return one line about the settings that a run was saved without."""
     named = ", ".join(f"{name} {value}" for name, value in list(newer.items())[:NAMED])
     rest = f" and {len(newer) - NAMED} more (td3robot inspect RUN --all names them)" if len(newer) > NAMED else ""
     return (

@@ -1,4 +1,4 @@
-"""What goes along with every session on an arm: the viewer meanwhile, and the report at the end."""
+"""What accompanies every session on an arm: the viewer while it runs, and the report at the end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +10,10 @@ from td3robot.cli.viewing import beside
 
 @contextmanager
 def attended(watched: bool) -> Iterator[Callable[[Path], None]]:
-    """Give what a session tells the path of its record: it is shown meanwhile, if wanted, and reported on at the end.
+    """Yield a callback for the path of a session's record: the record is shown, if wanted, and reported on at the end.
 
     Raises:
-        MissingExtraError: It is to be shown, and the viewer is not installed.
+        MissingExtraError: It is to be shown, but the viewer is not installed.
     """
     records: list[Path] = []
     try:

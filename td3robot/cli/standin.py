@@ -1,4 +1,4 @@
-"""Stand in for a robot's controller."""
+"""The command that stands in for a robot's controller."""
 
 import sys
 from pathlib import Path
@@ -22,16 +22,16 @@ def register(app: typer.Typer) -> None:
 
 
 def standin(
-    arm: Annotated[str, typer.Argument(help="What to stand in for, for example ur5e or ur10e.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; one for each stand-in.")] = "127.0.0.2",
-    config: Annotated[Path | None, typer.Option(help="A run, whose gripper, table and objects are put up.")] = None,
-    gripper: Annotated[str | None, typer.Option(help="The gripper, where no run names one.")] = None,
-    faults: Annotated[Path | None, typer.Option(help="YAML file of faults, each at its time.")] = None,
+    arm: Annotated[str, typer.Argument(help="The arm to stand in for, for example ur5e or ur10e.")],
+    host: Annotated[str, typer.Option(help="Address to listen on, different for each stand-in.")] = "127.0.0.2",
+    config: Annotated[Path | None, typer.Option(help="A configuration, for its gripper, table and objects.")] = None,
+    gripper: Annotated[str | None, typer.Option(help="The gripper, if no configuration names one.")] = None,
+    faults: Annotated[Path | None, typer.Option(help="YAML file of faults with their times.")] = None,
     tracker: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where to send object poses as datagrams.")
     ] = None,
     polyscope: Annotated[str, typer.Option(help="Version of PolyScope: 5.11 or 5.23.")] = "5.11",
-    nominal: Annotated[bool, typer.Option("--nominal", help="An arm exactly like its data sheet.")] = False,
+    nominal: Annotated[bool, typer.Option("--nominal", help="Use an arm that matches its data sheet exactly.")] = False,
     cell: Annotated[
         str,
         typer.Option(metavar="NAME|SEED", help="A cell that differs from training: new, worn, webcam ..., or a seed."),
@@ -63,7 +63,7 @@ def standin(
 
 
 def robot_and_objects(path: Path) -> "tuple[RobotConfig, tuple[ObjectModel, ...]]":
-    """Read which robot a run is for, and what lies on its table.
+    """Return a run's robot, and the objects on its table.
 
     Raises:
         ConfigError: It has no robot.

@@ -1,4 +1,4 @@
-"""Signals that stop a training: saved first, then given up, then ended."""
+"""Signals that stop a training: the first saves it, the second abandons a step, the third ends the process."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ WORDS = (
 
 @contextmanager
 def signals_call(handle: Callable[[], None]) -> Iterator[None]:
-    """Have every signal that asks this process to stop call a function instead.
+    """Make every signal that asks this process to stop call a function instead.
 
-    A signal that this process was told to ignore, as ``nohup`` does with SIGHUP, stays ignored.
+    A signal that this process ignores, such as SIGHUP under ``nohup``, stays ignored.
     """
     previous = {number: signal.signal(number, lambda *_: handle()) for number in _heeded()}
     try:
@@ -31,11 +31,11 @@ def signals_call(handle: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def stopped_by_signals(trainer: "Trainer") -> Iterator[None]:
-    """Have the first signal stop a training after its step, the second give the step up, the third end the process."""
+    """Make the first signal stop a training after its step, the second abandon the step, the third end the process."""
     heard = 0
 
     def handle() -> None:
-        """Say what this signal does, and do it."""
+        """Print what this signal does, and do it."""
         nonlocal heard
         heard += 1
         if heard == len(WORDS):

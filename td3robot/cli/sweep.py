@@ -1,4 +1,4 @@
-"""Train one configuration many times: over seeds, grids, and searches."""
+"""The command that trains one configuration many times: over seeds, grids, and searches."""
 
 from collections import Counter
 from contextlib import closing
@@ -25,7 +25,7 @@ from td3robot.sweep.results import PICTURE, RESULTS, write_results
 from td3robot.sweep.source import Grid, Search, Source
 from td3robot.sweep.sweep import DONE, FAILED, TRAINING, WAITING, Run, Sweep
 
-# More rows do not fit a terminal; then those are shown that train.
+# More rows do not fit a terminal; then only the runs in training are shown.
 MOST_ROWS = 30
 
 
@@ -36,40 +36,42 @@ def register(app: typer.Typer) -> None:
 
 
 def sweep(
-    config: Annotated[Path | None, typer.Argument(help="A configuration: a file, or a name of td3robot list.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="A configuration: a file, or a name from td3robot list.")
+    ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each setting, each with its own seed.", show_default="1")
+        int | None, typer.Option(min=1, help="Runs per setting, each with its own seed.", show_default="1")
     ] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option("--grid", metavar="section.key=value,value", help="Train with each of these values."),
     ] = None,
-    search: Annotated[int | None, typer.Option(min=1, help="Search: number of settings to try.")] = None,
+    search: Annotated[int | None, typer.Option(min=1, help="Number of settings for a search to try.")] = None,
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", metavar="section.key=low:high[:log]", help="Where a search looks for a value."),
+        typer.Option("--range", metavar="section.key=low:high[:log]", help="Range in which a search tries values."),
     ] = None,
-    cores: Annotated[int, typer.Option(min=1, help="Cores for each run; as many runs go at once as fit.")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Cores per run; as many runs as fit train at once.")] = 2,
     ray: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Train on the Ray cluster that answers there, or auto.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Train on the Ray cluster at this address, or auto.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the runs; by default checkpoints/sweep-<name>-<time>.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the sweep of this directory instead.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the sweep in this directory instead.")] = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Train a configuration with several seeds and settings. Ctrl-C saves every run; --resume goes on.
+    """Train a configuration with several seeds and settings. Ctrl-C saves every run; --resume continues.
 
-    Each run gives what td3robot train gives. One whose process dies is resumed where it was saved.
+    Each run gives the same result as td3robot train. A run whose process dies resumes from its last save.
     """
     new = config, seeds, grid, search, ranges, out, overrides
     if resume is not None and any(each is not None for each in new):
         raise ConfigError("--resume goes on with a sweep as it was planned: only --cores, --ray and --json go with it")
     if (config is None) == (resume is None):
         raise ConfigError("give either a configuration to sweep over, or --resume DIRECTORY to resume a sweep")
-    with closing(_pool(ray, cores)) as pool:  # before anything is written: it may not be there
+    with closing(_pool(ray, cores)) as pool:  # before anything is written: the cluster may be missing
         if config is not None:
             directory, plan = _planned(config, seeds or 1, (grid or [], ranges or [], search), out, overrides or [])
         else:
@@ -101,7 +103,7 @@ def _pool(ray: str | None, cores: int) -> Pool:
 def _planned(
     config: Path, seeds: int, varied: tuple[list[str], list[str], int | None], out: Path | None, overrides: list[str]
 ) -> tuple[Path, Plan]:
-    """Plan a new sweep, and write the plan into its directory."""
+    """Plan a new sweep, write the plan into its directory, and return both."""
     base = load_config(config, overrides)
     plan = make_plan(base, seeds, *varied)
     directory = out or Path("checkpoints") / f"sweep-{base.name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -140,7 +142,7 @@ class _Display:
             self._live.stop()
 
     def show(self, sweep: Sweep) -> None:
-        """Show how far the runs are."""
+        """Show the progress of the runs."""
         if self._live is not None:
             self._live.update(_table(sweep), refresh=True)
             return
@@ -175,7 +177,7 @@ def _rate(run: Run, value: float | None) -> str:
 
 
 def _table(sweep: Sweep) -> Table:
-    """Lay out the runs; of many, those that train."""
+    """Return a table of the runs; if there are many, only those in training."""
     table = Table()
     for name in ("run", "setting", "step", "last", "best", "state"):
         table.add_column(name, overflow="fold")
@@ -194,7 +196,7 @@ def _table(sweep: Sweep) -> Table:
 
 
 def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool) -> None:
-    """Print the settings, the best first, and what to do next."""
+    """Print the settings, best first, and what to do next."""
     success = found["measure"] == "success_rate"
     table = Table()
     table.add_column("setting", overflow="fold")
@@ -229,6 +231,6 @@ def _spread_words(spread: dict[str, float] | None, success: bool) -> str:
 
 
 def _stop(sweep: Sweep, display: _Display) -> None:
-    """Pass a signal on to every run, which saves first, and then insists."""
+    """Pass a signal on to every run: the first one saves it, later ones insist."""
     display.message("stopping; every run saves" if not sweep.stop_requested else "passed on to every run again")
     sweep.request_stop()

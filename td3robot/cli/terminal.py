@@ -1,4 +1,4 @@
-"""Output of the command line: results on standard output (words, or one JSON object), all else on standard error."""
+"""Output of the command line: results on standard output (text, or one JSON object), all else on standard error."""
 
 import json
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _LastingConsole(Console):
-    """A console that goes on without a terminal: words that nobody can read any more end nothing."""
+    """A console that keeps working without a terminal: output that nobody can read ends nothing."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; once the terminal was closed, do nothing."""
@@ -29,7 +29,7 @@ class _LastingConsole(Console):
             self.quiet = True
 
     def on_broken_pipe(self) -> None:
-        """Say nothing any more, in place of ending the program."""
+        """Stop printing instead of ending the program."""
         self.quiet = True
 
 
@@ -38,12 +38,12 @@ stdout = _LastingConsole(highlight=False)
 
 
 def results(as_json: bool) -> Console:
-    """Return where words about results go: beside a JSON object, to standard error."""
+    """Return the console for words about results: with JSON, standard error."""
     return stderr if as_json else stdout
 
 
 STDOUT, STDERR = 1, 2  # descriptors
-# How fast a full action is, by what a contract calls it.
+# Speeds of a full action in words, by their names in a contract.
 SPEEDS = {
     "tcp_m_s": "tool {:.3g} m/s", "tcp_m_s_at_home": "tool {:.3g} m/s at home", "joint_rad_s": "joints {:.3g} rad/s",
     "joint_rad_s_at_home": "joints {:.3g} rad/s at home", "turn_rad_s": "turn {:.3g} rad/s",
@@ -51,7 +51,7 @@ SPEEDS = {
 
 
 class ProgressListener:
-    """A progress bar on a terminal, one line for each evaluation elsewhere."""
+    """A progress bar on a terminal, or one line per evaluation elsewhere."""
 
     def __init__(self, total: int, done: int) -> None:
         self._bar = Progress(
@@ -88,7 +88,7 @@ class ProgressListener:
 
 
 def announce_speeds(contract: Contract) -> None:
-    """Say how fast a full action and the guard's limits are."""
+    """Print the speeds of a full action and of the guard's limits."""
     terms = contract.terms
     if "guard" not in terms:
         return
@@ -104,7 +104,7 @@ def announce_speeds(contract: Contract) -> None:
 
 
 def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
-    """Say what is about to be trained, from where to where."""
+    """Print what is about to be trained, and from which step to which."""
     stderr.print(
         f"{config.name}: seed {config.seed}, step {step} of {config.training.steps}, "
         f"{config.training.environments} environment{'s' * (config.training.environments > 1)}, learner on {device}, "
@@ -126,7 +126,7 @@ def show_table(figures: dict[str, Any], title: str) -> None:
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar of how much is done, on a terminal, and give what tells it."""
+    """Show a progress bar on a terminal, and yield the function that updates it."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
         console=stderr, disable=not stderr.is_terminal, transient=True,
@@ -138,7 +138,7 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def figures_alone() -> Iterator[None]:
-    """Keep standard output for figures: what environments and their libraries print meanwhile goes to stderr."""
+    """Keep standard output for figures: anything that environments and their libraries print goes to stderr."""
     sys.stdout.flush()
     kept = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
@@ -156,7 +156,7 @@ def print_json(figures: dict[str, Any]) -> None:
 
 
 def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """List nested figures as dotted names and short texts."""
+    """Return nested figures as dotted names and short texts."""
     if isinstance(values, dict) and values:
         return [row for key, value in values.items() for row in _flat(value, f"{prefix}.{key}" if prefix else key)]
     if isinstance(values, list | tuple) and values and not isinstance(values[0], dict):
@@ -167,5 +167,5 @@ def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
 
 
 def short(value: Any) -> str:
-    """Write a value with four significant digits."""
+    """Return a value as text with four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Train, on simulations or on an arm; import an older checkpoint as a run."""
+"""Commands that train in simulation or on an arm, and import an older checkpoint as a run."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,36 +35,35 @@ def register(app: typer.Typer) -> None:
 
 def train(
     config: Annotated[
-        Path | None, typer.Argument(help="The configuration of a new run: a file, or a name of td3robot list.")
+        Path | None, typer.Argument(help="The configuration of a new run: a file, or a name from td3robot list.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run directory or checkpoint instead.")] = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Begin the new run with the networks of this checkpoint (fine-tuning).")
+        Path | None, typer.Option(help="Start the new run from this checkpoint's networks (fine-tuning).")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>-seed<seed>.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Environment steps in all.")] = None,
-    more: Annotated[int | None, typer.Option(min=1, help="Environment steps beyond those of the resumed run.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Total environment steps.")] = None,
+    more: Annotated[int | None, typer.Option(min=1, help="Additional environment steps for a resumed run.")] = None,
     changed: Annotated[
-        str | None, typer.Option(metavar="REASON", help="Why a resumed run continues with other settings (--set).")
+        str | None, typer.Option(metavar="REASON", help="Why a resumed run continues with changed settings (--set).")
     ] = None,
     robots: Annotated[
         list[Path] | None,
         typer.Option(
             "--robot",
-            help="Resume on the arm of this cell, in a run directory of its own; given again, on several arms.",
+            help="Resume on this cell's arm, in a new run directory; repeat it for several arms.",
         ),
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Have the environments on this Ray cluster; results don't depend on it."
-        ),
+        typer.Option(metavar="HOST:PORT", help="Run the environments on this Ray cluster; results don't depend on it."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="With --ray: how many processes share the environments; 1 if left out.")
+        int | None,
+        typer.Option(min=1, help="With --ray: number of processes that share the environments; 1 by default."),
     ] = None,
     records: Records = Path("records"),
     trust: Trust = False,
@@ -108,7 +107,7 @@ def train(
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from: the options of ``train``."""
+    """The options of ``train``, from which a training starts."""
 
     config: Path | None
     resume: Path | None
@@ -126,7 +125,7 @@ class Start:
 
 
 def _made(start: Start) -> "Trainer":
-    """Make the trainer; on arms, this is an ``ArmTrainer``."""
+    """Return the trainer; on arms, an ``ArmTrainer``."""
     if start.robots:
         if (
             start.resume is None
@@ -148,7 +147,7 @@ def _made(start: Start) -> "Trainer":
 
 
 def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
-    """Train, and return the trainer, the seconds it took, and the step it began at."""
+    """Train, and return the trainer, the duration [s], and the step at which it began."""
     trainer = _made(start)
     began, first = perf_counter(), trainer.step
     try:
@@ -164,9 +163,9 @@ def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
 
 
 def import_command(
-    prefix: Annotated[str, typer.Argument(help="What the six files' names begin with.")],
-    config: Annotated[Path, typer.Option(help="The configuration they belong to: a file, or a name.")],
-    out: Annotated[Path, typer.Option(help="Run directory to make.")],
+    prefix: Annotated[str, typer.Argument(help="Prefix of the six files' names.")],
+    config: Annotated[Path, typer.Option(help="The matching configuration: a file, or a name.")],
+    out: Annotated[Path, typer.Option(help="Run directory to create.")],
     a_max: Annotated[
         float | None, typer.Option("--a-max", help="The largest action of the program that made them.")
     ] = None,
@@ -203,7 +202,7 @@ def _started(
     overrides: list[str],
     workers: Workers | None = None,
 ) -> "Trainer":
-    """Make the trainer of a new run."""
+    """Return the trainer of a new run."""
     from td3robot.config import load_config
     from td3robot.learning.runs import make_trainer
 
@@ -241,21 +240,21 @@ def resumed(
     trust: bool = False,
     workers: Workers | None = None,
 ) -> "Trainer":
-    """Make the trainer of a saved run, from its newest whole checkpoint.
+    """Return the trainer of a saved run, from its newest complete checkpoint.
 
     Args:
         path: A run directory or a checkpoint.
-        steps: Up to which step.
-        more: By how many steps, in place of ``steps``.
-        overrides: As ``--set`` has them.
+        steps: Continue to this step.
+        more: Continue by this many steps, in place of ``steps``.
+        overrides: As given to ``--set``.
         reason: Why they are changed.
         trust: Whether to import the module that the checkpoint names for its environment.
-        workers: Of a Ray cluster, to have the environments there.
+        workers: Ray cluster workers for the environments.
 
     Raises:
         CheckpointError: It is damaged, or names a module that is not trusted.
         ConfigError: It cannot be resumed like this.
-        ContractError: Its environment is another now.
+        ContractError: Its environment has changed.
     """
     from td3robot.learning.run_lock import RunLock
     from td3robot.policy.checkpoint import find
@@ -279,7 +278,7 @@ def _resumed_under(
     trust: bool,
     workers: Workers | None,
 ) -> "Trainer":
-    """Make the trainer of a saved run whose directory is held; ``until`` are the arguments of :func:`resumed`."""
+    """Return the trainer of a saved run whose directory is locked; ``until`` has arguments of :func:`resumed`."""
     from td3robot.envs.trust import require_trusted
     from td3robot.errors import CheckpointError
     from td3robot.learning.changes import change_words, recorded_change
@@ -319,7 +318,7 @@ def _require_reason(overrides: list[str], reason: str | None) -> None:
 
 
 def _saved_in(run: Path) -> str:
-    """Say how a run is resumed that an error ended, where it was saved."""
+    """Return how to resume a run that an error ended, if it was saved."""
     from td3robot.errors import CheckpointError
     from td3robot.policy.checkpoint import newest
 

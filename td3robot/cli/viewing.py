@@ -1,4 +1,4 @@
-"""Look at a run, a policy, a record or an arm in the browser."""
+"""The command that shows a run, a policy, a record or an arm in the browser."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -29,23 +29,26 @@ def view(
     target: Annotated[
         str,
         typer.Argument(
-            help="A run (also while it trains), a checkpoint, a released policy's name, a record (also while it is "
+            help="A run (even during training), a checkpoint, a released policy's name, a record (even while it is "
             "written), a cell's file, or a configuration."
         ),
     ],
-    page: Annotated[str, typer.Option("--with", help="viser, or swift (one tab, sliders to move the arm).")] = "viser",
+    page: Annotated[
+        str, typer.Option("--with", help="viser, or swift (one tab, sliders that move the arm).")
+    ] = "viser",
     open_tab: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
     port: Annotated[
-        int | None, typer.Option(min=1024, max=65535, help="Port of viser's page; by default the first free from 8080.")
+        int | None,
+        typer.Option(min=1024, max=65535, help="Port of viser's page; by default the first free one from 8080."),
     ] = None,
     allow_network: Annotated[
         bool,
-        typer.Option("--allow-network", help="Let other computers see the page; anybody there can press its buttons."),
+        typer.Option("--allow-network", help="Let other computers see the page; anyone there can press its buttons."),
     ] = False,
     seed: EpisodeSeed = 12345,
     is_beside: Annotated[bool, typer.Option("--beside", hidden=True)] = False,
 ) -> None:
-    """Look at a run, a policy, a record or an arm in the browser. Ctrl-C ends it."""
+    """Watch a run, a policy, a record or an arm in the browser. Ctrl-C ends it."""
     if page not in PAGES:
         raise ConfigError(choose("page", page, PAGES))
     if page == "swift" and (allow_network or port is not None):
@@ -71,19 +74,19 @@ def show(
         opened: Opens the source.
         page: One of :data:`PAGES`.
         open_tab: Whether to open a browser.
-        port: Of viser's page; None takes the first that is free from 8080.
+        port: Port of viser's page; None uses the first free one from 8080.
         allow_network: Whether other computers may see it.
         over: Whether to end.
 
     Raises:
-        Td3RobotError: The page or its port cannot be had, or there is nothing to see.
+        Td3RobotError: The page or its port is not available, or there is nothing to see.
     """
     from td3robot.view.address import free_port
     from td3robot.view.beside import be_modest
 
     be_modest()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs ignore it otherwise
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # otherwise, a shell's background programs ignore it
     host = EVERYWHERE if allow_network else LOOPBACK
     if page == "viser":
         require_viser()
@@ -99,20 +102,20 @@ def show(
 
 
 def require_viser() -> None:
-    """Refuse where viser and mjviser are not installed.
+    """Require that viser and mjviser are installed.
 
     Raises:
-        MissingExtraError: Saying how to install them.
+        MissingExtraError: They are not; says how to install them.
     """
     require_extra("view", "looking at an arm in the browser", "viser", "mjviser")
 
 
 @contextmanager
 def beside(wanted: bool) -> Iterator[Callable[[Path], None]]:
-    """Give what shows a run or a record in a process of its own, which ends with the block; or nothing, if not wanted.
+    """Yield a function that shows a run or a record in a separate process until the block ends, or does nothing.
 
     Raises:
-        MissingExtraError: It is wanted, and cannot be had.
+        MissingExtraError: The viewer is wanted but not available.
     """
     if not wanted:
         yield lambda target: None

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-# Nearer to a goal than this says nothing: an object that is lifted has no distance left [m].
+# A distance to the goal below this is left out: a lifted object has none left [m].
 NOTHING_M = 5e-5
 
 
 def success_words(figures: Mapping[str, Any], achieved: str) -> str:
-    """Say how many episodes succeeded: ``reached 198 of 200 (96.4 to 99.7 %), 2.4 mm from the goal``.
+    """Return how many episodes succeeded, in words: ``reached 198 of 200 (96.4 to 99.7 %), 2.4 mm from the goal``.
 
     Args:
         figures: With ``success_rate``, ``success_ci95``, ``episodes`` and ``mean_final_distance_m``.
@@ -24,12 +24,12 @@ def success_words(figures: Mapping[str, Any], achieved: str) -> str:
 
 
 def episodes_words(count: int) -> str:
-    """Count episodes."""
+    """Return a number of episodes in words."""
     return "1 episode" if count == 1 else f"{count} episodes"
 
 
 def guard_words(shares: Mapping[str, float] | None) -> str | None:
-    """Say what share of the steps the guard changed, and why; None where there is no guard."""
+    """Return the share of steps that the guard changed, and why, in words, or None without a guard."""
     if shares is None:
         return None
     reasons = sorted(((share, name) for name, share in shares.items() if name != "any"), reverse=True)
@@ -38,12 +38,12 @@ def guard_words(shares: Mapping[str, float] | None) -> str | None:
 
 
 def evaluation_words(figures: Mapping[str, Any], achieved: str, rate_hz: float | None = None) -> list[str]:
-    """Say an evaluation in a few lines.
+    """Return a few lines about an evaluation.
 
     Args:
-        figures: Those of :class:`~td3robot.envs.playing.Evaluation`, as plain values.
+        figures: The figures of :class:`~td3robot.envs.playing.Evaluation`, as plain values.
         achieved: What a policy did in a successful episode.
-        rate_hz: Steps in a second, where they have a duration.
+        rate_hz: Steps per second, if they have a duration.
     """
     steps = figures["mean_steps"]
     lasting = f"{steps:.0f} steps" + (f" ({steps / rate_hz:.1f} s)" if rate_hz else "")
@@ -59,7 +59,7 @@ def evaluation_words(figures: Mapping[str, Any], achieved: str, rate_hz: float |
 
 
 def learner_words(figures: Mapping[str, Any]) -> str:
-    """Say the learner's speed."""
+    """Return the learner's speed in words."""
     return (
         f"{figures['updates_per_second']:,.0f} updates a second by the {figures['learner']} learner (slowest pass "
         f"{figures['slowest']:,.0f}, fastest {figures['fastest']:,.0f}); batches of {figures['batch_size']}, "
@@ -70,7 +70,7 @@ def learner_words(figures: Mapping[str, Any]) -> str:
 
 
 def environment_words(figures: Mapping[str, Any]) -> str:
-    """Say the environment's speed."""
+    """Return the environment's speed in words."""
     said = f"{figures['steps_per_second']:,.0f} steps a second"
     if figures["steps_per_second_without_guard"] is None:
         return said
@@ -81,5 +81,5 @@ def environment_words(figures: Mapping[str, Any]) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share in percent."""
+    """Return a share as a percentage."""
     return f"{100 * share:.1f} %"

@@ -1,8 +1,8 @@
-"""Configurations: what one YAML file may say, and how it is read.
+"""Configurations: what a YAML file may contain, and how it is read.
 
-One file is one whole run, typed, strict and frozen. Unknown keys are refused with the nearest right one. Impossible
-combinations are refused here where the file and the numbers of arm and gripper show them, and when the environment is
-built where the robot's model has to be asked.
+One file describes one whole run, typed, strict and frozen. Unknown keys are refused with the nearest valid one.
+Impossible combinations are refused here if the file and the numbers of arm and gripper show them, or when the
+environment is built if that takes the robot's model.
 """
 
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig

@@ -1,4 +1,4 @@
-"""Domain randomization: what reality adds to a simulation."""
+"""Domain randomization: the disturbances that reality adds to a simulation."""
 
 from collections.abc import Mapping
 from math import floor
@@ -11,38 +11,39 @@ from td3robot.errors import choose
 
 
 def in_periods(range_s: tuple[float, float], rate_hz: float) -> tuple[int, int]:
-    """Return a range of delays [s] in whole control periods, each the nearest; halves are rounded up."""
+    """Return a range of delays [s] in control periods, rounded to the nearest; halves are rounded up."""
     low, high = (floor(seconds * rate_hz + 0.5 + 1e-9) for seconds in range_s)
     return low, high
 
 
 class DisturbanceConfig(Section):
-    """What reality adds to a simulation, drawn anew for each episode; ``off``, ``mild`` and ``real`` are levels of it.
+    """What reality adds to a simulation, drawn for each episode; ``off``, ``mild`` and ``real`` are predefined levels.
 
     Attributes:
-        action_delay_s: From sending a command to its effect, drawn in whole control periods.
-        observation_delay_s: From a measurement to its being read, drawn in whole control periods.
-        encoder_noise_rad, encoder_bias_rad: Joint angles: standard deviation per reading, bound per episode.
-        driver_noise_rad, driver_bias_rad: The same of the gripper's driver joints, of 0.8 rad from open to closed; of
-            other grippers, the same share of their way.
+        action_delay_s: Delay from sending a command to its effect, drawn in whole control periods.
+        observation_delay_s: Delay from a measurement to reading it, drawn in whole control periods.
+        encoder_noise_rad, encoder_bias_rad: Joint angles: standard deviation per reading, and bound of the bias per
+            episode.
+        driver_noise_rad, driver_bias_rad: The same for the gripper's driver joints, relative to a travel of 0.8 rad
+            from open to closed; other grippers get the same share of their travel.
         object_offset_m, object_turn_rad: Bounds of the tracker's error per episode, along each axis and about the
             vertical.
         object_noise_m, object_turn_noise_rad: Standard deviation per frame.
-        camera_turn_rad: Bound of the camera's turn against the arm's base, about each axis.
+        camera_turn_rad: Bound of the camera's rotation error relative to the arm's base, about each axis.
         camera_rate_hz: Frames a second; None sees in every control period.
-        camera_latency_s: From a frame's exposure to its poses.
-        camera_jitter_s: So much later at most, drawn for each frame.
-        camera_drop: Share of the frames that never come, at most.
-        camera_hidden_m: An object nearer than this to the tool centre point is hidden by the hand.
+        camera_latency_s: Delay from a frame's exposure to its poses.
+        camera_jitter_s: Largest extra delay, drawn for each frame.
+        camera_drop: Largest share of frames that never arrive.
+        camera_hidden_m: The hand hides an object that is nearer than this to the tool centre point.
         servo_stiffness, servo_lag: Factors on the arm's servos.
         servo_damping: Damping ratio of the servos; below 1 they overshoot. None follows with a first-order lag.
-        period_jitter: A control period takes longer by this share of it at most, drawn for each period.
+        period_jitter: Largest share by which a control period takes longer, drawn for each period.
         tool_offset_m: Bound of the tool centre point's error, along each axis of the flange.
         gripper_speed: Speed of the fingers, as a share of the gripper's fastest.
-        gripper_delay_s: From a new position to the first motion of the fingers.
-        object_mass_kg, object_friction: Ranges in place of the object's own; mass is drawn log-uniformly.
+        gripper_delay_s: Delay from a new position to the first motion of the fingers.
+        object_mass_kg, object_friction: Ranges that replace the object's own values; mass is drawn log-uniformly.
         object_scale: Factor on the object's size.
-        payload_kg: Mass at the gripper that the controller was not told of.
+        payload_kg: Mass at the gripper that the controller does not know of.
         table_offset_m: Bound of the table's height error.
     """
 
@@ -76,7 +77,7 @@ class DisturbanceConfig(Section):
     table_offset_m: Annotated[float, Field(ge=0.0, le=0.02)] = 0.0
 
 
-# Where the figures come from: docs/tasks.md. `mild` is half of `real`.
+# docs/tasks.md has the sources of these numbers. `mild` is half of `real`.
 DISTURBANCES: Mapping[str, DisturbanceConfig] = {
     "off": DisturbanceConfig(),
     "mild": DisturbanceConfig(
@@ -143,7 +144,7 @@ DISTURBANCES: Mapping[str, DisturbanceConfig] = {
 
 
 def disturbance_level(value: Any) -> Any:
-    """Look a level up by name; YAML reads a bare ``off`` as false."""
+    """Return the level of a name, or the value itself; YAML reads a bare ``off`` as false."""
     if value is False:
         return DISTURBANCES["off"]
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Translate the keys of older runs, which counted in control periods, into seconds."""
+"""Translates older configurations, which counted in control periods, into seconds."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def _response(share: Any, rate_hz: float) -> Any:
     return 0.0 if share >= 1.0 else round(1.0 / (share * rate_hz), 9)
 
 
-# Of each section of the environment: the old key, the new one, and how its value is translated.
+# For each section of the environment: the old key, the new one, and the conversion of its value.
 RENAMED: Mapping[str, Mapping[str, tuple[str, Callable[[Any, float], Any]]]] = {
     "task": {
         "hold_steps": ("hold_s", _seconds),
@@ -36,7 +36,7 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, Callable[[Any, float], Any]]]] = {
 
 
 def in_seconds(values: dict[str, Any]) -> list[str]:
-    """Rename the keys of older runs in place, and put their values into seconds.
+    """Rename the keys of older runs in place, and convert their values to seconds.
 
     Returns:
         The old keys that were found, as ``environment.task.hold_steps``.
@@ -56,7 +56,7 @@ def in_seconds(values: dict[str, Any]) -> list[str]:
                 try:
                     here[new] = translate(here[old], rate_hz)
                 except (TypeError, ZeroDivisionError):
-                    continue  # no number: the old key stays, and is refused as unknown
+                    continue  # not a number: the old key stays, and is refused as unknown
                 del here[old]
                 found.append(f"environment.{section}.{old}")
     return found

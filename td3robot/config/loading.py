@@ -1,4 +1,4 @@
-"""Read a run's YAML file, apply overrides, and say what is wrong with it."""
+"""Reads a run's YAML file, applies overrides, and explains what is wrong with it."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -17,19 +17,19 @@ from td3robot.config.task import DEFAULT, TaskConfig, task_section
 from td3robot.errors import ConfigError, choose
 from td3robot.registry import TASKS
 
-# What pydantic's kinds of errors ask for, in words.
+# Expected values in words, by pydantic's kinds of errors.
 WANTED = {"int_": "a whole number", "float_": "a number", "bool_": "true or false", "string_type": "a text"}
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read a YAML file, apply ``section.key=value`` overrides, and check the whole.
+    """Read a YAML file, apply ``section.key=value`` overrides, and return the checked configuration.
 
     Args:
-        path: The file, or the name of a configuration that comes with td3robot.
-        overrides: As ``--set`` has them.
+        path: The file, or the name of a configuration that ships with td3robot.
+        overrides: As given to ``--set``.
 
     Raises:
-        ConfigError: The file cannot be read, or says something that cannot be run.
+        ConfigError: The file cannot be read, or describes something that cannot be run.
     """
     file = catalog.configuration(path)
     try:
@@ -42,10 +42,10 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
 
 
 def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunConfig:
-    """Check the YAML text of a configuration; ``source`` names it in messages.
+    """Return the checked configuration of a YAML text; ``source`` names it in messages.
 
     Raises:
-        ConfigError: It is no YAML mapping, or says something that cannot be run.
+        ConfigError: It is not a YAML mapping, or describes something that cannot be run.
     """
     try:
         values = parse_plain(text)
@@ -66,7 +66,7 @@ def parse_config(text: str, source: str, overrides: Iterable[str] = ()) -> RunCo
 
 
 def to_yaml(config: RunConfig) -> str:
-    """Write the resolved configuration, every default spelled out."""
+    """Return the resolved configuration as YAML, with every default spelled out."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
@@ -88,9 +88,9 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
-    """Say in one sentence the first thing that is wrong with ``values``, a configuration of the type ``whole``."""
+    """Return a sentence about the first error in ``values``, a configuration of the type ``whole``."""
     errors = error.errors(include_url=False)
-    # A misspelt key that is required is both missing and unknown; the second is the one to tell.
+    # A misspelt required key is both missing and unknown; report the second.
     first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
     location, section = _locate([str(part) for part in first["loc"]], whole, values)
     name = ".".join(location)
@@ -122,7 +122,7 @@ def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
 
 
 def _locate(location: list[str], section: type[Section], values: Any) -> tuple[list[str], type[Section]]:
-    """Drop a union's tag from an error's location, and find the section that holds its last key."""
+    """Return an error's location without union tags, and the section that holds its last key."""
     path: list[str] = []
     for index, part in enumerate(location):
         if index == 1 and path == ["environment"] and part in ENVIRONMENTS:
@@ -139,7 +139,7 @@ def _locate(location: list[str], section: type[Section], values: Any) -> tuple[l
 
 
 def _chosen(section: type[Section], values: Any) -> type[Section]:
-    """Return the section that values are for, where the task or the agent that they name brings its own."""
+    """Return the section class of some values: that of the task or agent that they name, if it brings its own."""
     given = values if isinstance(values, Mapping) else {}
     if section is TaskConfig and (name := given.get("name", DEFAULT)) in TASKS:
         return task_section(name)

@@ -1,4 +1,4 @@
-"""Objects that a task lays on the table."""
+"""Objects that a task places on the table."""
 
 from typing import Annotated, Literal, Self
 
@@ -9,10 +9,10 @@ from td3robot.state import ObjectModel
 
 
 class ObjectConfig(Section):
-    """What lies on the table, to be handled.
+    """An object on the table for the arm to handle.
 
     Attributes:
-        shape: ``box``, or ``cylinder`` standing upright.
+        shape: ``box``, or an upright ``cylinder``.
         size_m: Full extents along the object's own axes; a cylinder's first two are its diameter.
         mass_kg: Mass.
         friction: Sliding friction between the gripper's pads and the object.
@@ -39,11 +39,11 @@ class ObjectConfig(Section):
 
     @property
     def symmetry(self) -> int:
-        """How many turns about the vertical look alike to the gripper: 4 for a square, 2 for a box, 0 for all."""
+        """Number of turns about the vertical that look alike to the gripper: 4 for a square, 2 for a box, 0 for all."""
         if self.shape == "cylinder":
             return 0
         return 4 if self.size_m[0] == self.size_m[1] else 2
 
     def model(self, name: str) -> ObjectModel:
-        """Return the object under a name."""
+        """Return the object's model under a name."""
         return ObjectModel(name, self.shape, self.size_m, self.mass_kg, self.friction)

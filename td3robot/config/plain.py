@@ -1,4 +1,4 @@
-"""YAML as plain values: texts, numbers, lists and mappings, and no more of them than a person writes."""
+"""YAML as plain values: texts, numbers, lists and mappings, and no more of them than a person would write."""
 
 import unicodedata
 from typing import Any
@@ -7,15 +7,15 @@ import yaml
 
 from td3robot.config.strict_yaml import read_yaml
 
-# More values than any configuration has, counted as often as aliases repeat them; and deeper than any.
+# More values than any configuration has, counting each repetition by an alias; and deeper than any.
 MOST_VALUES, DEEPEST = 100_000, 50
 
 
 def parse_plain(text: str) -> Any:
-    """Read YAML.
+    """Return the plain values of a YAML text.
 
     Raises:
-        ValueError: Saying in one line why it is none, or holds something else than plain values.
+        ValueError: It is not YAML, or contains something other than plain values; says why in one line.
     """
     try:
         values = read_yaml(text)
@@ -37,7 +37,7 @@ def parse_plain(text: str) -> Any:
 
 
 def is_plain(text: str, allowed: str = "") -> bool:
-    """Whether a terminal shows a text as it is: no control characters but those allowed, and no half characters."""
+    """Whether a terminal shows a text as it is: no control characters except those allowed, and no lone surrogates."""
     return not any(unicodedata.category(each) in ("Cc", "Cs") and each not in allowed for each in text)
 
 

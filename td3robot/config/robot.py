@@ -20,15 +20,15 @@ def _known_backend(name: str) -> str:
 
 
 class RobotConfig(Section):
-    """The arm, its gripper, and what moves them.
+    """The arm, its gripper, and the backend that moves them.
 
     Attributes:
-        arm, gripper: Names of those that are registered: ``robots/arms/``, ``robots/grippers/``.
+        arm, gripper: Registered names: ``robots/arms/``, ``robots/grippers/``.
         backend: ``mujoco`` (dynamics and contact), ``kinematic`` (Robotics Toolbox, velocities integrated), or
             the name of a physical arm's cell (``robots/cells/``): ``ur``, ``franka``.
         control_rate_hz: How often the policy acts.
-        physics_rate_hz: Steps of the physics a second; a multiple of the control rate. For simulations.
-        coupling_thickness_m: What sits between flange and gripper beyond the gripper's own base mount.
+        physics_rate_hz: Physics steps a second; a multiple of the control rate. For simulations.
+        coupling_thickness_m: Thickness of a coupling between flange and gripper, beyond the gripper's own base mount.
         table_height_m: Height of the table top in the base frame.
     """
 
@@ -65,16 +65,16 @@ class ActionConfig(Section):
     Attributes:
         kind: ``tcp_delta`` moves the tool centre point, ``joint_delta`` the joints, both relative to the last
             commanded posture.
-        speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``, joint
-            speed for ``joint_delta``, which keeps the tool to 0.9 of its limit besides).
+        speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``; joint speed
+            for ``joint_delta``, which also keeps the tool to 0.9 of its limit).
         damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
-        orientation_gain_hz: How fast ``tcp_delta`` turns the tool back to pointing down where it has tilted.
+        orientation_gain_hz: How fast ``tcp_delta`` turns a tilted tool back to pointing down.
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
-        dead_zone: Shorter actions ask for rest, and speed grows from there on, so that dithering at rest moves nothing.
+        dead_zone: Shorter actions ask for rest, and speed grows from there, so that dithering at rest moves nothing.
         exponent: Speed grows with this power of the action beyond its dead zone, so that small actions are finer.
-        response_s: How long the arm takes to answer: the share ``period / response_s`` of the wished change of
-            velocity happens in one control period, all of it where the period is longer. A policy that dithers then
-            moves the arm smoothly instead of being held back by the guard's acceleration limit.
+        response_s: Response time of the arm: the share ``period / response_s`` of the wished change of velocity
+            happens in one control period, or all of it if the period is longer. A policy that dithers then moves the
+            arm smoothly instead of being held back by the guard's acceleration limit.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
@@ -92,7 +92,7 @@ class ActionConfig(Section):
         return (beyond * (beyond > 0.0)) ** self.exponent  # type: ignore[no-any-return]
 
     def length(self, share: float) -> float:
-        """Return how long an action is that asks for a share of full speed."""
+        """Return the length of an action that asks for a share of full speed."""
         length: float = self.dead_zone + (1.0 - self.dead_zone) * share ** (1.0 / self.exponent)
         return length if share > 0.0 else 0.0
 
@@ -105,13 +105,13 @@ class GuardConfig(Section):
     """The limits between every policy and every arm; see ``robots/guard.py`` for how they are kept.
 
     Attributes:
-        max_tcp_speed_m_s: ISO 10218-1 manual reduced speed is 0.25.
+        max_tcp_speed_m_s: Tool speed limit; ISO 10218-1 manual reduced speed is 0.25.
         joint_speed_fraction: Share of the arm's own joint speed limits.
         max_joint_acceleration_rad_s2: Bound on the change of commanded joint velocity.
         position_margin_rad: Distance kept from the arm's joint limits.
         workspace: Where the tool centre point may be.
         clearance_m: Distance kept between links, gripper and table.
-        max_lead_rad: How far the commanded posture may run ahead of the measured one, any joint.
+        max_lead_rad: How far any joint's command may run ahead of its measurement.
         max_state_age_s: Older states are refused.
     """
 
@@ -125,7 +125,7 @@ class GuardConfig(Section):
     max_state_age_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.15
 
     def scaled(self, share: float) -> Self:
-        """Return these limits with those of speed and acceleration scaled by one factor."""
+        """Return these limits with speed and acceleration scaled by one factor."""
         return self.model_copy(
             update={
                 "max_tcp_speed_m_s": self.max_tcp_speed_m_s * share,

@@ -21,8 +21,8 @@ class RobotEnvironmentConfig(Section):
     """A task on a robot, behind the guard.
 
     Attributes:
-        kind: Says that this is a robot's environment.
-        disturbance: Domain randomization: a level (``off``, ``mild``, ``real``), or values of its own.
+        kind: Selects a robot's environment.
+        disturbance: Domain randomization: a level (``off``, ``mild``, ``real``), or individual values.
         episode_s: Duration of an episode.
     """
 
@@ -39,7 +39,7 @@ class RobotEnvironmentConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _regions_of_the_arm(cls, values: Any) -> Any:
-        """Fill the workspace, and where goals or objects are, from the arm's own regions where they are left out."""
+        """Fill in the workspace and the task's regions from the arm's own, if they are left out."""
         if not isinstance(values, Mapping):
             return values
         given = values.get("robot", {})
@@ -57,7 +57,7 @@ class RobotEnvironmentConfig(Section):
 
     @property
     def title(self) -> str:
-        """What a person would call it: ``UR5e with Robotiq 2F-85: reach a point``."""
+        """Title for people: ``UR5e with Robotiq 2F-85: reach a point``."""
         arm, gripper = ARMS[self.robot.arm], GRIPPERS[self.robot.gripper]
         task = self.task.title or self.task.name
         return f"{arm.label or arm.name} with {gripper.label or gripper.name}: {task}"
@@ -107,12 +107,12 @@ class RobotEnvironmentConfig(Section):
 
 
 def _given(section: Any, key: str) -> Any:
-    """Return what a section was given for a key, whether it was read yet or not."""
+    """Return a section's value for a key, whether the section was parsed yet or not."""
     return section.get(key) if isinstance(section, Mapping) else getattr(section, key, None)
 
 
 def _filled(section: Any, defaults: dict[str, Any]) -> Any:
-    """Put defaults into a section where nothing was given."""
+    """Return a section's values with defaults for missing keys."""
     if isinstance(section, Mapping):
         return {**defaults, **section}
     if not isinstance(section, Section) or not (missing := defaults.keys() - section.model_fields_set):
@@ -124,8 +124,8 @@ class GymnasiumEnvironmentConfig(Section):
     """Any registered Gymnasium environment with flat observations and bounded continuous actions.
 
     Attributes:
-        kind: Says that this is a Gymnasium environment.
-        id: As of ``gymnasium.make``.
+        kind: Selects a Gymnasium environment.
+        id: The id for ``gymnasium.make``.
         kwargs: Further arguments of ``gymnasium.make``.
     """
 
@@ -136,7 +136,7 @@ class GymnasiumEnvironmentConfig(Section):
 
     @property
     def title(self) -> str:
-        """What a person would call it."""
+        """Title for people."""
         return self.id
 
 
@@ -146,39 +146,39 @@ ENVIRONMENTS: Mapping[str, type[Section]] = {
 }
 
 
-# The module of each kind of agent. Another one is one line here; its module is imported when a run asks for it.
+# The module of each kind of agent. To add an agent, add a line; its module is imported when a run asks for it.
 AGENTS = {"td3": "td3robot.learning.td3"}
 
 
 class AgentConfig(Section):
     """TD3's hyperparameters; the defaults are those of the paper (Fujimoto et al. 2018, Appendix C).
 
-    An agent with hyperparameters of its own adds them in a subclass (``Agent.Config``).
+    An agent with its own hyperparameters adds them in a subclass (``Agent.Config``).
 
     Attributes:
-        kind: Which algorithm; see ``AGENTS``.
+        kind: The algorithm; see ``AGENTS``.
         actor_hidden, critic_hidden: Widths of the hidden layers.
         layer_norm: Whether layer normalization follows each hidden layer.
         normalize_observations: Whether observations are scaled to zero mean and unit variance.
-        actor_learning_rate, critic_learning_rate: Of Adam.
-        gamma: Discount of a reward one step later.
-        tau: Share of a network that its target takes over at each target update.
+        actor_learning_rate, critic_learning_rate: Learning rates of Adam.
+        gamma: Discount factor per step.
+        tau: Polyak averaging: share of a network that its target takes over at each target update.
         policy_noise, noise_clip: Target policy smoothing: standard deviation of the noise on the target action, and
-            where it is clipped.
-        policy_freq: Critic updates for each update of actor and targets.
-        exploration_noise: Standard deviation of the Gaussian noise on the actions of exploration.
-        batch_size: Transitions in an update.
+            the bound at which it is clipped.
+        policy_freq: Critic updates per update of actor and targets.
+        exploration_noise: Standard deviation of the Gaussian exploration noise on actions.
+        batch_size: Transitions per update.
         replay_capacity: Transitions in the replay buffer; the oldest are overwritten.
-        updates_per_step: Learner updates for each environment step.
+        updates_per_step: Learner updates per environment step.
         n_step: Rewards summed before bootstrapping.
-        average_tau: Share of the actor that its running average takes over at each of the actor's updates. The average
-            is what is evaluated, saved for play and deployed; with 1 that is the actor itself.
-        random_share: Share of exploration's actions that are uniformly random, at the beginning.
-        random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
+        average_tau: Share of the actor that its running average takes over at each actor update. The average is what
+            is evaluated, saved for play and deployed; with 1, it is the actor itself.
+        random_share: Initial share of uniformly random actions during exploration.
+        random_share_steps: Environment steps over which that share falls linearly to 0; 0 keeps it constant.
         random_action_steps: How many steps in a row such an action is kept, on average.
-        greedy_share: Share of the environments that act without exploration. A policy that is played without noise can
-            repeat itself for ever where noise would free it; so that this is met, and learned away, in training.
-        device: ``auto`` takes CUDA where there is one.
+        greedy_share: Share of the environments that act without exploration. Without noise, a policy can repeat itself
+            forever where noise would free it; these environments let training meet that case and learn it away.
+        device: ``auto`` uses CUDA if available.
     """
 
     kind: str = "td3"
@@ -207,7 +207,7 @@ class AgentConfig(Section):
 
 
 def chosen_agent(value: Any) -> Any:
-    """Check an agent's section by the configuration class of the agent that it names."""
+    """Validate an agent's section with the configuration class of the agent that it names."""
     if not isinstance(value, Mapping):
         return value
     kind = value.get("kind", AgentConfig().kind)
@@ -217,7 +217,7 @@ def chosen_agent(value: Any) -> Any:
 
 
 def agent_section(kind: str) -> type[AgentConfig]:
-    """Return the configuration class of an agent; that of the default agent without its module, which needs torch."""
+    """Return an agent's configuration class; for the default agent, without importing its module, which needs torch."""
     if kind == AgentConfig().kind:
         return AgentConfig
     section: type[AgentConfig] = import_module(AGENTS[kind]).AGENT.Config
@@ -225,29 +225,30 @@ def agent_section(kind: str) -> type[AgentConfig]:
 
 
 class TrainingConfig(Section):
-    """How long, how wide, and how often to look.
+    """How long to train, in how many environments, and how often to evaluate, save and log.
 
     Attributes:
-        steps: Environment steps in all, over every parallel environment.
+        steps: Environment steps in total, over all parallel environments.
         random_steps: Steps with uniformly random actions before the policy acts and learning starts.
-        environments: Environments stepped side by side into one replay.
-        undisturbed_share: Share of the environments that stay undisturbed where the others are disturbed. A cell that
-            is just as its model is an edge of what disturbances draw, and rarely met else.
+        environments: Parallel environments that fill one replay buffer.
+        undisturbed_share: Share of the environments that stay undisturbed while the others are disturbed. A cell that
+            matches its model is at the edge of what disturbances draw, and otherwise rarely seen.
         overlap: Step the environments in a second process while the learner updates. The order of all random
-            draws stays fixed, so runs still repeat bit for bit. That process makes them anew from their configuration:
-            an ``id`` of Gymnasium that a program registered by hand is unknown there, ``module:Name`` is known.
+            draws stays fixed, so runs still repeat bit for bit. That process makes the environments from their
+            configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
+            known.
         evaluators: Processes that share the episodes of an evaluation while the training goes on, with ``overlap``;
-            with 0, and without ``overlap``, the training waits for its evaluations. Results don't depend on it.
-        learner: What does the updates: ``reference``, the readable one; ``compiled``, the same several times as fast,
-            rounded differently; ``auto``, compiled where that is possible. A run keeps what it began with.
-        torch_threads: Threads of the learner; 0 leaves PyTorch's own choice, and the compiled learner one.
-        evaluate_every, checkpoint_every, log_every: In environment steps.
-        evaluation_episodes: Episodes of each evaluation.
-        keep_last: How many of the newest checkpoints to resume from are kept; each holds the replay buffer.
-        keep_every: Besides these, every so many of them; 0 keeps none.
-        keep_best: How many of the policies that were the best so far are kept, the best one among them.
-        answer_limit_s: How long environments in processes of their own (``overlap``) may take for a step or a reset,
-            before the training is saved and ends.
+            with 0, or without ``overlap``, the training waits for its evaluations. Results do not depend on it.
+        learner: Which code does the updates: ``reference``, the readable one; ``compiled``, the same updates several
+            times as fast, rounded differently; ``auto``, compiled if possible. A run keeps the one it began with.
+        torch_threads: Threads of the learner; 0 leaves PyTorch its own choice, and gives the compiled learner one.
+        evaluate_every, checkpoint_every, log_every: Intervals in environment steps.
+        evaluation_episodes: Episodes per evaluation.
+        keep_last: How many of the newest resumable checkpoints are kept; each holds the replay buffer.
+        keep_every: In addition, keep every n-th of them; 0 keeps none.
+        keep_best: How many of the policies that were the best so far are kept, including the best one.
+        answer_limit_s: How long environments in other processes (``overlap``) may take for a step or a reset before the
+            training is saved and ends.
     """
 
     steps: Steps = 1_000_000
@@ -272,9 +273,9 @@ class RunConfig(Section):
     """One whole run.
 
     Attributes:
-        name: Of the run; its directory and its reports carry it.
-        seed: Of every random draw. The same seed gives the same run.
-        environment: What is trained on: a robot with a task, or any Gymnasium environment.
+        name: Name of the run, used for its directory and reports.
+        seed: Seed of every random draw. The same seed gives the same run.
+        environment: The environment to train on: a robot with a task, or any Gymnasium environment.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]

@@ -1,4 +1,4 @@
-"""JSON schemas of runs and cells, for editors: names, types, bounds, and what each setting means."""
+"""JSON schemas of runs and cells, for editors: names, types, bounds, and the meaning of each setting."""
 
 import inspect
 import re
@@ -42,7 +42,7 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {"run": run_schema, "cell"
 
 
 def attribute_descriptions(section: type[Section]) -> dict[str, str]:
-    """Return what each setting of a section means, by its name, as the ``Attributes:`` of its docstrings say."""
+    """Return the meaning of each setting of a section, by name, from the ``Attributes:`` of its docstrings."""
     found: dict[str, str] = {}
     for base in reversed(section.__mro__):
         if issubclass(base, Section) and base.__doc__:
@@ -82,7 +82,7 @@ def _definitions(sections: Sequence[type[Section]]) -> dict[str, Any]:
 
 
 def _describe(definition: dict[str, Any], section: type[Section], known: Mapping[str, type[Section]]) -> None:
-    """Put the docstrings' words into a definition; defaults that are whole sections go, the sections have them."""
+    """Add the docstrings' descriptions to a definition, and drop defaults that are sections: those have their own."""
     definition["description"] = _first_paragraph(section)
     meanings = attribute_descriptions(section)
     for name, setting in definition.get("properties", {}).items():

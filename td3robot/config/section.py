@@ -1,4 +1,4 @@
-"""What every part of a configuration is made of: strict, frozen sections, and the kinds of numbers in them."""
+"""Building blocks of configurations: strict, frozen sections, and the kinds of numbers in them."""
 
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -24,14 +24,14 @@ NonNegative = Annotated[float, Field(ge=0.0)]
 
 
 def ordered(value: tuple[float, float]) -> tuple[float, float]:
-    """Return a range whose first is not above its second; a validator."""
+    """Return a range, refused if its first value is above its second; a validator."""
     if value[0] > value[1]:
         raise ValueError(f"{value} is no range: the first must not be above the second")
     return value
 
 
 def refused(sentence: str, *location: str) -> ValidationError:
-    """Return an error about what stands at a location below the section whose validator raises it."""
+    """Return an error about a location below the section whose validator raises it."""
     kind = PydanticCustomError("sentence", "{sentence}", {"sentence": sentence})
     details = InitErrorDetails(type=kind, loc=location, input=None)
     return ValidationError.from_exception_data("configuration", [details])
@@ -44,7 +44,7 @@ DurationRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordere
 
 
 class Section(BaseModel):
-    """Base of every part of the configuration: no unknown keys, no change after loading."""
+    """Base of every configuration section: no unknown keys, no changes after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -1,4 +1,4 @@
-"""YAML as people mean it: a key once, and no numbers in disguise."""
+"""YAML as people mean it: each key once, and no numbers in disguise."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -7,10 +7,10 @@ import yaml
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, and leaves ``1:30`` (YAML 1.1: 90) a text."""
+    """A safe loader that refuses duplicate keys, and keeps ``1:30`` (YAML 1.1: 90) a text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        """Make a mapping; a key that an anchor brings in may be given again."""
+        """Return a mapping; keys merged from an anchor may be given again."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
@@ -40,10 +40,10 @@ for _kind in ("int", "float"):
 
 
 def read_yaml(text: str) -> Any:
-    """Read plain values; no code runs.
+    """Return the plain values of a YAML text; no code runs.
 
     Raises:
-        yaml.YAMLError: It is no YAML, a key is given twice, or a value is none of its kind.
+        yaml.YAMLError: It is not YAML, a key is given twice, or a value does not have the kind that it looks like.
     """
     try:
         return yaml.load(text, _StrictLoader)  # a subclass of the safe loader

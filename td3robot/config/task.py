@@ -1,4 +1,4 @@
-"""What every task's configuration has, and how a task is chosen by its name."""
+"""The base of every task's configuration, and how a task is chosen by its name."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,13 +14,13 @@ DEFAULT = "reach"
 
 
 class TaskConfig(Section):
-    """Base of the tasks' own configurations, each of which stands in its task's file.
+    """Base of the task configurations, each of which is in its task's file.
 
     Attributes:
         name: Of the task.
-        hold_s: How long the goal must be met, at the end of an episode, for success.
-        region: What errors call the place where the tool has to be able to go.
-        title: What the task is, for titles.
+        hold_s: How long the goal must be met at the end of an episode for success.
+        region: Name of the box that the tool must reach, in errors.
+        title: Description of the task, for titles.
         achieved: What a policy did in a successful episode, for sentences such as ``reached 9 of 10``.
     """
 
@@ -32,19 +32,19 @@ class TaskConfig(Section):
 
     @classmethod
     def regions(cls, arm: Any) -> dict[str, Any]:
-        """Return the fields that an arm's own regions fill where a file leaves them out."""
+        """Return the fields that an arm's own regions fill if a file leaves them out."""
         return {}
 
     def space(self, table_height_m: float, gripper: Any) -> Box:
-        """Return where the tool has to be able to go, in the base frame; errors call it :attr:`region`."""
+        """Return the box that the tool must reach, in the base frame; errors call it :attr:`region`."""
         raise NotImplementedError
 
     def objects(self) -> tuple[ObjectModel, ...]:
-        """Return what lies on the table."""
+        """Return the objects on the table."""
         return ()
 
     def require_fit(self, arm: Any, gripper: Any, disturbance: Any) -> None:
-        """Refuse an arm, a gripper or a disturbance that the task cannot be done with.
+        """Refuse an arm, gripper or disturbance with which the task cannot be done.
 
         Raises:
             ValueError: Saying what does not fit, the bound, and what to change; :func:`refused` adds where.
@@ -52,7 +52,7 @@ class TaskConfig(Section):
 
 
 def chosen_task(value: Any) -> Any:
-    """Check a task's section by the configuration class of the task that it names."""
+    """Validate a task's section with the configuration class of the task that it names."""
     if not isinstance(value, Mapping):
         return value
     name = value.get("name", DEFAULT)

@@ -1,6 +1,6 @@
 """Go or no-go: is the connected robot the one that a policy was trained for, and is it ready? Nothing moves here.
 
-What holds for every robot is checked here; what only one vendor has, its driver adds.
+This module checks what applies to every robot; a driver adds what is specific to its vendor.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ from td3robot.robots.physical import PhysicalRobot, Status
 
 # Nominal kinematics differ from an arm's own calibration, and from the simulated model, by up to about 2 mm.
 GEOMETRY_M, GEOMETRY_RAD = 0.005, 0.03
-# A controller's clock against ours: more than this is not a crystal's drift.
+# Deviation of a controller's clock from ours: more than this is not a crystal's drift.
 CLOCK_SHARE = 0.02
-# What people call the parts of a contract that are no words.
+# Plain names of contract parts whose keys are not words.
 PARTS = {"episode_steps": "length of an episode"}
 
 
 def check_contract(check: Check, trained: Contract, here: Contract) -> None:
-    """Compare a policy's contract with that of the cell, term by term."""
+    """Compare a policy's contract with the cell's, term by term."""
     differences = {name: (mine, theirs) for name, mine, theirs in here.differences(trained)}
     for name, (mine, theirs) in differences.items():
         advice = "a policy runs only on what it was trained for; set up the cell as in training, or train for this one"
@@ -36,19 +36,19 @@ def check_contract(check: Check, trained: Contract, here: Contract) -> None:
 
 
 def check_values(check: Check, cell: CellConfig) -> None:
-    """List what a cell's file says otherwise than the defaults, for people to see it."""
+    """List the values in a cell's file that differ from the defaults, for people to see."""
     for key, default, value in cell.changes():
         check.add(f"cell: {key}", f"{default}, by default", value, True, "")
 
 
 def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, seconds: float = 2.0) -> None:
-    """Connect a robot and look at all of it, whatever is found on the way: a no-go hides no other.
+    """Connect a robot and make every check, whatever is found on the way: no no-go hides another.
 
     Args:
         check: Collects the findings.
-        robot: Opened for reading only; it is left open if it could be opened.
+        robot: Opened for reading only; left open if it could be opened.
         environment: The task's environment on that robot.
-        seconds: How long states are watched.
+        seconds: How long to watch the states.
     """
     looks: dict[str, Callable[[], None]] = {
         "state stream": lambda: _check_stream(check, robot, list(_watch(robot, seconds))),

@@ -23,21 +23,21 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.tracker import TaughtPose
 
-# Confirmed periods that count as having confirmed [s].
+# Confirmed time from which a session counts as ``confirm`` [s].
 CONFIRMED_S = 1.0
-# How long states are watched: by a check of its own, and before play [s].
+# How long states are watched: by a separate check, and before play [s].
 CHECK_S, CHECK_BEFORE_PLAY_S = 3.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asked for.
+    """A requested deployment.
 
     Attributes:
         mode: ``check``, ``shadow``, ``confirm`` or ``run``.
-        speed: Factor on every limit of speed and acceleration.
-        goal: Where the tool shall go from where it stands [m], in place of drawn starts and goals.
-        taught: Where objects lie, as a person says.
+        speed: Factor on every speed and acceleration limit.
+        goal: Where the tool must go from where it stands [m], in place of sampled starts and goals.
+        taught: Where objects lie, according to a person.
         records: Directory of records and of the ledger.
         override: Why a rung below may be missing, or None.
         unattended: Whether ``run`` may move the arm with nobody at a terminal.
@@ -59,13 +59,13 @@ class Request:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of :meth:`RobotEnv.reset`."""
+        """The options for :meth:`RobotEnv.reset`."""
         options: dict[str, Any] = {} if self.goal is None else {"goal": self.goal}
         return options | {"stay": self.mode == "shadow" or self.goal is not None}
 
 
 def check_cell(played: Played | None, cell: CellConfig, seconds: float = 2.0) -> Check:
-    """Compare a policy, if there is one, with its cell, and look at the connected robot; nothing moves.
+    """Compare a policy, if there is one, with its cell, and check the connected robot; nothing moves.
 
     Raises:
         MissingExtraError: The robot's driver is not installed.
@@ -76,7 +76,7 @@ def check_cell(played: Played | None, cell: CellConfig, seconds: float = 2.0) ->
 
 
 def deploy(request: Request, operator: Operator) -> dict[str, Any]:
-    """Do what was asked for, and return the report.
+    """Carry out a request, and return the report.
 
     Raises:
         ConfigError: The request makes no sense.
@@ -133,9 +133,9 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
 
 
 def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str, Any]:
-    """Make a robot ready after a fault, at its operator's word, and release it in the ledger.
+    """Recover a robot from a fault at its operator's word, and release it in the ledger.
 
-    The arm does not move. With ``activate_gripper`` the fingers close and open once.
+    The arm does not move. With ``activate_gripper``, the fingers close and open once.
 
     Raises:
         RobotError: The cause is still there, or needs hands at the controller.
@@ -156,7 +156,7 @@ def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str
 
 
 def _identity(cell: CellConfig) -> dict[str, Any]:
-    """Ask a robot who it is, reading only; whatever else is wrong with it is for its recovery to say."""
+    """Return a robot's facts about itself, reading only; its recovery reports whatever else is wrong."""
     robot = cell.driver(robot_spec(cell.robot), passive=True)
     try:
         robot.connect()
@@ -174,7 +174,7 @@ def _figures(session: Session, station: Station, trained: DisturbanceConfig) -> 
 
 
 def _write_down(request: Request, report: dict[str, Any], ledger: Ledger, serial: str) -> None:
-    """Write a passed rung, or a fault of a moved arm, into the ledger."""
+    """Record a passed rung, or a fault of a moved arm, in the ledger."""
     mode, fault, digest = request.mode, report["fault"], report["digest"]
     if report["not_passed"] is None:
         ledger.passed(mode, serial, digest, Path(report["record"]), request.speed, request.override)
@@ -184,7 +184,7 @@ def _write_down(request: Request, report: dict[str, Any], ledger: Ledger, serial
 
 
 def _not_passed(mode: str, report: dict[str, Any], config: RobotEnvironmentConfig) -> str | None:
-    """Return why a session does not count as a rung, or None where it does."""
+    """Return why a session does not count as a rung, or None if it does."""
     if report["fault"] is not None:
         return "the check says no-go" if mode == "check" else "a fault ended it"
     if mode == "check":

@@ -1,4 +1,4 @@
-"""One episode on an arm: what playing counts everywhere, and what only a real clock has."""
+"""One episode on an arm: the figures of all playing, and those that only a real clock has."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ class ArmFigures(EpisodeFigures):
     """The figures of one episode on an arm, or of its twin in simulation.
 
     Attributes:
-        success: An episode that was stopped is none.
-        decide_s: Time from an observation to the command sent, period by period: policy, action, guard.
-        state_age_s: Age of the measured state when the command was sent, period by period.
-        lead_rad: Distance of measured from commanded posture at the end of each period, of the worst joint.
+        success: A stopped episode is not a success.
+        decide_s: Time from an observation to the command sent, per period: policy, action, guard.
+        state_age_s: Age of the measured state when the command was sent, per period.
+        lead_rad: Distance between measured and commanded posture at the end of each period, for the worst joint.
         missed_ticks: Control periods that were over before ``advance`` was called.
         closings: Every closing of the gripper.
-        ended: As of every episode, or ``operator``.
+        ended: As for every episode, or ``operator``.
     """
 
     success: bool | None = False
@@ -45,7 +45,7 @@ class ArmPlayer(Player):
     Args:
         environment: On an arm, or simulated.
         act: The policy.
-        on_period: Called right after each command is sent: figures, observation, action, wish, ruling, sent.
+        on_period: Called right after each command is sent, with figures, observation, action, wish, ruling, sent.
     """
 
     environment: RobotEnv
@@ -66,7 +66,7 @@ class ArmPlayer(Player):
         return self.figures
 
     def resume(self, velocity: Array | None = None) -> None:
-        """Observe again after a pause in which the arm rested; arguments as of :meth:`RobotEnv.resume`."""
+        """Observe again after a pause in which the arm rested; arguments as in :meth:`RobotEnv.resume`."""
         self.observation = self.environment.resume(velocity)
         self._gripper.forget()
 
@@ -90,7 +90,7 @@ class ArmPlayer(Player):
         return over
 
     def ahead(self) -> tuple[JointCommand, tuple[str, ...]]:
-        """Return what the next step would send, and what of it the guard changed; nothing is sent."""
+        """Return what the next step would send, and why the guard would change it; nothing is sent."""
         ruling = self.environment.preview(self._act(self.observation))
         return ruling.command, ruling.reasons
 

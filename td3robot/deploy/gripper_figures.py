@@ -1,4 +1,4 @@
-"""How late and how fast a gripper closes, from what it is told and what it does, period by period."""
+"""Measures a gripper's closing delay and speed from its commands and states, period by period."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ import numpy as np
 from td3robot.config import DisturbanceConfig
 from td3robot.robots.grippers.model import GripperModel
 
-# Closed fractions: a command that rises by this begins to close, and a closing of less than the other is none.
+# Closed fractions: a command that rises by the first begins a closing, and one shorter than the second does not count.
 STEP, WAY = 0.02, 0.2
-# Fingers that moved by this closed fraction have begun to: some counts of a device.
+# Fingers that moved by this closed fraction have started to move: some counts of a device.
 MOVED = 0.01
 # Fingers that move by less than this within this time are at rest [1], [s].
 STILL, STILL_S = 0.01, 0.2
-# A closing takes no longer [s].
+# Longest duration of a closing [s].
 LONGEST_S = 5.0
-# The part of the way on which fingers move evenly: neither starting nor meeting an object.
+# The part of the travel in which fingers move evenly: neither starting nor meeting an object.
 EVENLY = (0.1, 0.9)
 
 
@@ -35,10 +35,10 @@ class Closing:
 
 
 class GripperWatch:
-    """Measures every closing of a gripper whose command and state come once a control period.
+    """Measure every closing of a gripper whose command and state arrive once per control period.
 
     Attributes:
-        closings: Those so far.
+        closings: The closings so far.
     """
 
     def __init__(self, gripper: GripperModel) -> None:
@@ -47,13 +47,13 @@ class GripperWatch:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew after a pause; a closing in progress is not measured."""
+        """Start over after a pause; a closing in progress is not measured."""
         self._told: float | None = None
         self._began_s: float | None = None
         self._seen: list[tuple[float, float]] = []
 
     def told(self, at: float, closed: float) -> None:
-        """Take a command, a closed fraction, and when it was sent [s]."""
+        """Add a command (a closed fraction) and the time it was sent [s]."""
         rise = 0.0 if self._told is None else closed - self._told
         self._told = closed
         if self._began_s is None and rise > STEP:
@@ -62,7 +62,7 @@ class GripperWatch:
             self.finish()
 
     def measured(self, at: float, driver_q: Any) -> None:
-        """Take the drivers (2,), in their unit, and when they were measured [s]."""
+        """Add the drivers (2,), in their unit, and the time they were measured [s]."""
         closed = self._gripper.closed_fraction(driver_q)
         self._seen.append((at, closed))
         if self._began_s is None:
@@ -80,11 +80,11 @@ class GripperWatch:
         self._began_s, self._seen = None, self._seen[-1:]
 
     def _closing(self, began_s: float) -> Closing | None:
-        """Lay a line through the even part of the way: its slope is the speed.
+        """Return the closing from a line fitted to the even part of the travel, whose slope is the speed.
 
-        Motion begins where that line does, or where the fingers had first moved, if that is earlier: some take a while
-        to come up to speed. At 20 measurements a second that is up to 15 ms too early, and for fingers that start
-        gently too late: by 13 ms for a simulated 2F-85 at full speed, by 27 ms at half (tests/deploy).
+        Motion begins where that line does, or where the fingers first moved, if that is earlier: some take a while to
+        come up to speed. At 20 measurements a second, that is up to 15 ms too early, and too late for fingers that
+        start gently: by 13 ms for a simulated 2F-85 at full speed, by 27 ms at half (tests/deploy).
         """
         times, closed = np.array(self._seen).T
         way = closed[-1] - closed[0]
@@ -100,9 +100,9 @@ class GripperWatch:
 
 
 def summarize_closings(closings: Sequence[Closing], trained: DisturbanceConfig | None) -> dict[str, Any] | None:
-    """Put closings together as plain values, beside the ranges of training; None without closings.
+    """Return a summary of closings as plain values, beside the ranges of training, or None without closings.
 
-    Durations in s, speeds as shares of the gripper's fastest.
+    Durations are in s, speeds are shares of the gripper's fastest.
     """
     if not closings:
         return None

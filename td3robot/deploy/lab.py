@@ -1,4 +1,4 @@
-"""The hands of a rehearsal: they put objects in place, and agree to what a person would have to agree to."""
+"""The person's part in a rehearsal: placing objects, and agreeing to what a person would have to agree to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from time import sleep
@@ -11,34 +11,34 @@ from td3robot.robots.objects import Objects, Sighting
 from td3robot.standin.labs import Lab
 from td3robot.state import Pose
 
-# Where objects are put to be out of the way.
+# Where objects are out of the way.
 ASIDE = Pose(np.array([0.45, -0.45, 0.05]), np.eye(3))
 
 
 class LabObjects(Objects):
-    """Objects that are placed in the lab where an episode wants them, and seen by its tracker.
+    """Objects that are placed in the lab where an episode needs them, and seen by its tracker.
 
     Args:
-        seen: What the environment would use by itself.
-        lab: Where they lie.
+        seen: The objects that the environment would use by itself.
+        lab: The lab in which they lie.
     """
 
     def __init__(self, seen: Objects, lab: Lab) -> None:
         self._seen, self._lab = seen, lab
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Put every object in its place, and wait until it is seen there."""
+        """Place every object, and wait until it is seen there."""
         for name, pose in poses.items():
             self._lab.place(name, pose)
         sleep(self._lab.setup.personality.traits.camera.settled_s)
         return self._seen.arrange(poses)
 
     def read(self) -> Mapping[str, Sighting]:
-        """Ask the tracker."""
+        """Return the tracker's sightings."""
         return self._seen.read()
 
     def arrivals(self) -> Sequence[Arrival] | None:
-        """Ask the tracker."""
+        """Return the tracker's datagrams."""
         return self._seen.arrivals()
 
     def require_recent(self, name: str) -> None:
@@ -51,11 +51,11 @@ class LabObjects(Objects):
 
 
 class LabOperator(Operator):
-    """Agrees to everything, and takes what the gripper holds out of it.
+    """Agree to everything, and take what the gripper holds out of it.
 
     Args:
-        lab: Where the gripper is.
-        say: What to do with each sentence.
+        lab: The lab with the gripper.
+        say: Called with each sentence.
 
     Attributes:
         said: Every sentence so far.
@@ -66,12 +66,12 @@ class LabOperator(Operator):
         self.said: list[str] = []
 
     def say(self, text: str) -> None:
-        """Pass it on."""
+        """Pass the sentence on."""
         self.said.append(text)
         self._say(text)
 
     def stop_wanted(self) -> bool:
-        """Never."""
+        """Never stop."""
         return False
 
     def agree(self, what: str) -> None:
@@ -83,7 +83,7 @@ class LabOperator(Operator):
             self._lab.place(item.name, ASIDE)
 
     def require_keys(self) -> None:
-        """Nothing is asked for."""
+        """Do nothing: no keys are needed."""
 
     def next_periods(self, per_second: int) -> int:
         """Let the arm move for a second."""

@@ -1,7 +1,8 @@
-"""Which rungs a checkpoint has climbed on which robot, which robots are driven, and which await their operator.
+"""Records which rungs a checkpoint has climbed on a robot, and which robots are driven or await their operator.
 
-The ledger belongs to the robots, not to a folder of records: another folder, another terminal and another day know of a
-fault. Who is going to move a robot writes that down first, so that the robot stays latched if the program dies.
+The ledger belongs to the robots, not to a folder of records: a fault is known from another folder, in another terminal,
+on another day. A program that will move a robot records that first, so that the robot stays latched if the program
+dies.
 """
 
 import fcntl
@@ -23,21 +24,21 @@ RUNGS = ("check", "shadow", "confirm", "run")
 
 
 class LadderError(Td3RobotError):
-    """The rung below is missing, or a fault has not been dealt with."""
+    """The rung below is missing, or a fault is pending."""
 
 
 def digest_of(checkpoint: Path) -> str:
-    """Return the identity of a checkpoint: the SHA-256 of its manifest, which holds those of its files."""
+    """Return the identity of a checkpoint: the SHA-256 of its manifest, which has those of its files."""
     return hashlib.sha256((checkpoint / MANIFEST).read_bytes()).hexdigest()
 
 
 def serial_of(facts: dict[str, Any]) -> str:
-    """Return the serial number that identifies a robot in the ledger, from the facts its controller reports."""
+    """Return the serial number that identifies a robot in the ledger, from its controller's facts."""
     return str(facts.get("serial_number", "unknown"))
 
 
 def state_directory() -> Path:
-    """Return where this user's state is: ``$XDG_STATE_HOME/td3robot``, or ``~/.local/state/td3robot``."""
+    """Return the user's state directory: ``$XDG_STATE_HOME/td3robot``, or ``~/.local/state/td3robot``."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "td3robot"
 
@@ -46,9 +47,9 @@ class Ledger:
     """The ledger, a JSON file in the user's state directory, and a lock for each robot beside it.
 
     Args:
-        records: A directory of records, whose own ledger, from before there was one for all, is read as well.
+        records: A directory of records; its own ledger, from before there was a common one, is read as well.
         directory: Where the ledger is; by default :func:`state_directory`.
-        recovery: The command that recovers the robot, for refusals.
+        recovery: The command that recovers the robot, for error messages.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Ledger:
             )
 
     def require_released(self, serial: str) -> None:
-        """Require that no fault is pending; whatever moves the robot calls this first.
+        """Require that no fault is pending; call this before moving the robot.
 
         Raises:
             LadderError: Naming the fault, or the program that drives the robot.
@@ -90,10 +91,10 @@ class Ledger:
 
     @contextmanager
     def held(self, serial: str) -> Iterator[None]:
-        """Hold a robot for as long as this lasts: no other program of this user drives it meanwhile.
+        """Hold a robot inside this context: no other program of this user drives it meanwhile.
 
         Raises:
-            LadderError: Another one does.
+            LadderError: Another program does.
         """
         self._make_directory()
         path = self.path.with_name(f"{re.sub(r'[^0-9A-Za-z._-]', '_', serial)}.lock")
@@ -112,9 +113,9 @@ class Ledger:
 
     @contextmanager
     def driving(self, serial: str, record: Path) -> Iterator[None]:
-        """Drive a robot for as long as this lasts. That it is driven is on disk before this begins.
+        """Drive a robot inside this context; the disk says so before it begins.
 
-        If the program is killed meanwhile, whoever comes next finds that, and nothing moves until ``recover``.
+        If the program is killed meanwhile, the next one finds that, and nothing moves until ``recover``.
 
         Raises:
             LadderError: Another program drives it, or a fault is pending.
@@ -138,7 +139,7 @@ class Ledger:
             robots.setdefault(serial, {})["driven"] = None
 
     def _require_released(self, serial: str) -> None:
-        """Require that no fault is pending; only for who holds the robot."""
+        """Require that no fault is pending; only the holder of the robot may call this."""
         robot = self._read().get(serial, {})
         latched, driven = robot.get("latched"), robot.get("driven")
         if latched is None and driven is not None:
@@ -154,15 +155,15 @@ class Ledger:
             )
 
     def note_calibration(self, serial: str, checksum: str | None) -> None:
-        """Write down which calibration of its arm a robot was checked with; None for the nominal kinematics."""
+        """Record the arm calibration with which a robot was checked; None for the nominal kinematics."""
         with self._changed() as robots:
             robots.setdefault(serial, {})["calibration"] = checksum
 
     def require_calibration(self, serial: str, checksum: str | None) -> None:
-        """Ask that the arm's calibration is the one that it was checked with.
+        """Require that the arm's calibration is the one with which it was checked.
 
         Raises:
-            LadderError: It changed since.
+            LadderError: It has changed since.
         """
         robot = self._read().get(serial, {})
         if "calibration" in robot and robot["calibration"] != checksum:
@@ -186,12 +187,12 @@ class Ledger:
             robot["latched"] = robot.get("latched") or {"at": _now(), "fault": fault}
 
     def release(self, serial: str) -> None:
-        """Record that the operator dealt with the fault."""
+        """Record that the operator has dealt with the fault."""
         with self._changed() as robots:
             robots.setdefault(serial, {}).update(latched=None, driven=None)
 
     def latched(self, serial: str) -> str | None:
-        """Return the fault that awaits its operator, or None; a program that died driving is one."""
+        """Return the fault that awaits the operator, or None; a program that died while driving counts as one."""
         robot = self._read().get(serial, {})
         if robot.get("latched") is not None:
             return str(robot["latched"]["fault"])
@@ -199,7 +200,7 @@ class Ledger:
         return None if driven is None else f"process {driven['pid']} ended while it drove the robot"
 
     def waiting(self) -> list[str]:
-        """Return a sentence for each robot that awaits its operator, or is driven right now; takes no lock.
+        """Return a sentence for each robot that awaits its operator or is being driven now, without taking a lock.
 
         Raises:
             LadderError: The ledger cannot be read.

@@ -1,4 +1,4 @@
-"""The person beside the arm: asked before anything surprising, heard within one control period."""
+"""The person beside the arm: asked before anything surprising, and heard within one control period."""
 
 import os
 import select
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
 
-# Ctrl-C, a service manager, and a terminal that was closed.
+# Ctrl-C, a service manager, and a closed terminal.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STEP_KEYS, SECOND_KEYS, STOP_KEYS, YES_KEYS = "\r\n", "s", " q\x1b", "\r\ny"
 
@@ -26,22 +26,22 @@ class Operator(ABC):
     """A person, or a substitute for one.
 
     Attributes:
-        present: Whether somebody is there who can be asked, and can stop the arm.
+        present: Whether somebody is there who can be asked and can stop the arm.
     """
 
     present: ClassVar[bool] = True
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """Say one sentence."""
+        """Show one sentence."""
 
     @abstractmethod
     def stop_wanted(self) -> bool:
-        """Whether the arm should stop; asked in every control period."""
+        """Whether the arm should stop; called in every control period."""
 
     @abstractmethod
     def agree(self, what: str) -> None:
-        """Ask before something moves.
+        """Ask for agreement before something moves.
 
         Raises:
             OperatorStop: The answer is no.
@@ -64,7 +64,7 @@ class Operator(ABC):
             per_second: Control periods in a second.
 
         Raises:
-            OperatorStop: The answer is none.
+            OperatorStop: The operator refuses.
         """
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Operator(ABC):
         """
 
     def raise_if_stopped(self) -> None:
-        """Look whether the arm should stop.
+        """Raise if the arm should stop.
 
         Raises:
             OperatorStop: It should.
@@ -103,7 +103,7 @@ class Signals(Operator):
         self._previous: dict[int, Any] = {}
 
     def say(self, text: str) -> None:
-        """Write to standard error, if anybody can still read it."""
+        """Write to standard error, if that is still open."""
         with suppress(OSError, ValueError):
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
@@ -113,7 +113,7 @@ class Signals(Operator):
         return self._stopped
 
     def agree(self, what: str) -> None:
-        """Say it and continue: ``--unattended`` is agreement."""
+        """Show the sentence and continue: ``--unattended`` is agreement."""
         self.say(what)
 
     def take(self, what: str) -> None:
@@ -147,7 +147,7 @@ class Signals(Operator):
 
 
 class Keyboard(Signals):
-    """A person at a terminal: Space, q and Escape stop the arm, as Ctrl-C does."""
+    """A person at a terminal: Space, q, Escape and Ctrl-C stop the arm."""
 
     present: ClassVar[bool] = True
 
@@ -172,7 +172,7 @@ class Keyboard(Signals):
         return self._stopped
 
     def require_keys(self) -> None:
-        """Accept: this is one."""
+        """Do nothing: there is a keyboard."""
 
     def agree(self, what: str) -> None:
         """Wait for Enter; a stop key refuses."""
@@ -211,7 +211,7 @@ class Keyboard(Signals):
             raise OperatorStop("the operator stopped the arm")
 
     def _drop_keys(self) -> None:
-        """Drop keys that were pressed before the question."""
+        """Discard keys pressed before the question."""
         while self._key(0.0) is not None:
             pass
 
@@ -226,5 +226,5 @@ class Keyboard(Signals):
 
 
 def present_operator() -> Operator:
-    """Return a keyboard if standard input is a terminal, else signals alone."""
+    """Return a keyboard if standard input is a terminal, otherwise signals alone."""
     return Keyboard() if sys.stdin.isatty() else Signals()

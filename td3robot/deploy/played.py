@@ -1,4 +1,4 @@
-"""A checkpoint opened for play on an arm."""
+"""A checkpoint opened to run on an arm."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ class Played:
     """A verified policy with what it was trained on.
 
     Attributes:
-        digest: Tells the checkpoint from every other; see :func:`digest_of`.
+        digest: Identifies the checkpoint; see :func:`digest_of`.
         environment: As in training, at full speed.
     """
 
@@ -32,7 +32,7 @@ def open_checkpoint(path: Path) -> Played:
 
     Raises:
         CheckpointError: It is missing or damaged.
-        ConfigError: It was trained on something that is no robot.
+        ConfigError: It was not trained on a robot.
     """
     saved = opened(path)
     run = saved.config()

@@ -1,9 +1,8 @@
-"""What happened on an arm, line by line, so that a record stays readable however its session ends.
+"""The record of what happened on an arm, written line by line so that it stays readable however its session ends.
 
-A record is a text file with one JSON object a line, each with its ``kind`` and ``at``, this computer's monotonic time
-[s]. Its first line, ``session``, says which version of this format follows. It is only ever appended to, and every line
-is handed to the system before the next one begins: a killed process loses nothing, and a power failure loses what was
-not on disk yet.
+A record is a text file with one JSON object per line, each with its ``kind`` and ``at``, this computer's monotonic time
+[s]. Its first line, ``session``, gives the format version. Lines are only ever appended, and each is handed to the
+system before the next one begins: a killed process loses nothing, and a power failure loses what was not on disk yet.
 """
 
 import errno
@@ -22,24 +21,24 @@ from td3robot.geometry import quaternion
 from td3robot.state import JointCommand, Pose, RobotState
 
 FILE = "record.jsonl"
-# Of the lines' meaning. Records from before it was written have no ``version``, and read the same.
+# Format version. Records from before it was written have no ``version``, and read the same.
 VERSION = 1
-# A line of a period is about 2 kB; a longer one than this is no record's, and is not taken into memory.
+# A line of a period is about 2 kB; one longer than this does not belong to a record, and is not read into memory.
 LONGEST_LINE = 16 * 2**20
 
 
 class RecordError(Td3RobotError):
-    """A record that cannot be written or read."""
+    """A record cannot be written or read."""
 
 
 class Record:
     """The record of one session.
 
     Args:
-        path: The file; missing directories are made.
+        path: The file; missing directories are created.
 
     Raises:
-        RecordError: It cannot be made.
+        RecordError: It cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,10 +51,10 @@ class Record:
         self._broken = False
 
     def begin(self, mode: str, **about: Any) -> None:
-        """Append the line ``session``: the version of this format, who writes it, when, and what the session is.
+        """Append the line ``session``: the format version, the writer, the time, and a description of the session.
 
         Raises:
-            RecordError: As of :meth:`add`.
+            RecordError: As in :meth:`add`.
         """
         self.add("session", version=VERSION, td3robot=version_of("td3robot"), unix_time=time(), mode=mode, **about)
 
@@ -71,7 +70,7 @@ class Record:
         self._append(line + b"\n")
 
     def flush(self) -> None:
-        """Have the system put everything on disk; this takes a while, so not while the arm moves."""
+        """Flush everything to disk; this takes a while, so do not call it while the arm moves."""
         if not self._broken:
             os.fsync(self._descriptor)
 
@@ -97,10 +96,10 @@ class Record:
 
 
 def read_record(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a record, one at a time; a last line that was cut off is left out.
+    """Yield the lines of a record, one at a time, without a truncated last line.
 
     Raises:
-        RecordError: The file cannot be read, is not a record, or is one of a newer version.
+        RecordError: The file cannot be read, is not a record, or has a newer format version.
     """
     try:
         with path.open("rb") as file:
@@ -115,7 +114,7 @@ def read_record(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class _CutOffError(Exception):
-    """The last line has no end."""
+    """The last line is truncated."""
 
 
 def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:

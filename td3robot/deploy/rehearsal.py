@@ -25,7 +25,7 @@ from td3robot.robots.physical import PhysicalRobot
 from td3robot.standin.labs import RestWatch, Setup, free_host, lab_of, start_lab
 from td3robot.standin.personalities import NOMINAL, Personality
 
-# What a rehearsal's record and report call it, where those of a deployment have their rung.
+# Mode in a rehearsal's record and report, where those of a deployment have their rung.
 MODE = "rehearse"
 # How long the arm is watched after a fault [s].
 WATCHED_S = 1.5
@@ -35,12 +35,12 @@ CHECK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be rehearsed.
+    """What to rehearse.
 
     Attributes:
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
-        faults, host, stream_hz, late_periods, personality: Of the stand-in and its driver; see :class:`Setup`. Without
-            a host, the stand-in takes a loopback address that is free.
+        faults, host, stream_hz, late_periods, personality: Settings of the stand-in and its driver; see
+            :class:`Setup`. Without a host, the stand-in uses a free loopback address.
         on_record: Called with the record's path once it has begun, before anything moves.
     """
 
@@ -62,8 +62,8 @@ class Rehearsal:
     """One rehearsal, with its own stand-in.
 
     Args:
-        plan: What is to be rehearsed.
-        say: Called with each sentence about what goes on.
+        plan: What to rehearse.
+        say: Called with each sentence about the progress.
     """
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
@@ -75,7 +75,7 @@ class Rehearsal:
         self.faults: list[dict[str, Any]] = []
 
     def run(self) -> dict[str, Any]:
-        """Do it all, and return the report.
+        """Run the whole rehearsal, and return the report.
 
         Raises:
             MissingExtraError: The robot's driver is not installed.
@@ -154,7 +154,7 @@ class Rehearsal:
         return session.episodes
 
     def _play(self, station: Station, record: Record) -> tuple[list[ArmFigures], dict[str, float]]:
-        """Play the episodes; after a fault, recover as an operator would, and continue with the next episode."""
+        """Play the episodes; after a fault, recover as an operator would and continue with the next episode."""
         episodes, seconds = self.plan.episodes, self._config.episode_s
         self._say(f"run: {episodes} episodes of {seconds:g} s in real time, and the ways to their starts")
         session = station.session("run", self._act, record, self._operator, self._lab.begin_episode)

@@ -1,4 +1,4 @@
-"""Summary of the episodes of a session: success, tracking, latencies, missed ticks, guard interventions."""
+"""Summary of a session's episodes: success, tracking, latencies, missed ticks, guard interventions."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ from td3robot.errors import Td3RobotError
 from td3robot.statistics import Sample
 
 REPORT = "report.json"
-# What an evaluation says of its episodes, too.
+# Figures that an evaluation also reports.
 SHARED = (
     "success_rate",
     "success_ci95",
@@ -30,10 +30,10 @@ SHARED = (
 
 
 class Summary:
-    """Adds up episodes, and keeps nothing of their periods, so that a session may be of any length.
+    """Add up episodes without keeping their periods, so that a session may have any length.
 
     Args:
-        trained: What the policy was trained for, shown beside what was measured; None where nobody knows.
+        trained: What the policy was trained for, shown beside the measurements; None if unknown.
     """
 
     def __init__(self, trained: DisturbanceConfig | None = None) -> None:
@@ -49,7 +49,7 @@ class Summary:
         self._episodes.append(replace(episode, decide_s=[], state_age_s=[], lead_rad=[]))
 
     def add_periods(self, episode: ArmFigures) -> None:
-        """Add the times and distances of an episode's periods: those that its lists hold now."""
+        """Add the times and distances of an episode's periods that are in its lists now."""
         self.decide_ms.add([1e3 * t for t in episode.decide_s])
         self.state_age_ms.add([1e3 * t for t in episode.state_age_s])
         self.lead_rad.add(episode.lead_rad)
@@ -88,11 +88,11 @@ class Summary:
 
 
 def summarize(episodes: Sequence[ArmFigures], trained: DisturbanceConfig | None = None) -> dict[str, Any]:
-    """Summarise episodes; those that were stopped count as failures, and ``ended`` counts them.
+    """Return a summary of episodes; stopped ones count as failures, and ``ended`` counts them.
 
     Args:
         episodes: Their figures.
-        trained: As of :class:`Summary`.
+        trained: As in :class:`Summary`.
 
     Durations are in ms, angles in rad, distances in m. What was not measured is None.
     """

@@ -1,4 +1,4 @@
-"""Episodes on an arm: played, watched by an operator, recorded, and stopped in order whatever happens."""
+"""Episodes on an arm: played, watched by an operator, recorded, and stopped in good order whatever happens."""
 
 import gc
 import threading
@@ -21,25 +21,25 @@ from td3robot.robots.travel import TravelPlan
 from td3robot.state import JointCommand, RobotState, World
 
 MODES = ("check", "shadow", "confirm", "run")
-# How often the announcer looks for a fault [s].
+# How often the announcer checks for a fault [s].
 LOOK_S = 0.05
 
 
 class Session:
-    """Some episodes of one policy on one arm.
+    """Episodes of one policy on one arm.
 
     Args:
         environment: The task on the arm; for ``shadow``, on a :class:`ShadowRobot`.
         act: The policy.
         record: Where everything is written.
-        operator: Who agrees to motions, and stops the arm.
+        operator: Agrees to motions, and stops the arm.
         mode: ``shadow``, ``confirm`` or ``run``.
         on_episode: Called with the number of each episode, when the arm is at its start.
 
     Attributes:
         episodes: Figures of the episodes so far.
-        fault: What ended the session, or None.
-        on_fault: Called with every fault, once the arm is told to stop and before anything is said or recorded.
+        fault: The fault that ended the session, or None.
+        on_fault: Called with every fault, after the arm is told to stop and before anything is shown or recorded.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Session:
         environment.travel.watch = self._travelled
 
     def run(self, episodes: int, seed: int, options: dict[str, Any] | None = None, first: int = 0) -> None:
-        """Play episodes until all are done, the operator stops them, or a fault does. The arm rests afterwards.
+        """Play episodes until all are done, or the operator or a fault stops them. The arm rests afterwards.
 
         Args:
             episodes: How many.
             seed: Each episode's own seed is derived from it, as in an evaluation.
-            options: Those of :meth:`RobotEnv.reset`.
-            first: The number of the first of them.
+            options: Options for :meth:`RobotEnv.reset`.
+            first: The number of the first episode.
 
         Raises:
             ConfigError: The options ask for something impossible.
@@ -76,9 +76,9 @@ class Session:
         """
         self.fault, self._announced = None, ""
         shorten_collections()
-        self.environment.robot.connect()  # what fails here has moved nothing
+        self.environment.robot.connect()  # a failure here has moved nothing
         announcer = FaultAnnouncer(self.environment.robot, self._announce)
-        gc.disable()  # a collection takes longer than a policy's step, and no thread runs meanwhile
+        gc.disable()  # a collection takes longer than a policy's step, and blocks all threads
         announcer.start()
         try:
             for number in range(first, first + episodes):
@@ -107,7 +107,7 @@ class Session:
         self._record.add("goal", number=number, position=goal.position, gripper=goal.gripper)
         self._on_episode(number)
         self._operator.say(self._which)
-        self._player.resume()  # the state is as old as the way here and the announcement took
+        self._player.resume()  # the state dates from before the travel and the announcement
         {"run": self._run, "confirm": self._confirm, "shadow": self._shadow}[self.mode]()
         figures = self.episodes[-1]
         if self.mode == "shadow":
@@ -145,7 +145,7 @@ class Session:
             self._operator.say(f"that moved {self._moved(before)}")
 
     def _moved(self, before: World) -> str:
-        """Say what a key press moved, now that the arm rests."""
+        """Return what a key press moved, in words, now that the arm rests."""
         q = self.environment.robot.read().q
         x, y, z = 1e3 * (self.environment.tool_at(q).position - before.tcp.position)
         turned = q - before.robot.q
@@ -158,7 +158,7 @@ class Session:
         )
 
     def _in_words(self, command: JointCommand, reasons: tuple[str, ...]) -> str:
-        """Say what a command would do to the arm where it stands."""
+        """Return what a command would do to the arm where it stands, in words."""
         environment = self.environment
         x, y, z = 1e3 * (environment.tool_at(command.q).position - environment.world.tcp.position)
         closed, changes = 100 * command.gripper, ", ".join(sorted(reasons)) or "nothing"
@@ -168,7 +168,7 @@ class Session:
         )
 
     def _shadow(self) -> None:
-        """Decide in every period as if the arm passed where it stands, at the speed it would have reached by then."""
+        """Decide in every period as if the arm passed its posture at the speed that it would have reached by then."""
         guard = self.environment.guard
         rate = round(self.environment.robot.spec.control_rate_hz)
         over = False
@@ -224,16 +224,16 @@ class Session:
         )  # fmt: skip
 
     def _cause(self, error: Td3RobotError) -> str:
-        """Stop the arm, and say why: the driver's word first, which an error that arrived here may only follow from."""
+        """Stop the arm and return why: the driver's reason first, since an error raised here may follow from it."""
         robot = self.environment.robot
         known = robot.fault
-        robot.stop()  # meanwhile, the driver says what it knows
+        robot.stop()  # meanwhile, the driver can report what it knows
         if isinstance(error, RecordError) or robot.fault is None:
             return str(error)
         return robot.fault if known is not None else f"{robot.fault} (and: {error})"
 
     def _finish(self, ended: str, fault: str | None, said: str = "") -> None:
-        """Stop the arm first, then latch, then record and say why."""
+        """Stop the arm first, then latch, then record and show why."""
         self.environment.robot.stop()
         if fault is not None:
             self._latch(fault)
@@ -252,7 +252,7 @@ class Session:
             self._operator.say(str(error))
 
     def _ended_by_choice(self, ended: str) -> bool:
-        """Whether a stop says nothing of the policy: a stop key is the normal way out of ``confirm``."""
+        """Whether a stop says nothing about the policy: a stop key is the normal way out of ``confirm``."""
         return self.mode == "confirm" and ended == "operator"
 
     def _announce(self, fault: str) -> None:
@@ -260,7 +260,7 @@ class Session:
         self._say_fault(fault)
 
     def _say_fault(self, fault: str) -> None:
-        """Say a fault once, though announcer and session both find it, one of them perhaps with more words."""
+        """Show a fault once, although announcer and session both find it, one of them perhaps with more detail."""
         with self._announcing:
             if self._announced and (fault.startswith(self._announced) or self._announced.startswith(fault)):
                 return
@@ -268,7 +268,7 @@ class Session:
             self._operator.say(f"FAULT: {fault}")
 
     def _latch(self, fault: str) -> None:
-        """Keep a fault, and have it latched; what cannot be latched is said, and stays latched by being driven."""
+        """Keep a fault and latch it; if that fails, say so: the robot stays latched, as it is recorded as driven."""
         self.fault = fault
         try:
             self.on_fault(fault)
@@ -276,7 +276,7 @@ class Session:
             self._operator.say(str(error))
 
     def _close_record(self) -> None:
-        """Record where the arm rests, as far as that is known."""
+        """Record where the arm rests, if known."""
         try:
             self._record.add("rest", state=state_to_json(self.environment.robot.read()))
         except RecordError as error:
@@ -287,7 +287,7 @@ class Session:
 
 
 class FaultAnnouncer(threading.Thread):
-    """Announces a fault of the robot at once, even while the policy hangs and nobody asks the robot."""
+    """Announce a fault of the robot at once, even while the policy hangs and nothing polls the robot."""
 
     def __init__(self, robot: Robot, announce: Callable[[str], None]) -> None:
         super().__init__(name="fault-announcer", daemon=True)
@@ -295,14 +295,14 @@ class FaultAnnouncer(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Look until there is a fault to announce."""
+        """Poll until there is a fault to announce."""
         while not self._stopping.wait(LOOK_S):
             if (fault := self._robot.fault) is not None:
                 self._announce(fault)
                 return
 
     def stop(self) -> None:
-        """End, and wait for the end."""
+        """End the thread, and wait for it."""
         self._stopping.set()
         self.join()
 

@@ -1,4 +1,4 @@
-"""A robot that is only watched: its states are the arm's, and what would be sent to it is not sent."""
+"""A robot that is only watched: its states are the arm's, and its commands are not sent."""
 
 from time import monotonic, sleep
 from typing import ClassVar
@@ -9,7 +9,7 @@ from td3robot.state import Array, JointCommand, RobotState
 
 
 class ShadowRobot(Robot):
-    """Reads an arm that was opened for reading only, and drops every command.
+    """Read an arm that was opened for reading only, and drop every command.
 
     Attributes:
         watched: The arm.
@@ -29,7 +29,7 @@ class ShadowRobot(Robot):
         self.spec = self.watched.spec
 
     def read(self) -> RobotState:
-        """Read the arm."""
+        """Return the arm's state."""
         return self.watched.read()
 
     def now(self) -> float:
@@ -55,12 +55,12 @@ class ShadowRobot(Robot):
         sleep(due - now)
 
     def move_to(self, q: Array) -> None:
-        """Do nothing: a shadow moves no arm."""
+        """Do nothing: a shadow does not move the arm."""
 
     def stop(self) -> None:
-        """Stop nothing: nothing was started."""
+        """Do nothing: nothing was started."""
         self._due = None
 
     def close(self) -> None:
-        """Let go of the arm."""
+        """Release the arm."""
         self.watched.close()

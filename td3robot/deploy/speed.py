@@ -1,14 +1,14 @@
-"""Slower than in training: every limit of speed and acceleration scaled by one factor."""
+"""Runs slower than in training: all speed and acceleration limits scaled by one factor."""
 
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.errors import ConfigError
 
-# Slower than this, the motion of one control period is finer than an arm's repeatability.
+# Below this, the motion of one control period is smaller than an arm's repeatability.
 SLOWEST = 0.02
 
 
 def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConfig:
-    """Scale the guard's limits and the actions with them; episodes get longer in proportion.
+    """Return an environment with the guard's limits and the actions scaled; episodes get longer in proportion.
 
     Args:
         config: The environment of a run.

@@ -28,13 +28,13 @@ from td3robot.robots.spec import require_same_arm
 class Station:
     """A cell set up for one environment, as a context manager.
 
-    Its robot is opened for reading, and takes control only when a session begins that moves it: until a policy has
+    Its robot is opened for reading, and takes control only when a session that moves it begins: until a policy has
     passed its check and the rung below, no program runs on the controller.
 
     Args:
-        config: The environment, at the speed it is to be played at.
+        config: The environment, at the speed to play it.
         cell: Where it is played.
-        objects: What brings object poses where the cell does not, or somebody knows better.
+        objects: Source of object poses, if the cell has none or a better one is available.
 
     Attributes:
         robot: The driver, the same for check, shadow and play.
@@ -50,15 +50,15 @@ class Station:
         require_same_arm(config.robot, cell.robot, "cell")
         self.robot = cell.driver(spec, True, config.guard.max_tcp_speed_m_s)
         self.environment = self._on(self.robot)
-        # A whole collection stalls the threads that talk to an opened robot; those after this one are short.
+        # A full collection stalls the threads that talk to an opened robot; those after this one are short.
         shorten_collections()
 
     def check(self, played: Played | None, seconds: float) -> Check:
-        """Compare a policy, if there is one, with its cell, and look at the robot, which is left open.
+        """Compare a policy, if there is one, with its cell, and check the robot, which is left open.
 
         Args:
-            played: Its contract is that of training; the limits of this station may be lower.
-            seconds: How long the robot's states are watched.
+            played: The policy, with its contract from training; the limits of this station may be lower.
+            seconds: How long to watch the robot's states.
         """
         check = Check()
         if played is not None:
@@ -89,14 +89,14 @@ class Station:
         return Session(self.environment, act, record, operator, mode, on_episode)
 
     def figures(self) -> dict[str, float]:
-        """Return the driver's own figures, as far as it still answers."""
+        """Return the driver's own figures, if it still answers."""
         try:
             return self.robot.figures()
         except RobotError:
             return {}
 
     def close(self) -> None:
-        """Stop and let go of the robot. May be repeated."""
+        """Stop and release the robot. May be repeated."""
         self.environment.close()
         gc.unfreeze()
 
@@ -109,7 +109,7 @@ class Station:
         self.close()
 
     def _check_trained(self, check: Check, trained: DisturbanceConfig) -> None:
-        """Compare camera and gripper, which no contract holds, with what a policy was trained for."""
+        """Compare camera and gripper, which are in no contract, with what a policy was trained for."""
         spec = self.robot.spec
         if self.environment.action_kind.uses_gripper:
             check_gripper_speed(check, self._cell.gripper_speed(spec.gripper), trained)

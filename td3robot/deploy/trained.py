@@ -1,4 +1,4 @@
-"""Whether a cell's camera and gripper are inside of what a policy was trained for; outside is for a person to judge."""
+"""Checks whether a cell's camera and gripper are within what a policy was trained for; beyond it, a person decides."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ from td3robot.robots.findings import ATTENTION, Check
 from td3robot.robots.objects import Objects
 from td3robot.statistics import wilson_interval
 
-# How long the datagrams of a tracker are watched [s].
+# How long to watch a tracker's datagrams [s].
 WATCH_S = 2.0
-# What is measured on some dozen frames may be off by so much: rate and noise by a share, times and noise by [s], [m].
+# Measurement errors from a few dozen frames: rate and noise by a share, times and noise by [s], [m].
 RATE_SHARE, NOISE_SHARE, TIME_S, NOISE_M = 0.05, 0.2, 0.005, 0.0001
-# Of a gripper's fastest speed: it is set in counts, and training's limits are rounded.
+# Tolerance as a share of a gripper's fastest speed: it is set in counts, and training's limits are rounded.
 SPEED_SHARE = 0.01
-# What to do where stamps say nothing.
+# What to do if stamps say nothing.
 STAMP = "a stamp that is made when sending cannot tell; stamp each pose with the time of its frame's exposure"
 
 
 def check_gripper_speed(check: Check, speed: float | None, trained: DisturbanceConfig) -> None:
-    """Compare the speed that a cell's gripper is driven at, as a share of its fastest, with that of training."""
+    """Compare the speed of a cell's gripper, as a share of its fastest, with that of training."""
     if speed is None:
         return
     low, high = trained.gripper_speed
@@ -43,7 +43,7 @@ def check_camera(check: Check, objects: Objects, trained: DisturbanceConfig, con
         control_hz: Control periods a second.
 
     Raises:
-        TrackerError: None can be received.
+        TrackerError: No datagram can be received.
     """
     begin = monotonic()
     if objects.arrivals() is None:
@@ -100,8 +100,8 @@ def _compare_rate(
         low, high = trained.camera_rate_hz
         words = f"{_range(low, high)} frames a second"
     if figures.lost is None:
-        low *= 1.0 - trained.camera_drop  # those that came, without those that were lost
-    # Frames that come more often than control periods are not seen.
+        low *= 1.0 - trained.camera_drop  # frames that arrived, without those that were lost
+    # Frames that arrive more often than control periods are not seen.
     inside = low * (1.0 - RATE_SHARE) <= rate and (rate <= high * (1.0 + RATE_SHARE) or high >= control_hz)
     _compare(
         check, name, words, f"{_number(rate)} frames a second", inside,
@@ -152,7 +152,7 @@ def _compare_jitter(check: Check, name: str, figures: CameraFigures, trained: Di
 
 
 def _compare(check: Check, name: str, trained: str, found: str, inside: bool, advice: str) -> None:
-    """Add a finding: what is outside of training is for a person to judge."""
+    """Add a finding; a person decides about what is outside training's range."""
     check.add(
         name, f"trained with {trained}", f"{found}, {'inside' if inside else 'outside'}", inside,
         f"the policy was trained with {trained}, and this cell has {found}: {advice}", ATTENTION,
@@ -160,7 +160,7 @@ def _compare(check: Check, name: str, trained: str, found: str, inside: bool, ad
 
 
 def _train(key: str, low: float, high: float, found: float) -> str:
-    """Say how to train for what was found as well."""
+    """Return advice on how to train for what was found as well."""
     low, high = min(low, _rounded(found, floor)), max(high, _rounded(found, ceil))
     return f"train with environment.disturbance.{key}=[{low:g}, {high:g}]"
 
@@ -170,7 +170,7 @@ def _train_up_to(key: str, most: float, found: float) -> str:
 
 
 def _rounded(value: float, how: Callable[[float], int]) -> float:
-    """Round a value above 0 to two digits."""
+    """Return a value above 0 rounded to two digits."""
     if value <= 0.0:
         return 0.0
     digits = 10.0 ** (1 - floor(log10(value)))
@@ -178,12 +178,12 @@ def _rounded(value: float, how: Callable[[float], int]) -> float:
 
 
 def _range(low: float, high: float) -> str:
-    """Write a range, or the one value that it has."""
+    """Return a range as text, or its only value."""
     return _number(low) if low == high else f"{_number(low)} to {_number(high)}"
 
 
 def _number(value: float) -> str:
-    """Write a value with two digits; thousandths are below what is measured here."""
+    """Return a value as text with two digits; thousandths are below what is measured here."""
     if abs(value) < 1e-3:
         return "0"
     return f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"

@@ -1,1 +1,1 @@
-"""Environments: a task on a robot behind the guard, as Gymnasium knows it."""
+"""Gymnasium environments: a task on a robot, behind the guard."""

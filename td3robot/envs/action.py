@@ -1,4 +1,4 @@
-"""What an action in [-1, 1] asks of the arm: a small move from the last commanded posture."""
+"""Action kinds: an action in [-1, 1] asks for a small move from the last commanded posture."""
 
 from abc import ABC, abstractmethod
 from itertools import product
@@ -15,31 +15,31 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import Array, JointCommand
 
-# Turning back never sees more than this to make up for, so that it stays gentle [rad].
+# The orientation error to correct is capped at this, so that the correction stays gentle [rad].
 MAX_TURN = 0.1
-# Damping of the orientation task, where position leaves it little freedom [1].
+# Damping of the orientation task, for postures in which the position task leaves it little freedom [1].
 ORIENTATION_DAMPING = 0.2
-# Turning takes up this share of the guard's limit of joint acceleration: nearly all of it is one wrist joint's.
+# Turning uses this share of the guard's joint acceleration limit: nearly all of it falls on one wrist joint.
 TURN_ACCELERATION = 0.8
-# The tool's distance from the walls of the workspace, enough to brake within [m].
+# The tool's distance from the walls of the workspace, enough to brake in [m].
 WALL_MARGIN = 0.005
-# joint_delta's full speed of the tool, as a share of the guard's limit: between two postures the tool gains some.
+# Full tool speed of joint_delta, as a share of the guard's limit: between two postures the tool gains some speed.
 TOOL_SHARE = 0.9
 # Damping of the null space projection: small, so that turning does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
-# How many joints it takes to place and turn the tool; an arm with more can move its elbow under a resting tool.
+# Joints needed to set the tool's pose; an arm with more can move its elbow under a resting tool.
 TASK_JOINTS = 6
-# How fast such an elbow goes back to where it is at home: slower than the tool, which full action moves through its
-# whole workspace within 3 s, and faster than an episode [1/s].
+# How fast such an elbow returns to its home position: slower than the tool, which full action moves through its whole
+# workspace within 3 s, and faster than an episode [1/s].
 POSTURE_GAIN_HZ = 1.0
-# ... and no joint faster than this for it, which is within reach of one period of the guard's acceleration [rad/s].
+# ... with no joint faster than this, which the guard's acceleration limit allows within one period [rad/s].
 POSTURE_SPEED = 0.3
 
-# Full action moves the gripper's intent, which goes from 0 to 1, by this much in a second.
+# Full action changes the gripper's intent, from 0 to 1, at this rate [1/s].
 INTENT_PER_S = 3.0
-# The gripper is told to close from this intent on, and to open from this one down; between, it stays as it was told.
+# The gripper closes at this intent and above, and opens at this one and below; in between, its command stays.
 CLOSES_AT, OPENS_AT = 0.7, 0.3
-# A gripper this near to its ends is open, or closed, where an episode begins with it [closed fraction].
+# A gripper this near to an end of its range counts as open or closed when an episode begins [closed fraction].
 AT_END = 0.05
 
 
@@ -47,7 +47,7 @@ class ActionKind(ABC):
     """Turn actions into wishes.
 
     Attributes:
-        layout: Names of the action's components; the gripper, where used, comes last.
+        layout: Names of the action's components; the gripper, if used, comes last.
     """
 
     layout: Layout
@@ -65,7 +65,7 @@ class ActionKind(ABC):
 
     @abstractmethod
     def implied_speeds(self) -> dict[str, float]:
-        """Give the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some depend on the posture."""
+        """Return the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some hold at home only."""
 
     def wish(
         self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, gripper: float
@@ -74,37 +74,37 @@ class ActionKind(ABC):
 
         Args:
             action: (action,) in [-1, 1].
-            commanded: What the guard last let through.
+            commanded: The command that the guard last let through.
             velocity: (n,) of the commanded joints [rad/s].
-            gripper: Closed fraction that is wished for; :meth:`told` has it where the gripper is part of the action.
+            gripper: Wished closed fraction; from :meth:`told` if the gripper is part of the action.
         """
         return JointCommand(commanded.q + self.move(action, commanded.q, velocity), gripper)
 
     def intend(self, action: NDArray[np.float32], intent: float) -> float:
-        """Compute the gripper's intent, in [0, 1], after an action: its last component moves it."""
+        """Compute the gripper's intent, in [0, 1], after an action, whose last component changes it."""
         if not self.uses_gripper:
             return intent
         return min(max(intent + self._intent_step * float(action[-1]), 0.0), 1.0)
 
     @staticmethod
     def intent_of(closed: float) -> float:
-        """Give the intent that leaves a gripper as it is: undecided, unless it is open or closed."""
+        """Return the intent that leaves a gripper as it is: undecided, unless it is open or closed."""
         if closed <= AT_END:
             return 0.0
         return 1.0 if closed >= 1.0 - AT_END else (OPENS_AT + CLOSES_AT) / 2
 
     def told(self, intent: float, before: float) -> float:
-        """Give the closed fraction that the gripper is told, after it was told ``before``.
+        """Return the gripper's next commanded closed fraction, after ``before``.
 
-        It closes from ``CLOSES_AT`` on and opens from ``OPENS_AT`` down. So a close is one position and an open is
-        one: a gripper pauses for every other that is streamed to it.
+        It closes at ``CLOSES_AT`` and above, and opens at ``OPENS_AT`` and below. So closing is a single position
+        command, and so is opening: a gripper pauses for every further one that is streamed to it.
         """
         if intent >= CLOSES_AT:
             return 1.0
         return 0.0 if intent <= OPENS_AT else before
 
     def to_json(self) -> dict[str, Any]:
-        """Give the terms of a contract."""
+        """Return the terms of a contract."""
         left_out = {"response_s"} if self.config.dead_zone else {"response_s", "dead_zone"}
         terms = self.config.model_dump(mode="json", exclude=left_out) | {
             "response": self._response,
@@ -116,11 +116,11 @@ class ActionKind(ABC):
 
 
 class JointDelta(ActionKind):
-    """Each component moves one joint, at full action by ``speed_fraction`` of the guard's joint speed limit.
+    """Each component moves one joint; full action is ``speed_fraction`` of the guard's joint speed limit.
 
-    Speed grows with the power ``exponent`` of the action beyond its dead zone. Where all joints together would move the
-    tool faster than ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard would do so at the
-    policy's cost.
+    Speed grows with the power ``exponent`` of the action beyond its dead zone. If the joints together would move the
+    tool faster than ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard does so at a cost
+    to the policy.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class JointDelta(ActionKind):
         _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
-        """Approach the speed that the scaled action asks for."""
+        """Compute the change towards the speed that the scaled action asks for."""
         bent = np.sign(action) * self.config.share(np.abs(action))
         wanted = bent[: self._joints] * self._speed
         _, jacobian = self._kinematics.tcp_and_jacobian(q)
@@ -144,7 +144,7 @@ class JointDelta(ActionKind):
         return (velocity + self._response * (wanted - velocity)) * self._period
 
     def implied_speeds(self) -> dict[str, float]:
-        """Give the joints' full speed, and the tool's at the worst combination of full joint speeds."""
+        """Return the full joint speed, and the tool speed at the worst combination of full joint speeds."""
         signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
         tool = float(np.linalg.norm((signs * self._speed) @ self._home_jacobian.T, axis=1).max())
         return {"tcp_m_s_at_home": min(tool, self._tool_speed), "joint_rad_s": float(self._speed.max())}
@@ -153,19 +153,19 @@ class JointDelta(ActionKind):
 class TcpDelta(ActionKind):
     """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
 
-    Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: the vector is shortened to
-    that length, not its components. Speed grows with the power ``exponent`` of that length beyond its dead zone. At the
-    workspace's walls the tool slides along: the wished position is clipped to the guard's box, less ``WALL_MARGIN``,
-    where the guard would stop the whole arm.
+    Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: a longer vector is shortened as
+    a whole, not per component. Speed grows with the power ``exponent`` of its length beyond the dead zone. The tool
+    slides along the workspace's walls: the wished position is clipped to the guard's box, less ``WALL_MARGIN``, because
+    the guard would stop the whole arm there.
 
-    Position comes first, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. What freedom is left
-    turns the tool back to its orientation at home, which at the edge of the arm's reach it cannot always keep:
-    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. Where the task turns
-    the tool, the turn about the vertical is the action's, and only tilt is taken back.
+    Position has priority, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. The remaining
+    freedom turns the tool back to its orientation at home, which it cannot always keep at the edge of the arm's reach:
+    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. If the task turns the
+    tool, the turn about the vertical belongs to the action, and only tilt is corrected.
 
-    Where the arm has more than six joints, what moves neither the tool's position nor its orientation brings the arm
-    back towards its posture at home (Liegeois 1977): ``dq + (I - J* J) (home - q) gain``. Without, the elbow would
-    wander, since going around a closed way with the tool does not bring it back.
+    If the arm has more than six joints, its null space motion brings it back towards its home posture (Liegeois 1977):
+    ``dq + (I - J* J) (home - q) gain``. Otherwise the elbow would drift, since moving the tool along a closed path does
+    not bring it back.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class TcpDelta(ActionKind):
         self._redundant = len(spec.arm.home) > TASK_JOINTS
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
-        """Solve for the joints' share of a tool displacement."""
+        """Compute the joint displacement for a tool displacement."""
         direction = action[:3].astype(np.float64)
         size = length(direction)
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
@@ -219,9 +219,9 @@ class TcpDelta(ActionKind):
         return dq + self._back_to_posture(jacobian, q, velocity) if self._redundant else dq
 
     def _back_to_posture(self, jacobian: Array, q: Array, velocity: Array) -> Array:
-        """Compute the change (n,) [rad] that takes the arm nearer to home and leaves the tool as it is."""
+        """Compute the change (n,) [rad] that brings the arm nearer to home without moving the tool."""
         wanted = POSTURE_GAIN_HZ * (self._home - q)
-        wanted[-1] = 0.0  # the last joint turns the tool, and is where the tool's heading wants it
+        wanted[-1] = 0.0  # the last joint turns the tool, whose heading decides where it is
         wanted *= min(1.0, POSTURE_SPEED / max(float(np.abs(wanted).max()), 1e-9))
         change = (velocity + self._response * (wanted - velocity)) * self._period
         gram = jacobian @ jacobian.T + NULL_SPACE_DAMPING**2 * np.eye(TASK_JOINTS)
@@ -229,20 +229,20 @@ class TcpDelta(ActionKind):
         return free
 
     def _bent(self, component: float) -> float:
-        """Give a component's share of full speed: finer near zero."""
+        """Return a component's share of full speed, finer near zero."""
         return copysign(self.config.share(abs(component)), component)
 
     def _speed_per_length(self, length: float) -> float:
-        """Give the wished speed over the length of the action: at most full speed, and finer near zero."""
+        """Return the wished speed divided by the length of the action: at most full speed, and finer near zero."""
         return self._speed * self.config.share(min(length, 1.0)) / max(length, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the terms of a contract."""
+        """Return the terms of a contract."""
         terms = super().to_json()
         return terms | {"posture_gain_hz": POSTURE_GAIN_HZ} if self._redundant else terms
 
     def implied_speeds(self) -> dict[str, float]:
-        """Give the tool's full speed, and the fastest joint's in the worst direction."""
+        """Return the full tool speed, and the fastest joint's speed in the worst direction."""
         _, jacobian = self._kinematics.tcp_and_full_jacobian(self._home)
         per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
         speeds = {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
@@ -257,7 +257,7 @@ def make_action_kind(
     uses_gripper: bool,
     turns_tool: bool,
 ) -> ActionKind:
-    """Make the configured kind."""
+    """Return the configured kind of action."""
     if config.kind == "joint_delta":
         return JointDelta(config, guard, spec, kinematics, uses_gripper)
     return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool)

@@ -1,4 +1,4 @@
-"""An environment whose mistakes are errors of td3robot: exceptions of its own code, and values of the wrong kind."""
+"""A wrapper that turns an environment's mistakes, exceptions and wrong kinds of values, into errors of td3robot."""
 
 import traceback
 from pathlib import Path
@@ -13,7 +13,7 @@ LONGEST = 300  # characters of an exception's own text in a sentence
 
 
 class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Pass everything on, and raise :class:`EnvironmentFaultError` where the environment does not keep its promises."""
+    """Pass everything on, and raise :class:`EnvironmentFaultError` if the environment breaks Gymnasium's contract."""
 
     def __init__(self, environment: gymnasium.Env[Any, Any], title: str) -> None:
         super().__init__(environment)
@@ -36,11 +36,11 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step.
+        """Step the environment.
 
         Raises:
             EnvironmentFaultError: The environment raised an exception, its observation has another shape, or its
-                reward is no number.
+                reward is not a number.
         """
         try:
             observation, reward, terminated, truncated, info = self.env.step(action)
@@ -53,7 +53,7 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, bool(terminated), bool(truncated), info
 
     def close(self) -> None:
-        """Close it.
+        """Close the environment.
 
         Raises:
             EnvironmentFaultError: The environment raised an exception.
@@ -80,7 +80,7 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def in_words(error: BaseException) -> str:
-    """Say what an exception of somebody else's code was, and where: ``raised ValueError: no (my_env.py, line 3)``."""
+    """Return what foreign code raised, and where, in words: ``raised ValueError: no (my_env.py, line 3)``."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     if isinstance(error, SystemExit):

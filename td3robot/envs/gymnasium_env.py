@@ -1,4 +1,4 @@
-"""Any Gymnasium environment, brought to flat float observations and actions in [-1, 1]."""
+"""Any Gymnasium environment, with flat float observations and actions scaled to [-1, 1]."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def make_gymnasium(config: GymnasiumEnvironmentConfig, render_mode: str | None =
     """Make a registered environment.
 
     Raises:
-        ConfigError: It is not registered, cannot be made, or its spaces are not for TD3.
+        ConfigError: It is not registered, cannot be made, or has spaces that TD3 cannot use.
     """
     try:
         environment = gymnasium.make(config.id, render_mode=render_mode, **config.kwargs)
@@ -38,7 +38,7 @@ def make_gymnasium(config: GymnasiumEnvironmentConfig, render_mode: str | None =
 
 
 def action_range(environment: Environment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the lowest and the highest action of an environment itself, before it is scaled to [-1, 1]."""
+    """Return the lowest and highest action of an environment, before scaling to [-1, 1]."""
     inner: Any = environment
     while isinstance(inner, gymnasium.Wrapper) and not isinstance(inner, RescaleAction):
         inner = inner.env
@@ -48,7 +48,7 @@ def action_range(environment: Environment) -> tuple[NDArray[np.float32], NDArray
 
 
 def gymnasium_contract(config: GymnasiumEnvironmentConfig, environment: Environment) -> Contract:
-    """State what a policy for this environment is trained for."""
+    """Return the contract of a policy for this environment."""
     observation = Layout([_numbered("observation", flatdim(environment.observation_space))])
     action = Layout([_numbered("action", flatdim(environment.action_space))])
     return Contract(

@@ -1,4 +1,4 @@
-"""Playing whole episodes, and what they come to: the same for training, evaluation, rehearsal and deployment."""
+"""Playing whole episodes, and their figures: the same for training, evaluation, rehearsal and deployment."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,17 +21,17 @@ Environment = gymnasium.Env[Any, Any]
 
 @dataclass(slots=True)
 class EpisodeFigures:
-    """What is counted of one episode. What its environment does not report stays None.
+    """The figures of one episode. Those that its environment does not report stay None.
 
     Attributes:
-        number, seed: Which episode.
+        number, seed: Identify the episode.
         steps: Steps played.
         success, distance_m: At the end; ``distance_m`` is the last one reported.
         total_reward: Sum over the episode.
         reasons: How many steps the guard changed, by reason; ``any`` counts a step once. Empty without a guard.
         tcp_speed_m_s, joint_speed_rad_s: The largest measured.
-        ended: ``time``, ``goal`` (the environment terminated), ``fault`` or, while it is in progress, an empty text; a
-            session may stop an episode for other reasons.
+        ended: ``time``, ``goal`` (the environment terminated), ``fault``, or an empty text while in progress; a session
+            may stop an episode for other reasons.
         fault: What went wrong, in one sentence, or None.
     """
 
@@ -48,7 +48,7 @@ class EpisodeFigures:
     fault: str | None = None
 
     def count(self, reward: float, info: dict[str, Any]) -> None:
-        """Add one step with what the environment says of it."""
+        """Add one step, with the reward and info that the environment returned."""
         self.steps += 1
         self.total_reward += reward
         self.success = bool(info["success"]) if "success" in info else None
@@ -68,12 +68,12 @@ class Player:
         act: The policy.
 
     Attributes:
-        figures: Those of the episode in progress.
-        observation: What the policy acts on next.
-        action: What it chose last.
+        figures: Figures of the episode in progress.
+        observation: The observation that the policy acts on next.
+        action: Its last action.
     """
 
-    kind: ClassVar[type[EpisodeFigures]] = EpisodeFigures  # what it counts
+    kind: ClassVar[type[EpisodeFigures]] = EpisodeFigures  # the figures that it fills
 
     def __init__(self, environment: Environment, act: Act) -> None:
         self.environment, self._act = environment, act
@@ -81,7 +81,7 @@ class Player:
         self._layout: Layout | None = getattr(environment.unwrapped, "observation_layout", None)
 
     def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> EpisodeFigures:
-        """Reset the environment, and return the figures that this episode is going to fill.
+        """Reset the environment, and return the figures that this episode will fill.
 
         Raises:
             EnvironmentFaultError: The observation is not finite.
@@ -121,13 +121,13 @@ def play_episodes(
     """Play whole episodes, and return the figures of each.
 
     Args:
-        player: Who plays, and on what.
+        player: The policy and its environment.
         episodes: How many.
         seed: Each episode's own seed is derived from it.
-        stream: What the episodes are for: those that choose the best policy of a training are never those that
-            judge it afterwards.
+        stream: What the episodes are for: those that select the best policy of a training are never those that
+            evaluate it afterwards.
         on_frame: Called after every reset and step, to record a video.
-        on_episode: Called after every episode, with how many were played.
+        on_episode: Called after every episode, with the number played so far.
     """
     played = []
     for number in range(episodes):
@@ -146,7 +146,7 @@ def play_episodes(
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Figures over some episodes. Those that an environment does not report are None.
+    """Figures over several episodes. Those that an environment does not report are None.
 
     Attributes:
         success_ci95: Wilson score interval of the success rate.
@@ -168,10 +168,10 @@ class Evaluation:
         return asdict(self)
 
     def is_better_than(self, other: "Evaluation") -> bool:
-        """Whether this is the better policy's, or as good: by return, unless one succeeds more often.
+        """Whether this policy is better or as good: by return, unless one succeeds more often.
 
-        More often is where each rate lies beyond the other's 95 % interval. Of fifty episodes, one more or less is
-        chance, while the return also tells how soon and how steadily a policy succeeds.
+        One succeeds more often if each rate lies outside the other's 95 % interval. One success more or less in fifty
+        episodes is chance, while the return also tells how soon and how steadily a policy succeeds.
         """
         if self._succeeds_more_often_than(other):
             return True
@@ -186,9 +186,10 @@ class Evaluation:
 
 
 def summarize(episodes: Sequence[EpisodeFigures]) -> Evaluation:
-    """Put the figures of one or more episodes together.
+    """Return the figures of one or more episodes together.
 
-    An episode that was stopped before its environment said whether it succeeds counts as a failure beside one that did.
+    An episode that was stopped before its environment reported success or failure counts as a failure if any other
+    episode has such a report.
     """
     steps = sum(episode.steps for episode in episodes)
     successes = [episode.success for episode in episodes]
@@ -220,7 +221,7 @@ def evaluate(
     on_frame: Callable[[Environment], None] | None = None,
     on_episode: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Play whole episodes without exploration, and return their figures; arguments as of :func:`play_episodes`.
+    """Play whole episodes without exploration, and return their figures; arguments as in :func:`play_episodes`.
 
     Raises:
         EnvironmentFaultError: An observation or reward is not finite.
@@ -232,7 +233,7 @@ def require_finite(layout: Layout | None, observation: Vector, reward: float, wh
     """Refuse an observation or reward that is not finite.
 
     Raises:
-        EnvironmentFaultError: Naming the field, its value and where it was.
+        EnvironmentFaultError: Naming the field, its value and where it occurred.
     """
     if not np.isfinite(reward):
         raise EnvironmentFaultError(f"the reward is {reward} in {where}; it must be finite")

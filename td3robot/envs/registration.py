@@ -1,7 +1,7 @@
-"""The environments that are released under an id of Gymnasium, and how a caller changes them.
+"""Environments released under a Gymnasium id, and how a caller overrides their configuration.
 
 ``gymnasium.make(id, **overrides)`` takes ``render_mode`` and ``practice`` (see ``build.make_robot_env``), and every
-field of the environment's configuration; parts of a section are given as nested mappings::
+field of the environment's configuration; pass parts of a section as nested mappings::
 
     gymnasium.make("td3robot/UR5eReach-v0", disturbance="real", task={"tolerance_m": 0.02}, episode_s=8.0)
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 
-# One row an id: what the ``environment`` section of its configuration in configs/ changes about the defaults.
+# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
     "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}},
@@ -46,7 +46,7 @@ def register() -> None:
 
 
 def with_overrides(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay overrides over a configuration's values: mappings are merged key by key, anything else is replaced."""
+    """Return a configuration's values with overrides: mappings are merged key by key, anything else is replaced."""
     merged = dict(values)
     for key, value in overrides.items():
         before = merged.get(key)

@@ -1,4 +1,4 @@
-"""Offscreen pictures of the cell, from joint angles alone: the same for any robot."""
+"""Offscreen images of the cell, from joint angles alone: the same for any robot."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ class Renderer:
     """Draw the arm, its gripper, the table, objects and a goal.
 
     Raises:
-        ConfigError: There is no OpenGL to draw with.
+        ConfigError: OpenGL is not available.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Renderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
 
     def draw(self, world: World, goal_position: Array) -> NDArray[np.uint8]:
-        """Draw one moment (height, width, 3).
+        """Return an image (height, width, 3) of one moment.
 
         Raises:
-            ConfigError: This is not the thread that made the renderer: OpenGL's contexts belong to one thread.
+            ConfigError: This is not the thread that made the renderer: an OpenGL context belongs to one thread.
         """
         if threading.get_ident() != self._thread:
             raise ConfigError(
@@ -83,7 +83,7 @@ class Renderer:
         return np.ascontiguousarray(frame[::-1])
 
     def close(self) -> None:
-        """Free the drawing context; a thread that did not make it leaves that to the end of the program."""
+        """Free the OpenGL context; called from another thread, leave that to the end of the program."""
         if threading.get_ident() != self._thread:
             return
         self._context.free()
@@ -91,9 +91,9 @@ class Renderer:
 
 
 def _gl_context(width: int, height: int) -> Any:
-    """Make MuJoCo's own context, or an EGL one where there is no display and MUJOCO_GL says nothing.
+    """Make MuJoCo's own context, or an EGL one if there is no display and MUJOCO_GL is not set.
 
-    MuJoCo chooses when it is first imported, which is too early to ask a program to set MUJOCO_GL.
+    MuJoCo chooses when it is first imported, which is too early to expect a program to have set MUJOCO_GL.
     """
     if sys.platform == "linux" and "MUJOCO_GL" not in os.environ and "DISPLAY" not in os.environ:
         from mujoco.egl import GLContext

@@ -36,31 +36,30 @@ RESET_OPTIONS = ("goal", "stay")
 
 
 class RobotEnv(gymnasium.Env[Vector, Vector]):
-    """Observations as the task lays them out, actions in [-1, 1].
+    """An environment with the task's observation layout and actions in [-1, 1].
 
     ``info`` after every step: ``reward_terms`` by name, ``interventions`` (why the guard changed the wish),
     ``success`` (the goal held for the task's ``hold_steps`` up to now), ``distance_m``, ``tcp_speed_m_s``,
     ``joint_speed_rad_s``; at the end of an episode also ``is_success``, which Stable-Baselines3 looks for. Episodes end
-    by time alone, as truncations; in training, also once the task says that the goal was held for long enough.
+    by time alone, as truncations; in training, also once the goal was held for long enough for the task.
 
-    An environment pickles as the recipe it was made from, so that it can be sent to another process: what comes out
-    there is a new environment of the same configuration, not connected and before its first reset, whatever this one
-    has been through.
+    An environment pickles as the recipe it was made from, so that it can be sent to another process: unpickling makes a
+    new environment of the same configuration, not connected and before its first reset, whatever the state of this one.
 
     Args:
         robot: Any robot; it is connected at the first reset.
         objects: The objects of its cell.
         starts: Where episodes begin.
         episode_steps: Control periods in an episode.
-        observer: The arm's geometry, of what is measured; the guard's, which is that of commands, unless the robot has
-            a model of its own.
-        renderer: Makes what draws pictures; None where there are none.
-        recipe: Makes the same environment anew; None where it was made around what another process cannot have.
+        observer: The kinematics of the measured arm; by default the guard's, which are those of the commands, unless
+            the robot has a model of its own.
+        renderer: Makes the renderer; None for no rendering.
+        recipe: Makes the same environment anew; None if it was made around something that another process cannot have.
 
     Attributes:
-        travel: How an arm that cannot be placed gets to its start; the operator can veto it.
-        watch: Called in every control period once its command is sent: with what the arm was asked for, what the guard
-            made of it, and what was sent.
+        travel: Brings an arm that cannot be placed to its start; the operator can veto it.
+        watch: Called in every control period once its command is sent, with the wish, the guard's ruling, and the
+            command that was sent.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 20}  # noqa: RUF012  # as Gymnasium declares it
@@ -88,7 +87,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._objects, self._observer = objects, observer or guard.kinematics
         rest = robot.spec.periods(REST_S)
         self._memory = ObjectMemory(objects, robot.spec.period_s, rest)
-        # What was read, and what was so, from REST_S before up to now.
+        # The states that were read, and the true ones, from REST_S ago up to now.
         self._read_states: deque[RobotState] = deque(maxlen=1 + rest)
         self._true_states: deque[RobotState] = deque(maxlen=1 + rest)
         self._episode_steps = episode_steps
@@ -108,7 +107,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return _remade, (self._recipe, self.spec)
 
     def contract(self) -> Contract:
-        """State what a policy for this environment is trained for."""
+        """Return the contract of a policy for this environment."""
         return Contract(
             {
                 "robot": self.robot.spec.to_json(),
@@ -121,15 +120,15 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
-        """Draw a goal, bring the arm to its start, and observe.
+        """Sample a goal, bring the arm to its start, and observe.
 
         Args:
             seed: As in Gymnasium.
-            options: ``goal``: a position [m] in place of the drawn one, for tasks that draw one. ``stay``: whether the
-                episode begins where the arm stands, its gripper as it is.
+            options: ``goal``: a position [m] in place of the sampled one, for tasks that sample one. ``stay``: whether
+                the episode begins where the arm stands, with its gripper as it is.
 
         Raises:
-            ConfigError: An option is unknown, or the given goal cannot be had.
+            ConfigError: An option is unknown, or the given goal is not possible.
             RobotError: The robot cannot be reached or did not get to the start.
         """
         wanted = options or {}
@@ -166,7 +165,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return self._observe(), {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """Let one control period pass.
+        """Advance by one control period.
 
         Raises:
             EnvironmentFaultError: There was no reset, or the action is not finite or has the wrong shape; nothing was
@@ -202,7 +201,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return self._observe(), score.reward, False, truncated, info
 
     def preview(self, action: Vector) -> Ruling:
-        """Return what a step with an action would send now; nothing is sent, and the guard forgets that it was asked.
+        """Return what a step with an action would send now; nothing is sent, and the guard's state does not change.
 
         Raises:
             EnvironmentFaultError: There was no reset, or the action is not finite or has the wrong shape.
@@ -214,9 +213,9 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return guard.filter(wish, self.seen.robot, self.robot.now())
 
     def drive(self, wish: JointCommand) -> Ruling:
-        """Let one control period pass after a wish that comes from no action, as when somebody moves the arm by hand.
+        """Advance by one control period with a wish that comes from no action, as when a person jogs the arm.
 
-        The guard rules on it as on any other; no reward is counted, and the episode does not get older.
+        The guard rules on it as on any other wish; no reward and no step of the episode are counted.
 
         Raises:
             EnvironmentFaultError: There was no reset.
@@ -230,12 +229,12 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return ruling
 
     def resume(self, velocity: Array | None = None) -> Vector:
-        """Continue after a pause within an episode, in which the robot was stopped; gives the observation.
+        """Continue an episode after a pause in which the robot was stopped, and return the observation.
 
-        The guard is anchored to where the arm rests now, and the gripper is commanded as before.
+        The guard is anchored to where the arm rests now, and the gripper keeps its command.
 
         Args:
-            velocity: (n,) of the joints [rad/s], for an arm that is only thought to move; none at rest.
+            velocity: (n,) of the joints [rad/s], for an arm whose motion is only assumed; None at rest.
 
         Raises:
             EnvironmentFaultError: There was no reset.
@@ -250,7 +249,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return self._observe()
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Draw the arm and the goal (height, width, 3), in ``rgb_array`` mode.
+        """Return an image (height, width, 3) of the arm and the goal, in ``rgb_array`` mode.
 
         Raises:
             EnvironmentFaultError: There was no reset.
@@ -264,7 +263,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return self._renderer.draw(self.world, self.goal.position)
 
     def close(self) -> None:
-        """Let go of the robot."""
+        """Release the robot."""
         self._running = False
         if self._renderer is not None:
             self._renderer.close()
@@ -287,7 +286,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return self.guard.kinematics.tcp(q)
 
     def find_objects(self) -> Mapping[str, Pose]:
-        """Give where the objects are, outside of any episode.
+        """Return the poses of the objects, outside of any episode.
 
         Raises:
             TrackerError: Not every object is seen.
@@ -309,13 +308,13 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return np.clip(action, -1.0, 1.0)
 
     def _wish(self, action: Vector, guard: Guard, intent: float) -> JointCommand:
-        """Compute what an action asks of the arm, and the gripper's intent of the gripper."""
+        """Compute the wish: what the action asks of the arm, and the intent of the gripper."""
         kind, before = self.action_kind, guard.commanded
         gripper = kind.told(intent, before.gripper) if kind.uses_gripper else self.goal.gripper
         return kind.wish(action, before, guard.velocity, gripper)
 
     def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:
-        """Send what the guard makes of a wish, and let one control period pass; give its ruling and what was sent."""
+        """Send the guard's ruling on a wish, advance by one control period, and return the ruling and what was sent."""
         try:
             ruling = self.guard.filter(wish, self.seen.robot, self.robot.now())
             sent = self.robot.send(ruling.command)
@@ -328,7 +327,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return ruling, sent
 
     def _look(self, commanded: JointCommand) -> None:
-        """Read the robot: ``seen`` is what a controller is told, ``world`` what is."""
+        """Read the robot: ``seen`` is the world as a controller sees it, ``world`` the true one."""
         commanded_tcp, jacobian = self.guard.kinematics.tcp_and_full_jacobian(commanded.q)
         told = (commanded, commanded_tcp, jacobian @ self.guard.velocity)
         self.seen = self._world(self._read_states, self.robot.read(), *told, None)
@@ -349,7 +348,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         commanded_twist: Array,
         objects: Mapping[str, Pose] | None,
     ) -> World:
-        """Put together what follows from a state; where the objects are, is remembered unless it is known."""
+        """Return the world that follows from a state; object poses come from memory unless they are given."""
         states.append(state)
         spec = self.robot.spec
         closed, before = (spec.gripper.closed_fraction(each.driver_q) for each in (state, states[0]))
@@ -380,7 +379,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         return self._last_observation
 
     def _abandon(self, fault: str) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """End the episode where nobody knows any more where the objects are; nothing moves blind."""
+        """End the episode because the objects were lost; nothing moves blind."""
         self.robot.stop()
         end = {"success": False, "is_success": False, "reward_terms": {}, "interventions": (), "fault": fault}
         info = self._last_info | end
@@ -400,7 +399,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
 
 def _remade(recipe: Callable[[], RobotEnv], spec: Any) -> RobotEnv:
-    """Make an environment from its recipe, registered under the same id."""
+    """Make an environment from its recipe, with the same Gymnasium spec."""
     environment = recipe()
     environment.spec = spec
     return environment

@@ -1,4 +1,4 @@
-"""Where episodes begin: goals that can be reached, and starts that the guard admits."""
+"""Where episodes begin: reachable goals, and starts that the guard admits."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array
 from td3robot.tasks.interface import Goal, Task
 
-# Drawing goals until one is reachable from an admissible start; a box that needs more is at fault.
+# Draws until a goal is reachable and its start admissible; a box that needs more is at fault.
 MAX_DRAWS = 100
-# Points along each axis at which a box is checked for being in reach.
+# Points along each axis at which a box is checked for reachability.
 GRID = 5
 
 
@@ -23,8 +23,8 @@ class Start(NamedTuple):
     """How an episode begins.
 
     Attributes:
-        goal: What it asks for.
-        q: (n,) where the arm stands [rad].
+        goal: The goal of the episode.
+        q: (n,) the arm's joint angles [rad].
         gripper: The gripper's closed fraction.
     """
 
@@ -37,10 +37,10 @@ class Starts:
     """Where the episodes of a task begin.
 
     Args:
-        task: It draws the goals.
-        guard: It has to admit every start; asking changes nothing about it.
-        ik: For the postures.
-        goals: The box that goals are drawn from, in the base frame [m].
+        task: Samples the goals.
+        guard: Has to admit every start; asking does not change its state.
+        ik: Inverse kinematics for the postures.
+        goals: The box from which goals are sampled, in the base frame [m].
         practice: Whether episodes may begin where there is most to learn; see the task.
     """
 
@@ -49,7 +49,7 @@ class Starts:
         self._task, self._guard, self._goals = task, guard, goals
 
     def draw(self, rng: np.random.Generator) -> Start:
-        """Draw a goal that can be reached, and its start.
+        """Sample a reachable goal and an admissible start.
 
         Raises:
             ConfigError: No draw had both.
@@ -68,10 +68,10 @@ class Starts:
         )
 
     def given(self, goal: Goal, position: Array) -> Goal:
-        """Put a given position (3,) [m] into a drawn goal.
+        """Return a sampled goal with a given position (3,) [m] in its place.
 
         Raises:
-            ConfigError: The task's goal is an object, or the position is out of the box or of reach.
+            ConfigError: The task's goal is an object, or the position is outside the box or out of reach.
         """
         if not self._task.takes_goal:
             raise ConfigError("the goal of this task is where its object lies, and cannot be given; leave --goal out")
@@ -86,7 +86,7 @@ class Starts:
         return replace(goal, position=position)
 
     def standing(self, goal: Goal, robot: Robot) -> Start:
-        """Begin where the arm stands, its gripper as it is.
+        """Return a start where the arm stands, with its gripper as it is.
 
         Raises:
             RobotError: The guard does not admit that posture.
@@ -98,10 +98,10 @@ class Starts:
         return Start(replace(goal, gripper=closed), state.q, closed)
 
     def require_reachable(self, region: str, low: Array, high: Array) -> None:
-        """Refuse a box of goals that the arm cannot reach everywhere, on a grid of ``GRID`` points each way.
+        """Refuse a box of goals that the arm cannot reach everywhere, on a grid of ``GRID`` points per axis.
 
         Raises:
-            ConfigError: Naming the first point out of reach, or the limit that a posture there breaks.
+            ConfigError: Naming the first point out of reach, or the limit that a posture there violates.
         """
         axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
         for point in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
@@ -114,10 +114,10 @@ class Starts:
                 )
 
     def posture_at(self, position: Array) -> tuple[Array | None, str]:
-        """Find a posture (n,) [rad] with the tool at a position (3,) [m] that the guard admits; or say why not.
+        """Return a posture (n,) [rad] that has the tool at a position (3,) [m] and the guard admits, or None and why.
 
-        The tool points as at home if it can, and in any direction if it cannot (far and high), unless the task needs
-        it to.
+        The tool points as at home if it can. If it cannot (far and high), any direction will do, unless the task turns
+        the tool.
         """
         home = self._guard.home
         objection = "no inverse kinematics solution from home"

@@ -1,4 +1,4 @@
-"""Which code a checkpoint would have imported: its configuration names an environment, and Gymnasium its module."""
+"""Which code a checkpoint would import: its configuration names an environment, and Gymnasium that one's module."""
 
 import gymnasium
 
@@ -10,12 +10,12 @@ OWN = ("td3robot", "gymnasium")
 
 
 def require_trusted(environment: Section, source: str, trusted: bool) -> None:
-    """Refuse to import a module of others for an environment that a checkpoint names, unless the user trusts it.
+    """Refuse to import a third-party module for an environment that a checkpoint names, unless the user trusts it.
 
     Args:
-        environment: As the checkpoint's configuration has it.
+        environment: The environment section of the checkpoint's configuration.
         source: The checkpoint, for messages.
-        trusted: Whether the user said so.
+        trusted: Whether the user trusts it.
 
     Raises:
         CheckpointError: Naming the environment and the module.
@@ -30,7 +30,7 @@ def require_trusted(environment: Section, source: str, trusted: bool) -> None:
 
 
 def foreign_module(environment_id: str) -> str | None:
-    """Return the module of others that ``gymnasium.make`` would import, or None; imports nothing itself."""
+    """Return the third-party module that ``gymnasium.make`` would import, or None, without importing it."""
     module, colon, name = environment_id.rpartition(":")
     if colon and not _is_own(module):
         return module

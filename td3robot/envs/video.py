@@ -12,10 +12,10 @@ from td3robot.errors import ConfigError, MissingExtraError
 class VideoRecorder:
     """Append an environment's frames to a file; use as a context manager.
 
-    The file appears under its name only when it is whole.
+    The file appears under its name only once it is complete.
 
     Args:
-        path: Where to, ending in ``.mp4``.
+        path: Output path, ending in ``.mp4``.
         fps: Frames a second, the environment's control rate for real time.
         max_frames: Frames beyond this are left out.
     """
@@ -34,7 +34,7 @@ class VideoRecorder:
         self._writer = imageio.get_writer(self._partial, fps=fps, macro_block_size=8)
 
     def add(self, environment: gymnasium.Env[Any, Any]) -> None:
-        """Record what the environment shows now."""
+        """Append the environment's current frame."""
         if self.frames < self._max_frames:
             try:
                 frame: Any = environment.render()

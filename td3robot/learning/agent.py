@@ -1,4 +1,4 @@
-"""What a trainer needs of a learning algorithm, and the algorithm that a configuration names."""
+"""The interface between a trainer and a learning algorithm, and the choice of algorithm by a configuration."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ Groups = dict[str, dict[str, Tensor]]
 class Agent(ABC):
     """An off-policy learner. A module of ``learning`` that defines one names it ``AGENT``.
 
-    The group ``actor`` of :meth:`tensors` (``actor_average`` where there is one) is what plays: the tensors of a
+    The group ``actor`` of :meth:`tensors` (``actor_average`` if there is one) is used for play: the tensors of a
     :class:`~td3robot.learning.networks.Actor`, which a policy evaluates without torch. An agent with a stochastic
-    policy keeps there what gives the mean, and the rest in another group.
+    policy keeps the layers of its mean there, and the rest in another group.
 
     Args:
-        observation_size: Numbers in an observation.
-        action_size: Numbers in an action; actions lie in [-1, 1].
+        observation_size: Size of an observation.
+        action_size: Size of an action; actions lie in [-1, 1].
         config: Hyperparameters, of the class ``Config``.
-        seed: Seeds the initial weights and the noise that updates draw.
+        seed: Seeds the initial weights and the noise of updates.
 
     Attributes:
         Config: The hyperparameters that a configuration may set; a subclass adds the agent's own.
-        compiled: Module of the learner that does this agent's updates compiled, where there is one.
-        trained: Groups that an optimizer moves: what a checkpoint for play holds, and what another run starts from.
+        compiled: Module of the compiled learner for this agent's updates, if there is one.
+        trained: Groups that an optimizer updates: a checkpoint for play holds these, and another run starts from them.
         updates: How many updates were done.
         generator: Draws the noise of updates.
     """
@@ -56,20 +56,21 @@ class Agent(ABC):
         """Compute actions (batch, action_size) for observations (batch, observation_size).
 
         Args:
-            observation: As the environment gives them, not normalised.
-            play: Whether to act as in play, by ``actor_average`` where there is one, or as exploration starts from.
+            observation: As returned by the environment, not normalised.
+            play: Whether to act as in play, by ``actor_average`` if there is one, or as the starting point of
+                exploration.
         """
 
     @abstractmethod
     def update(self, batch: Batch) -> dict[str, Tensor]:
         """Do one update, count it in ``updates``, and return scalars by name, still on the device.
 
-        Those of an update that moves the actor have an ``actor_loss``.
+        An update of the actor adds an ``actor_loss``.
         """
 
     @abstractmethod
     def tensors(self) -> Groups:
-        """Return every learned tensor, one group for each network and optimizer."""
+        """Return all learned tensors, one group per network and optimizer."""
 
     @abstractmethod
     def load_tensors(self, groups: Groups) -> None:
@@ -80,7 +81,7 @@ class Agent(ABC):
         """
 
     def play_tensors(self) -> Groups:
-        """Return what a checkpoint for play holds: the ``trained`` networks, ``actor`` being the one that plays."""
+        """Return the tensors of a checkpoint for play: the ``trained`` networks, with the actor used for play."""
         groups = self.tensors()
         return {name: groups[name] for name in self.trained} | {"actor": groups.get("actor_average", groups["actor"])}
 
@@ -98,7 +99,7 @@ class Agent(ABC):
 
 
 def make_agent(observation_size: int, action_size: int, config: AgentConfig, seed: int) -> Agent:
-    """Make the agent that ``agent.kind`` names.
+    """Return the agent that ``agent.kind`` names.
 
     Raises:
         ConfigError: There is no such agent, or no such device.
@@ -110,10 +111,10 @@ def make_agent(observation_size: int, action_size: int, config: AgentConfig, see
 
 
 def resolve_device(name: str) -> torch.device:
-    """Turn ``auto``, ``cpu`` or ``cuda`` into a device.
+    """Return the device for ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        ConfigError: CUDA is asked for and not there.
+        ConfigError: CUDA is requested but not available.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

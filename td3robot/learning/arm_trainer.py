@@ -1,4 +1,4 @@
-"""Resuming a training on arms that run in real time: whatever takes long waits until they rest between episodes."""
+"""Resumes a training on arms that run in real time: whatever takes long waits until they rest between episodes."""
 
 import sys
 from contextlib import ExitStack
@@ -26,11 +26,11 @@ from td3robot.policy.policy import Policy
 
 
 class ArmCollector(Experience):
-    """Have arms play an episode each, at the same time, and store what they played arm by arm.
+    """Have arms play one episode each, at the same time, and store what they played arm by arm.
 
     Args:
-        arms: Play.
-        config: Of the run.
+        arms: The arms that play.
+        config: The run's configuration.
     """
 
     def __init__(self, arms: Arms, config: RunConfig) -> None:
@@ -40,11 +40,11 @@ class ArmCollector(Experience):
         self._next = 0
 
     def close(self) -> None:
-        """Let go of the arms."""
+        """Release the arms."""
         self.arms.close()
 
     def begin_after(self, episode: int) -> None:
-        """Count every arm's episodes from the one after this on."""
+        """Number every arm's episodes from the one after this."""
         self._next = episode + 1
         nothing = np.zeros(0 if self.facts.observation_layout is None else self.facts.observation_layout.size)
         self._episodes = [Episode(episode, nothing.astype(np.float32)) for _ in range(self.facts.count)]
@@ -53,9 +53,9 @@ class ArmCollector(Experience):
         """Have every arm that takes part play its next episode.
 
         Args:
-            policy: Acts, perturbed by exploration.
-            step: Environment steps of the training up to now.
-            left: Steps that all of them together may take.
+            policy: The policy that acts, perturbed by exploration.
+            step: Environment steps of the training so far.
+            left: Steps that all arms together may take.
         """
         taking_part = list(self.arms.processes)
         limits = {index: (left + place) // len(taking_part) for place, index in enumerate(reversed(taking_part))}
@@ -71,7 +71,7 @@ class ArmCollector(Experience):
         return played
 
     def store(self, played: dict[int, ArmEpisode], replay: ReplayBuffer) -> list[FinishedEpisode]:
-        """Store what :meth:`play` returned, and return the episodes that were played to their end."""
+        """Store what :meth:`play` returned, and return the episodes that were played to the end."""
         finished = []
         for index, part in played.items():
             if part.observation is None:
@@ -81,21 +81,21 @@ class ArmCollector(Experience):
         return [each for each in finished if each is not None]
 
     def _exploration(self, index: int) -> GaussianExploration:
-        """Draw from a generator of the episode's own: no arm waits for another one's draws."""
+        """Return an exploration with the episode's own generator: no arm waits for another one's draws."""
         return GaussianExploration.of(
             self._agent, seeding.generator(self._seed, seeding.Stream.EXPLORATION, index, self._next)
         )
 
 
 class ArmTrainer(Trainer):
-    """A trainer on one arm or several; it evaluates in simulation.
+    """A trainer on one or several arms; it evaluates in simulation.
 
-    Every arm plays one episode with the same policy. Then all of them rest, and the updates due, rows of metrics,
-    evaluations and checkpoints follow. An episode that was in progress when a run was saved is not replayed: where the
-    arm has been since is unknown.
+    Every arm plays one episode with the same policy. Then all of them rest while the due updates, rows of metrics,
+    evaluations and checkpoints follow. An episode that was in progress when a run was saved is not replayed: nobody
+    knows where the arm has been since.
 
     Attributes:
-        closing: What else ends with the trainer, once the arms rest.
+        closing: What else to close with the trainer, once the arms rest.
     """
 
     collector: ArmCollector
@@ -114,14 +114,14 @@ class ArmTrainer(Trainer):
         self.closing = ExitStack()
 
     def close(self) -> None:
-        """Let go of the arms, and of what was to end with them."""
+        """Release the arms, then close what ends with them."""
         try:
             super().close()
         finally:
             self.closing.__exit__(*sys.exc_info())
 
     def request_stop(self) -> None:
-        """Stop all arms after this control period, and save."""
+        """Stop all arms after this control period, then save."""
         super().request_stop()
         self.collector.arms.stop()
 
@@ -145,7 +145,7 @@ class ArmTrainer(Trainer):
 
 
 def exploring_policy(agent: Agent, contract: Contract) -> Policy:
-    """Make the policy that exploration starts from, without torch.
+    """Return the policy that exploration perturbs, without torch.
 
     Raises:
         TrainingDivergedError: Its numbers are too large for any policy.

@@ -1,8 +1,8 @@
-"""Several arms for one learner: each plays whole episodes, in a process of its own.
+"""Several arms for one learner: each plays whole episodes in its own process.
 
-Two arms have two clocks, and a step of one cannot wait for a step of the other. So a process takes the policy of the
-moment, brings its arm to a start, and plays an episode there; what it played comes back in one piece. No torch here:
-the policy is the one that is deployed, and a process that a control period waits for stays small.
+Two arms have two clocks, and a step of one cannot wait for a step of the other. So a process takes the current policy,
+brings its arm to a start, and plays an episode there; the whole episode comes back at once. No torch here: the policy
+is the one that is deployed, and a process that has to keep up with control periods stays small.
 """
 
 import gc
@@ -31,9 +31,9 @@ from td3robot.robots.travel import TravelPlan
 
 Vector = NDArray[np.float32]
 
-# How often a wait for the arms looks for one that has gone silent [s].
+# How often a wait for the arms checks for one that has gone silent [s].
 LOOK_S = 0.5
-# Asks an arm at rest for the fault that it has, if any.
+# Asks an arm at rest for its fault, if any.
 AT_REST = "at rest"
 DROPS = "the gripper opens and drops what it holds; continue?"
 
@@ -44,14 +44,14 @@ class ArmDeclinedError(Td3RobotError):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOrder:
-    """An episode that an arm is to play.
+    """An episode for an arm to play.
 
     Attributes:
-        policy: Acts.
+        policy: The policy that acts.
         exploration: Perturbs its actions.
-        number: Of the episode, among those of its arm.
-        seed: For :meth:`RobotEnv.reset`.
-        step: Environment steps of the training up to now, for the exploration.
+        number: Number of the episode on its arm.
+        seed: Seed for :meth:`RobotEnv.reset`.
+        step: Environment steps of the training so far, for the exploration.
         limit: Steps after which the episode is broken off.
     """
 
@@ -65,11 +65,11 @@ class EpisodeOrder:
 
 @dataclass(frozen=True, slots=True)
 class ArmEpisode:
-    """What an arm has played.
+    """An episode that an arm played.
 
     Attributes:
-        observation: The first one, (size,); None where the arm did not get to its start.
-        steps: In order.
+        observation: The first one, (size,); None if the arm did not get to its start.
+        steps: Steps in order.
         fault: What ended the arm's part, or None.
     """
 
@@ -86,13 +86,13 @@ class Question:
 
 
 class ArmProcess(ChildProcess, MadeElsewhere):
-    """The process of one arm: made at once, connected at the first episode.
+    """The process of one arm: started at once, connected at the first episode.
 
     Args:
-        name: What sentences call the arm.
-        config: Of the environment.
-        cell: The arm's.
-        limit_s: How long it may give no other sign of life [s].
+        name: The arm's name in messages.
+        config: The environment's configuration.
+        cell: The arm's cell.
+        limit_s: How long it may go without a new sign of life [s].
     """
 
     main = f"{__name__}:run_arm"
@@ -102,16 +102,16 @@ class ArmProcess(ChildProcess, MadeElsewhere):
         super().__init__(limit_s, (name, config, cell), ONE_THREAD)
 
     def begin(self, order: EpisodeOrder) -> None:
-        """Have it play an episode."""
-        _ = self.facts  # they come first
+        """Make it play an episode."""
+        _ = self.facts  # the facts arrive first
         self._ask(order)
 
     def reply(self, agreed: bool) -> None:
-        """Answer its question."""
+        """Answer the process's question."""
         self._ask(agreed)
 
     def answered(self) -> ArmEpisode | Question | None:
-        """Return what it says, or None where it has said nothing yet.
+        """Return the process's answer or question, or None if there is none yet.
 
         Raises:
             EnvironmentFaultError: The process ended, or gives no sign of life.
@@ -128,7 +128,7 @@ class ArmProcess(ChildProcess, MadeElsewhere):
         return answer
 
     def fault_at_rest(self) -> Td3RobotError | None:
-        """Return what has become of its arm since the last episode, where that is a fault; its process's end is one."""
+        """Return the arm's fault since the last episode, or None; the end of its process is one."""
         try:
             if self._made is None or self._waiting:
                 return None
@@ -148,12 +148,12 @@ class Arms:
 
     Args:
         processes: At least one.
-        agree: Asked in the name of an arm whether it may do something.
+        agree: Called with an arm's name to ask whether it may do something.
 
     Attributes:
-        processes: By their numbers, those that take part.
-        ended: Those that do not, by name, in the order in which their parts ended, and why.
-        on_fault: Called with an arm's number and what ended its part, as soon as that is known.
+        processes: Those that take part, by number.
+        ended: Those that no longer do, by name, in the order in which they ended, and why.
+        on_fault: Called with an arm's number and the fault that ended its part, as soon as that is known.
     """
 
     def __init__(self, processes: list[ArmProcess], agree: Callable[[str, str], bool]) -> None:
@@ -164,7 +164,7 @@ class Arms:
         self._agree = agree
 
     def play(self, orders: Mapping[int, EpisodeOrder]) -> dict[int, ArmEpisode]:
-        """Have arms play an episode each, at the same time, and wait for all of them."""
+        """Have arms play one episode each, at the same time, and wait for all of them."""
         played: dict[int, ArmEpisode] = {}
         for index, order in orders.items():
             try:
@@ -182,12 +182,12 @@ class Arms:
         return {index: played[index] for index in orders}
 
     def stop(self) -> None:
-        """Have every arm stop after its control period; for handlers of signals, too."""
+        """Have every arm stop after its control period; signal handlers may call this."""
         for process in list(self.processes.values()):
             process.ask_to_stop()
 
     def close(self) -> None:
-        """Let go of the arms; a fault since the last episode is one of the training."""
+        """Release the arms; a fault since the last episode counts as one of the training."""
         for index in list(self.processes):
             if (fault := self.processes[index].fault_at_rest()) is not None:
                 self._end(index, fault)
@@ -238,11 +238,11 @@ class _StoppedError(Exception):
 
 
 class Player:
-    """Plays episodes on one arm; between two of them, the arm rests.
+    """Play episodes on one arm, which rests between them.
 
     Args:
-        parent: Asks for them, and says when to stop.
-        name: Of the arm.
+        parent: Orders the episodes, and says when to stop.
+        name: Name of the arm.
         environments: The one on the arm.
     """
 
@@ -251,13 +251,13 @@ class Player:
         self._environment: Any = environments.environments[0].unwrapped
 
     def play(self, order: EpisodeOrder) -> ArmEpisode:
-        """Play an episode. Garbage is collected after it: that takes longer than a control period."""
+        """Play an episode. Garbage is collected afterwards, because that takes longer than a control period."""
         observation, steps, fault = None, list[Step](), None
         gc.disable()
         try:
             self._say("on its way to a start")
             self.environments.reset(0, order.seed)
-            observation = self._environment.resume()  # what was seen is as old as the way here
+            observation = self._environment.resume()  # the last observation dates from before the travel
             self._say("in an episode")
             self._step_through(order, observation, steps)
         except _StoppedError:
@@ -277,10 +277,10 @@ class Player:
         return None if latched is None else RobotError(latched)
 
     def agree(self, plan: TravelPlan) -> None:
-        """Have a person agree to a motion that drops what is held.
+        """Ask a person to agree to a motion that drops what is held.
 
         Raises:
-            ArmDeclinedError: Nobody does.
+            ArmDeclinedError: Nobody agreed.
         """
         if plan.drops:
             self.require_going()
@@ -291,7 +291,7 @@ class Player:
                 raise ArmDeclinedError("the gripper holds something, and nobody took it; nothing was moved")
 
     def require_going(self) -> None:
-        """Raise where the training is to stop."""
+        """Raise if the training is to stop."""
         if self._parent.asked_to_stop:
             raise _StoppedError
 

@@ -40,7 +40,7 @@ class LearnerFigures:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFigures:
-    """Environment speed: medians over passes; the guard's cost from passes in turn with and without it."""
+    """Environment speed: medians over passes; the guard's cost comes from alternating passes with and without it."""
 
     steps_per_second: float
     steps_per_second_without_guard: float | None
@@ -52,7 +52,7 @@ class EnvironmentFigures:
 
 
 class OpenGuard(Guard):
-    """A guard that lets everything through, to measure what the real one costs."""
+    """A guard that lets everything through, to measure the cost of the real one."""
 
     def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
         """Pass the wish on."""

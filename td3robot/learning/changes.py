@@ -1,4 +1,4 @@
-"""Settings that are changed when a run is resumed: which may be, and what is recorded of it."""
+"""Settings changed when a run is resumed: which may change, and what is recorded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from td3robot.config import DISTURBANCES, RunConfig
 from td3robot.errors import ConfigError
 
-# What was saved has the shape of these; with others it would be another run's.
+# These shape what was saved; if they changed, it would be another run's.
 FIXED = (
     "name", "seed", "agent.kind", "agent.actor_hidden", "agent.critic_hidden", "agent.layer_norm",
     "agent.normalize_observations", "agent.average_tau", "agent.replay_capacity", "training.environments",
 )  # fmt: skip
-# What a resume may differ in and still be exact: how far it goes, what it computes on, keeps, and waits for.
+# Settings in which a resume may differ and still be exact: how far it goes, what it computes on, keeps, and waits for.
 FREE = (
     "training.steps", "training.learner", "agent.device", "training.keep_last", "training.keep_every",
     "training.keep_best", "training.answer_limit_s", "training.evaluators",
@@ -19,10 +19,10 @@ FREE = (
 
 
 def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) -> dict[str, Any]:
-    """Return what is recorded of a change: ``step``, ``settings`` (name to value before and after) and ``why``.
+    """Return the record of a change: ``step``, ``settings`` (name to value before and after) and ``why``.
 
     Raises:
-        ConfigError: Nothing is changed, or something that the saved run cannot be resumed without.
+        ConfigError: Nothing is changed, or something without which the saved run cannot be resumed.
     """
     settings = different_settings(before, after)
     if not settings:
@@ -37,7 +37,7 @@ def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) ->
 
 
 def different_settings(before: RunConfig, after: RunConfig) -> dict[str, list[Any]]:
-    """Return the settings in which two runs differ, with both values; those in ``FREE`` are left out."""
+    """Return the settings in which two runs differ, with both values, except those in ``FREE``."""
     old, new = _flat(_values(before)), _flat(_values(after))
     names = sorted(old.keys() | new.keys())
     return {
@@ -46,13 +46,13 @@ def different_settings(before: RunConfig, after: RunConfig) -> dict[str, list[An
 
 
 def change_words(change: Mapping[str, Any]) -> str:
-    """Say a recorded change in one sentence."""
+    """Return a recorded change in one sentence."""
     settings = ", ".join(f"{name} from {old} to {new}" for name, (old, new) in change["settings"].items())
     return f"at step {change['step']:,}: {settings} ({change['why']}); no exact resume from there on"
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
-    """Return a run's settings; domain randomization by the name of its level, where it has one."""
+    """Return a run's settings, with domain randomization by the name of its level, if it has one."""
     values = config.model_dump(mode="json")
     for name, level in DISTURBANCES.items():
         if getattr(config.environment, "disturbance", None) == level:

@@ -1,4 +1,4 @@
-"""A process of a training's own: it ends with the training, and is ended where it goes silent."""
+"""A training's own child process: it ends with the training, and is ended if it goes silent."""
 
 import os
 import signal
@@ -17,9 +17,9 @@ from td3robot.subprocesses import end_with_parent, start_python
 
 # The descriptor of standard error.
 STDERR = 2
-# What a connection raises whose other end is gone; an OSError that is no ConnectionError, in the middle of a message.
+# What a connection raises if its other end is gone; in the middle of a message, an OSError but no ConnectionError.
 GONE = (EOFError, OSError)
-# Where in that file the parent writes that the process is to stop, behind what the process says itself.
+# Offset in that file at which the parent asks the process to stop, behind the process's own text, and its length.
 STOP_AT, SAID = 128, 100
 # How long a process may take to finish its step when it is closed, and how often it checks that its parent lives [s].
 END_S, LOOK_S = 5.0, 1.0
@@ -29,13 +29,13 @@ class ChildProcess:
     """A process that runs ``main`` at the other end of a connection.
 
     Args:
-        limit_s: How long it may take for any answer [s].
-        first: Sent to it at once.
-        variables: Of its environment, besides this process's.
+        limit_s: How long any answer may take [s].
+        first: Message sent to it at once.
+        variables: Environment variables in addition to this process's.
 
     Attributes:
-        connection: To the process; others only wait for it.
-        title: What a sentence calls it.
+        connection: Connection to the process; others only wait for it.
+        title: Its name in messages.
         main: The function that it runs, as ``module:function``; called with a :class:`Parent`.
     """
 
@@ -66,21 +66,21 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The process id."""
         return self._process.pid
 
     def close(self) -> None:
-        """End the process, and what it started; at once where it owes an answer."""
+        """End the process and its children; at once if it owes an answer."""
         self.connection.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.0 if self._waiting else END_S)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
+            os.killpg(self._process.pid, signal.SIGKILL)  # it has its own session
         self._process.wait()
         self._busy.close()
 
     def _ask(self, message: Any) -> None:
-        """Send what is answered in its own time; from now on, the process has to give signs of life."""
+        """Send a message that may take long to answer; from now on, the process has to give signs of life."""
         self._sign = "", monotonic()
         self._tell(message)
         self._waiting = True
@@ -92,7 +92,7 @@ class ChildProcess:
             self._raise_gone()
 
     def _receive(self) -> Any:
-        """Wait for an answer, and return it; an error that the process sent is raised."""
+        """Wait for an answer and return it; raise an error that the process sent."""
         self._waiting = True
         try:
             if not self.connection.poll(self._limit_s):
@@ -106,11 +106,11 @@ class ChildProcess:
         return answer
 
     def ask_to_stop(self) -> None:
-        """Have ``Parent.asked_to_stop`` say that the process is to end what it does; signal handlers may call this."""
+        """Ask the process, by ``Parent.asked_to_stop``, to end what it does; signal handlers may call this."""
         os.pwrite(self._busy.fileno(), b"!", STOP_AT)
 
     def _require_alive(self) -> None:
-        """Require that it says something else than when it was asked first, a limit ago."""
+        """Require that the process's report of its work keeps changing within the limit."""
         said, since = self._sign
         if (now := self._at_work()) != said:
             self._sign = now, monotonic()
@@ -124,7 +124,7 @@ class ChildProcess:
         )
 
     def _at_work(self) -> str:
-        """Return what the process said last that it is busy with."""
+        """Return what the process last reported to be busy with."""
         return os.pread(self._busy.fileno(), SAID, 0).decode(errors="replace").strip("\0 ") or self.title
 
     def _raise_gone(self) -> NoReturn:
@@ -141,15 +141,15 @@ class Parent:
     """The training, as its child process sees it.
 
     Args:
-        descriptor: Of the connection.
-        busy: Descriptor of a file that says what is at work, for the parent to read where there is no answer.
+        descriptor: File descriptor of the connection.
+        busy: Descriptor of a file that says what is at work, for the parent to read if there is no answer.
         pid: The parent's process id.
     """
 
     def __init__(self, descriptor: int, busy: int, pid: int) -> None:
         end_with_parent(pid)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # when to stop is for the parent to decide, which saves first
+            signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop, after saving
         self._connection, self._busy, self._pid = Connection(descriptor), busy, pid
 
     @classmethod
@@ -158,7 +158,7 @@ class Parent:
         return cls(*map(int, sys.argv[1:]))
 
     def say(self, what: str) -> None:
-        """Say what is at work."""
+        """Report what is at work."""
         os.pwrite(self._busy, what.ljust(SAID).encode()[:SAID], 0)
 
     @property
@@ -167,7 +167,7 @@ class Parent:
         return os.pread(self._busy, 1, STOP_AT) == b"!"
 
     def next(self) -> Any:
-        """Wait for the next message, and return it; None once the other end or the parent is gone."""
+        """Wait for the next message and return it, or None once the other end or the parent is gone."""
         try:
             while not self._connection.poll(LOOK_S):
                 if os.getppid() != self._pid:
@@ -177,6 +177,6 @@ class Parent:
             return None
 
     def answer(self, answer: Any) -> None:
-        """Answer, where anybody is left to hear it."""
+        """Send an answer, if the other end is still there."""
         with suppress(ConnectionError):
             self._connection.send(answer)

@@ -1,4 +1,4 @@
-"""Collecting experience from several environments into one replay buffer."""
+"""Collects experience from several environments into one replay buffer."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -23,8 +23,8 @@ Vector = NDArray[np.float32]
 class Episode:
     """An episode in progress.
 
-    Seed and actions are all it takes to get back here: an environment that is deterministic after
-    ``reset(seed)`` is restored by replaying the actions.
+    Seed and actions are enough to restore it: an environment that is deterministic after ``reset(seed)`` gets back to
+    the same state by replaying the actions.
     """
 
     index: int
@@ -35,17 +35,17 @@ class Episode:
 
 
 class Experience(ABC):
-    """Episodes on several environments or arms, and the transitions that become of their steps.
+    """Episodes on several environments or arms, and the transitions made from their steps.
 
     Args:
         facts: What the environments have in common.
-        seed: The run's seed; every episode of every environment gets its own from it.
+        seed: The run's seed; every episode of every environment gets its own seed from it.
         n_step: Rewards summed into one transition.
         gamma: Discount for that sum.
 
     Attributes:
-        facts: As given.
-        averages: Of the steps since the last row of metrics.
+        facts: What the environments have in common.
+        averages: Averages over the steps since the last row of metrics.
     """
 
     def __init__(self, facts: EnvironmentFacts, seed: int, n_step: int, gamma: float) -> None:
@@ -56,7 +56,7 @@ class Experience(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the environments, or let go of the arms."""
+        """Close the environments, or release the arms."""
 
     def state(self) -> tuple[dict[str, NDArray[Any]], list[int]]:
         """Return each episode's actions and last observation as arrays, and the episodes' indices."""
@@ -70,7 +70,7 @@ class Experience(ABC):
         return seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
 
     def _store(self, episode: Episode, step: Step, replay: "ReplayBuffer") -> FinishedEpisode | None:
-        """Store a step, and return the episode's figures where it ended with it."""
+        """Store a step, and return the episode's figures if it ended with this step."""
         self._advance(episode, step, replay)
         self.averages.add(step)
         if step.terminated or step.truncated:
@@ -103,9 +103,9 @@ class Collector(Experience):
 
     Args:
         environments: Where episodes are played.
-        seed: As of :class:`Experience`.
-        n_step: As of :class:`Experience`.
-        gamma: As of :class:`Experience`.
+        seed: As in :class:`Experience`.
+        n_step: As in :class:`Experience`.
+        gamma: As in :class:`Experience`.
     """
 
     def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
@@ -124,13 +124,13 @@ class Collector(Experience):
         return np.stack([episode.observation for episode in self._episodes])
 
     def start(self, actions: Vector) -> None:
-        """Have every environment step with its row of ``actions``, by the next :meth:`finish`."""
+        """Make every environment step with its row of ``actions``, by the next :meth:`finish`."""
         self.environments.start(actions)
 
     def finish(self) -> None:
         """Wait for the steps that :meth:`start` began, and begin the next episode wherever one ended.
 
-        An environment that fails here leaves everything as it was before :meth:`start`.
+        If an environment fails here, everything is left as it was before :meth:`start`.
 
         Raises:
             EnvironmentFaultError: An observation or reward is not finite.
@@ -154,7 +154,7 @@ class Collector(Experience):
         return [each for each in finished if each is not None]
 
     def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
-        """Bring every environment back to where :meth:`state` was taken, by replaying its episode.
+        """Restore every environment to where :meth:`state` was taken, by replaying its episode.
 
         Returns:
             The indices of the environments that did not reach the saved observation because they are not

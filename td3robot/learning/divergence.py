@@ -1,4 +1,4 @@
-"""When a learner has diverged: values that are not finite, or that no return can explain."""
+"""Detects a diverged learner: values that are not finite, or that no return can explain."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,16 +11,16 @@ from td3robot.errors import CheckpointError, TrainingDivergedError
 from td3robot.learning.agent import Agent
 from td3robot.policy.checkpoint import find
 
-# Values of Q beyond the largest possible return by this factor are no estimate any more. Critics that have not learned
+# Q values beyond the largest possible return by this factor are no longer an estimate. Critics that have not learned
 # yet are off by less: their outputs are about as large as their observations.
 FACTOR = 1e4
 
 
 def require_finite(agent: Agent, step: int, run: Path) -> None:
-    """Require that every number that the agent learned is finite.
+    """Require that every learned number of the agent is finite.
 
     Raises:
-        TrainingDivergedError: Naming the first network or optimizer where one is not.
+        TrainingDivergedError: Naming the first network or optimizer with one that is not.
     """
     groups = agent.tensors()
     groups["normalizer"] = {name: torch.from_numpy(values) for name, values in agent.normalizer.state().items()}
@@ -30,7 +30,7 @@ def require_finite(agent: Agent, step: int, run: Path) -> None:
 
 
 def require_finite_actions(actions: NDArray[np.floating], step: int, run: Path) -> None:
-    """Require that the policy's actions are finite; an environment would be blamed for what it makes of others.
+    """Require that the policy's actions are finite; otherwise the environment would be blamed for the consequences.
 
     Raises:
         TrainingDivergedError: One is not.
@@ -43,10 +43,10 @@ def require_converging(figures: Mapping[str, float], largest_reward: float, gamm
     """Require that the learner's figures are finite, and its Q values not far beyond any possible return.
 
     Args:
-        figures: Of a row of metrics.
+        figures: Figures of a row of metrics.
         largest_reward: The largest magnitude of a reward in the replay buffer.
-        gamma: Discount of a reward one step later.
-        step: Where the run is.
+        gamma: Discount factor per step.
+        step: The run's step.
         run: Its directory.
 
     Raises:

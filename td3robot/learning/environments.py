@@ -1,4 +1,4 @@
-"""Environments side by side: here, or in a process of their own, while a learner has the interpreter to itself."""
+"""Parallel environments: in this process, or in another, which leaves the interpreter to the learner."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ class Step:
     """One step of one environment: the action, and what the environment returned.
 
     Attributes:
-        success: Whether the episode counts as a success so far; None where the environment does not say.
+        success: Whether the episode counts as a success so far; None if the environment does not say.
         reward_terms: The reward's terms by name.
         interventions: Why the guard changed the action, if it did.
     """
@@ -43,10 +43,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFacts:
-    """What environments that are alike have in common.
+    """What similar environments have in common.
 
     Attributes:
-        observation_layout: Names of an observation's numbers, where they have any.
+        observation_layout: Names of an observation's components, if they have any.
     """
 
     count: int
@@ -55,26 +55,26 @@ class EnvironmentFacts:
 
 
 class Environments(Protocol):
-    """Environments with observations (size,) and actions in [-1, 1], alike but for what disturbs them."""
+    """Environments with observations (size,) and actions in [-1, 1], alike except for their disturbances."""
 
     @property
     def facts(self) -> EnvironmentFacts:
-        """What they have in common."""
+        """What the environments have in common."""
 
     def reset(self, index: int, seed: int) -> Vector:
-        """Begin an episode in one of them, and return its first observation."""
+        """Begin an episode in one environment, and return its first observation."""
 
     def step(self, index: int, action: Vector) -> Step:
-        """Step one of them."""
+        """Step one environment."""
 
     def start(self, actions: Vector) -> None:
-        """Have every one step with its row of ``actions``, by the next :meth:`finish`."""
+        """Make every environment step with its row of ``actions``, by the next :meth:`finish`."""
 
     def finish(self) -> list[Step]:
         """Wait for the steps that :meth:`start` began, and return them."""
 
     def close(self) -> None:
-        """Close them."""
+        """Close the environments."""
 
 
 class LocalEnvironments:
@@ -82,7 +82,7 @@ class LocalEnvironments:
 
     Args:
         environments: At least one.
-        say: Called with an environment's number and with what it is about to do.
+        say: Called with an environment's number and what it is about to do.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LocalEnvironments:
 
 
 class MadeElsewhere(ABC):
-    """Environments that another process makes: what they are is known once they are made."""
+    """Environments that another process makes; their facts are known once they are made."""
 
     _made: tuple[EnvironmentFacts, Contract] | None = None
 
@@ -141,12 +141,12 @@ class MadeElsewhere(ABC):
 
     @property
     def contract(self) -> Contract:
-        """What a policy for these environments is trained for; errors as of :attr:`facts`."""
+        """What a policy for these environments is trained for; errors as in :attr:`facts`."""
         return self._once_made()[1]
 
     @abstractmethod
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
-        """Wait until they are made, and return facts and contract."""
+        """Wait until the environments are made, and return facts and contract."""
 
     def _once_made(self) -> tuple[EnvironmentFacts, Contract]:
         if self._made is None:
@@ -155,14 +155,14 @@ class MadeElsewhere(ABC):
 
 
 class EnvironmentProcess(ChildProcess, MadeElsewhere):
-    """A process with the environments of a training; it ends with this one, or when closed.
+    """A process with a training's environments; it ends with this process, or when closed.
 
-    It is started at once, and makes them while this one does something else.
+    It starts at once, and makes the environments while this process does something else.
 
     Args:
         make: Makes an environment from its configuration; a function that the process can import.
-        configs: One for each environment, of environments with the same contract.
-        limit_s: How long it may take for any answer [s].
+        configs: One per environment, for environments with the same contract.
+        limit_s: How long any answer may take [s].
     """
 
     title = "the process of the training's environments"
@@ -187,12 +187,12 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         return step
 
     def start(self, actions: Vector) -> None:
-        """Have all begin to step."""
+        """Make all environments begin to step."""
         self._send("step_all", actions)
         self._stepping = True
 
     def finish(self) -> list[Step]:
-        """Wait for all."""
+        """Wait for all steps, and return them."""
         self._stepping = False
         steps: list[Step] = self._receive()
         return steps
@@ -202,7 +202,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         return made
 
     def _send(self, *message: Any) -> None:
-        _ = self.facts  # they come first
+        _ = self.facts  # the facts arrive first
         if self._stepping:  # whoever started that step was interrupted
             self.finish()
         self._tell(message)
@@ -215,11 +215,11 @@ def run_environments(parent: Parent) -> None:
     make, configs = first
 
     def say(index: int, what: str) -> None:
-        """Say which environment is at work, and at what."""
+        """Report which environment is busy, and with what."""
         parent.say(f"environment {index} ({what})")
 
     def made() -> Iterator[gymnasium.Env[Any, Any]]:
-        """Make them one by one."""
+        """Make the environments one by one."""
         for index, config in enumerate(configs):
             say(index, "being made")
             yield make(config)

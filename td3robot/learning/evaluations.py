@@ -1,4 +1,4 @@
-"""The evaluations of a training, of which one may be in progress while it goes on, and the best policy so far."""
+"""The evaluations of a training, one of which may be in progress while it goes on, and the best policy so far."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ PREFIX = "evaluated"  # of the names of what is saved of an evaluation in progre
 
 @dataclass(frozen=True)
 class Begun:
-    """An evaluation in progress: the step that it is of, and that step's checkpoint for play and policy."""
+    """An evaluation in progress: its step, and that step's checkpoint for play and policy."""
 
     step: int
     contents: Contents
@@ -34,25 +34,25 @@ class Begun:
 
     @classmethod
     def of(cls, step: int, contents: Contents, contract: Contract) -> "Begun":
-        """Take the policy from the contents.
+        """Return an evaluation of the policy in the contents.
 
         Raises:
-            ValueError: The actor is no policy: a number is not finite, or so large that others could not be.
+            ValueError: The actor is not a valid policy: a number is not finite, or so large that results might not be.
         """
         scaling = ObservationScaling.from_moments(contents.arrays["normalizer"])
         return cls(step, contents, Policy(contents.arrays["actor"], scaling, contract))
 
 
 class Evaluations:
-    """Evaluate one policy at a time, and keep the best one; whatever happens meanwhile, the results are the same.
+    """Evaluate one policy at a time, and keep the best one; the results do not depend on timing.
 
     Args:
-        evaluator: What plays.
+        evaluator: Plays the episodes.
 
     Attributes:
-        due: Whether this step's policy is to be evaluated, and could not be yet.
+        due: Whether this step's policy has yet to be evaluated.
         begun: The evaluation in progress.
-        best, best_step: The best one so far, and the step it is of.
+        best, best_step: The best evaluation so far, and its step.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -63,17 +63,17 @@ class Evaluations:
         self.best_step = 0
 
     def first_open(self, step: int) -> int:
-        """Return the first step of which the result of an evaluation is not final, for a run that is at ``step``."""
+        """Return the first step whose evaluation is not final, for a run at ``step``."""
         if self.begun is not None:
             return self.begun.step
         return step if self.due else step + 1
 
     def advance(self, trainer: "Trainer", writer: MetricsWriter, patient: bool) -> None:
-        """Record the evaluation in progress where it is finished, and begin the one that is due.
+        """Record the evaluation in progress if it is finished, and begin the one that is due.
 
         Args:
-            trainer: Whose policy is evaluated.
-            writer: Gets the figures.
+            trainer: The trainer whose policy is evaluated.
+            writer: Receives the figures.
             patient: Whether to wait for the evaluation in progress, and for the one that is due.
         """
         if self.due:
@@ -95,10 +95,10 @@ class Evaluations:
         return arrays
 
     def load_state(self, arrays: Arrays, trainer: "Trainer") -> None:
-        """Restore what :meth:`state` returned; what was in progress begins anew with :meth:`begin_again`.
+        """Restore what :meth:`state` returned; :meth:`begin_again` restarts what was in progress.
 
         Raises:
-            ValueError: What is saved of it is no policy.
+            ValueError: The saved policy is not valid.
         """
         self.due = bool(arrays["evaluation_due"][0])
         if f"{PREFIX}.step" not in arrays:
@@ -115,7 +115,7 @@ class Evaluations:
         self.begun = Begun.of(step, replace(contents, documents=documents, arrays=groups), trainer.contract)
 
     def begin_again(self) -> None:
-        """Begin what was in progress when the run was saved or stopped, and have the evaluator get ready else."""
+        """Restart what was in progress when the run was saved or stopped; otherwise, prepare the evaluator."""
         self.evaluator.prepare()
         if self.begun is not None:
             self.evaluator.start(self.begun.policy)

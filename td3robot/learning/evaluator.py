@@ -1,6 +1,6 @@
-"""What evaluates a training's policies: here, or in processes of their own while the training goes on.
+"""Evaluates a training's policies: in this process, or in others while the training goes on.
 
-No torch here: what is evaluated is the policy as it is deployed, and a process of evaluations stays small.
+No torch here: the evaluated policy is the one that is deployed, and an evaluating process stays small.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,29 +17,29 @@ from td3robot.learning.child_process import GONE, ChildProcess, Parent
 from td3robot.policy.policy import Policy
 from td3robot.subprocesses import return_memory
 
-# How often a wait for an evaluation looks whether the training is to stop [s].
+# How often a wait for an evaluation checks whether the training is to stop [s].
 LOOK_S = 0.2
 # A policy acts on one observation at a time: more threads would only wait for each other.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# The number of an answer that is about no policy: the environment could not be made.
+# The number of an answer that is about no policy, but that the environment could not be made.
 MAKING = 0
 
 
 class Evaluator(Protocol):
-    """Plays the same episodes with every policy, without exploration."""
+    """Play the same episodes with every policy, without exploration."""
 
     def prepare(self) -> None:
-        """Begin to get ready for the first policy, where that takes long."""
+        """Start getting ready for the first policy, if that takes long."""
 
     def start(self, policy: Policy) -> None:
-        """Begin to evaluate a policy; what is left of the evaluation before is dropped."""
+        """Begin to evaluate a policy; drop the rest of the previous evaluation."""
 
     def finish(self, patient: bool, stopped: Callable[[], bool]) -> Evaluation | None:
-        """Return the evaluation that was begun, or None where it is not finished.
+        """Return the evaluation that was begun, or None if it is not finished.
 
         Args:
             patient: Whether to wait for it.
-            stopped: Whether to wait no longer; asked again and again.
+            stopped: Whether to stop waiting; called repeatedly.
 
         Raises:
             EnvironmentFaultError: The environment failed, or does not answer.
@@ -50,11 +50,11 @@ class Evaluator(Protocol):
 
 
 class LocalEvaluator:
-    """Evaluates in this process, when :meth:`finish` is called.
+    """Evaluate in this process, when :meth:`finish` is called.
 
     Args:
         environment: Used for nothing else.
-        seed: The run's; each episode's own is derived from it.
+        seed: The run's seed; each episode's own is derived from it.
         episodes: How many.
     """
 
@@ -74,7 +74,7 @@ class LocalEvaluator:
         assert self._policy is not None
 
         def look(what: str) -> None:
-            """Give the evaluation up where the training is to stop."""
+            """Abandon the evaluation if the training is to stop."""
             if stopped():
                 raise _StoppedError
 
@@ -93,12 +93,12 @@ class _StoppedError(Exception):
 
 
 class EvaluatorProcesses:
-    """Evaluates in processes, which share the episodes.
+    """Evaluate in several processes, which share the episodes.
 
-    They start when they are first needed: before, the training's own processes need the machine.
+    They start when they are first needed: before that, the training's own processes need the machine.
 
     Args:
-        config: Of the run, with ``training.evaluators`` at least 1.
+        config: The run's configuration, with ``training.evaluators`` at least 1.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -107,7 +107,7 @@ class EvaluatorProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """The processes' ids."""
+        """The process ids."""
         return [process.pid for process in self._processes]
 
     def prepare(self) -> None:
@@ -118,7 +118,7 @@ class EvaluatorProcesses:
             self._processes = [EvaluatorProcess(self._config, share) for share in shares]
 
     def start(self, policy: Policy) -> None:
-        """Have all processes begin."""
+        """Make all processes begin."""
         self.prepare()
         for process in self._processes:
             process.start(policy)
@@ -143,8 +143,8 @@ class EvaluatorProcess(ChildProcess):
     """A process that plays some of the episodes with every policy.
 
     Args:
-        config: Of the run.
-        numbers: Of the episodes.
+        config: The run's configuration.
+        numbers: Numbers of its episodes.
     """
 
     title = "the process of the training's evaluations"
@@ -157,16 +157,16 @@ class EvaluatorProcess(ChildProcess):
 
     @property
     def playing(self) -> bool:
-        """Whether episodes of the last policy are missing."""
+        """Whether episodes of the last policy are still missing."""
         return self._waiting
 
     def start(self, policy: Policy) -> None:
-        """Have it play its episodes with a policy; it plays what is left of those before first."""
+        """Make it play its episodes with a policy, after the rest of the previous ones."""
         self._round, self._played = self._round + 1, []
         self._ask((self._round, policy))
 
     def played(self) -> list[EpisodeFigures]:
-        """Return the episodes that were played with the last policy so far.
+        """Return the episodes played with the last policy so far.
 
         Raises:
             EnvironmentFaultError: The environment failed, the process ended, or it gives no sign of life.

@@ -10,15 +10,15 @@ from td3robot.config import AgentConfig
 
 
 class GaussianExploration:
-    """Draw random actions in [-1, 1], from a generator of its own.
+    """Draw random actions in [-1, 1], with its own generator.
 
     Args:
         noise: Standard deviation of the noise around the policy.
-        random_share: Share of uniformly random actions at the beginning.
-        random_share_steps: Environment steps over which that share falls to 0, linearly; 0 keeps it.
+        random_share: Initial share of uniformly random actions.
+        random_share_steps: Environment steps over which that share falls linearly to 0; 0 keeps it constant.
         random_action_steps: How many steps in a row a random action is kept, on average.
-        greedy_share: Share of the rows of actions, the first ones, that are left as they are.
-        rng: Drawn from.
+        greedy_share: Share of the rows of actions, the first ones, that are left unchanged.
+        rng: The generator.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class GaussianExploration:
         self._greedy_share = greedy_share
         self._random_share, self._random_share_steps = random_share, random_share_steps
         self._action_steps = random_action_steps
-        # For each row, the last random action, and for how many steps more it is kept.
+        # For each row, the last random action, and how many more steps it is kept.
         self._kept, self._left = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
 
     @classmethod
     def of(cls, config: AgentConfig, rng: np.random.Generator) -> "GaussianExploration":
-        """Make the exploration that an agent's configuration asks for."""
+        """Return the exploration that an agent's configuration asks for."""
         return cls(
             config.exploration_noise,
             config.random_share,
@@ -54,12 +54,12 @@ class GaussianExploration:
         return self.rng.uniform(-1.0, 1.0, (count, action_size)).astype(np.float32)
 
     def perturb(self, actions: NDArray[np.float32], step: int) -> NDArray[np.float32]:
-        """Add noise of standard deviation ``noise``, clipped to the action range; replace a share by random actions.
+        """Return actions with Gaussian noise, clipped to the action range, and with a share replaced by random actions.
 
-        The share of uniformly random actions is as in Hindsight Experience Replay (Andrychowicz et al. 2017, Appendix
-        A): a policy at the edge of the action range tries the other side, too. Each is kept for some steps (Dabney,
-        Ostrovski and Barreto, "Temporally-Extended epsilon-Greedy Exploration", 2021), drawn evenly from 1 to twice
-        the average less one: of random actions that change at each step, an arm makes next to no movement.
+        The share of uniformly random actions follows Hindsight Experience Replay (Andrychowicz et al. 2017, Appendix
+        A): a policy at the edge of the action range also tries the other side. Each is kept for some steps (Dabney,
+        Ostrovski and Barreto, "Temporally-Extended epsilon-Greedy Exploration", 2021), drawn uniformly from 1 to twice
+        the average less one: random actions that change at each step hardly move an arm.
         """
         noise = self.rng.normal(0.0, self.noise, actions.shape)
         noisy = np.clip(actions + noise, -1.0, 1.0).astype(np.float32)
@@ -79,7 +79,7 @@ class GaussianExploration:
         return self._random_share * max(0.0, 1.0 - step / self._random_share_steps)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the random actions that are being repeated, for :meth:`load_state`."""
+        """Return the random actions being repeated, for :meth:`load_state`."""
         return {"kept": self._kept.copy(), "left": self._left.copy()}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -87,7 +87,7 @@ class GaussianExploration:
         self._kept, self._left = state["kept"].copy(), state["left"].copy()
 
     def _draw(self, share: float, shape: tuple[int, ...]) -> None:
-        """Begin new random actions, so often that they take up a share of all steps."""
+        """Begin new random actions, often enough to take up a share of all steps."""
         if self._kept.shape != shape:
             self._kept, self._left = np.zeros(shape, np.float32), np.zeros(shape[0], np.int64)
         begins = (self._left == 0) & (self.rng.random(shape[0]) < share / (share + self._action_steps * (1.0 - share)))

@@ -24,13 +24,13 @@ def to_legacy(path: Path, prefix: str, a_max: float | None = None, names: Sequen
 
     Args:
         path: The checkpoint, or its run.
-        prefix: What the files' names begin with.
-        a_max: The largest action of the program that is going to read them; 1 where the environment's own is 1.
-        names: Its layers' names.
+        prefix: Beginning of the file names.
+        a_max: The largest action of the program that will read them; 1 if the environment's own is 1.
+        names: Its layer names.
 
     Raises:
-        CheckpointError: The checkpoint is not TD3's, is not whole or has no optimizers, it is not known which actions
-            the critics are going to be shown, or a file exists already.
+        CheckpointError: The checkpoint is not TD3's, is incomplete or has no optimizers, the range of the actions that
+            the critics will see is not known, or a file exists already.
     """
     saved = opened(path, ("last", "best"))
     run, contract = saved.config(), saved.contract()
@@ -50,7 +50,7 @@ def to_legacy(path: Path, prefix: str, a_max: float | None = None, names: Sequen
 
 
 def _largest_action(environment: RobotEnvironmentConfig | GymnasiumEnvironmentConfig) -> float:
-    """Return 1 where the environment's own actions lie in [-1, 1]; else somebody has to say what is meant."""
+    """Return 1 if the environment's own actions lie in [-1, 1]; otherwise the user has to give the range."""
     if isinstance(environment, RobotEnvironmentConfig):
         return 1.0
     if foreign_module(environment.id) is None:

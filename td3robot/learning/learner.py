@@ -1,4 +1,4 @@
-"""What does an agent's updates: the reference, or compiled code with the same results up to rounding."""
+"""Learners, which do an agent's updates: the reference, or compiled code with the same results up to rounding."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,14 +21,14 @@ NEEDED = ("numba", "scipy", "threadpoolctl")
 
 
 class LearnerUnavailableError(ConfigError):
-    """The compiled learner cannot be had here."""
+    """The compiled learner is not available here."""
 
 
 class Learner(ABC):
-    """Updates an agent in place from a replay buffer.
+    """Update an agent in place from a replay buffer.
 
     Attributes:
-        name: What ``training.learner`` calls it.
+        name: Its name in ``training.learner``.
         threads: How many threads its matrix products use.
     """
 
@@ -37,17 +37,17 @@ class Learner(ABC):
 
     @abstractmethod
     def learn(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> list[Metrics]:
-        """Do ``count`` updates, and return the metrics of those that moved the actor, scalars by name.
+        """Do ``count`` updates, and return the metrics of those that updated the actor, scalars by name.
 
         Args:
-            replay: Sampled from.
+            replay: The buffer to sample from.
             rng: Draws the transitions.
             count: How many updates.
         """
 
 
 class ReferenceLearner(Learner):
-    """Calls :meth:`Agent.update` for each batch."""
+    """Call :meth:`Agent.update` for each batch."""
 
     name = "reference"
 
@@ -65,16 +65,16 @@ class ReferenceLearner(Learner):
 
 
 def make_learner(agent: Agent, training: TrainingConfig, before: str | None, report: Callable[[str], None]) -> Learner:
-    """Make the learner that ``training.learner`` asks for.
+    """Return the learner that ``training.learner`` asks for.
 
     Args:
-        agent: What learns.
-        training: Has the choice, and how many threads the compiled learner's products use.
-        before: Which one a resumed run was saved with; ``auto``, by a version that had only the reference.
-        report: Told when the compiled learner is compiled, why it cannot be had, and that a resume is not exact.
+        agent: The agent that learns.
+        training: Has the choice, and the number of threads for the compiled learner's products.
+        before: The learner that a resumed run was saved with; ``auto`` if saved by a version with only the reference.
+        report: Called when the compiled learner is compiled, is not available (with the reason), or resumes inexactly.
 
     Raises:
-        LearnerUnavailableError: A new run asks for ``compiled``, and it cannot be had.
+        LearnerUnavailableError: A new run asks for ``compiled``, but it is not available.
     """
     learner = _chosen(agent, training, before is not None, report)
     if before is not None and learner.name != (before := "reference" if before == "auto" else before):
@@ -86,7 +86,7 @@ def make_learner(agent: Agent, training: TrainingConfig, before: str | None, rep
 
 
 def import_early(kind: str, training: TrainingConfig) -> None:
-    """Import what :func:`make_learner` may need for a kind of agent, while something else is waited for."""
+    """Import what :func:`make_learner` may need for a kind of agent, while waiting for something else."""
     module = import_module(AGENTS[kind]).AGENT.compiled
     if training.learner != "reference" and module is not None and all(find_spec(name) for name in NEEDED):
         import_module(module)
@@ -106,7 +106,7 @@ def _chosen(agent: Agent, training: TrainingConfig, resumed: bool, report: Calla
 
 
 def _compilable(agent: Agent) -> str | None:
-    """Return the module of this agent's compiled learner; that of its base class would be another algorithm's."""
+    """Return the module of this agent's own compiled learner: a base class's would be another algorithm's."""
     module: str | None = vars(type(agent)).get("compiled")
     return module if agent.device.type == "cpu" else None
 

@@ -1,12 +1,12 @@
 """The six-file layout of older TD3 programs: ``torch.save`` state dicts beside each other.
 
-``<prefix>actor``, ``<prefix>Q1``, ``<prefix>Q2`` and an ``_optimizer`` file for each. They carry no target
-networks, no normaliser, no replay and no random states. Tensors are matched by order and shape, so it does not
-matter what the older program called its layers.
+``<prefix>actor``, ``<prefix>Q1``, ``<prefix>Q2`` and an ``_optimizer`` file for each. They contain no target
+networks, no normaliser, no replay buffer and no random states. Tensors are matched by order and shape, so the older
+program's layer names do not matter.
 
 Those programs act in [-a_max, a_max] and show their critics such actions; here actions lie in [-1, 1]. The actor is the
-same but for the factor behind its tanh. Of a critic, the columns of the first layer that meet the action are scaled,
-and Adam's moments with them.
+same except for the factor after its tanh. In a critic, the first layer's columns for the action are scaled, and Adam's
+moments with them.
 """
 
 from collections.abc import Sequence
@@ -33,18 +33,18 @@ State = dict[str, Any]
 def export_legacy(agent: Agent, prefix: str, a_max: float = 1.0, names: Sequence[str] | None = None) -> list[Path]:
     """Write the six files, with the agent's observation scaling folded into the first layers.
 
-    The actor is the one that plays: its running average, where the run keeps one. Folding leaves out the clip of scaled
-    observations, and Adam's moments with it: those of the unfolded weights mean nothing for the folded ones, so the
-    older program's optimizers start afresh.
+    The actor is the one used for play: its running average, if the run keeps one. Folding drops the clipping of scaled
+    observations, and also Adam's moments: those of the unfolded weights mean nothing for the folded ones, so the older
+    program's optimizers start afresh.
 
     Args:
-        agent: What is written.
-        prefix: What the files' names begin with.
+        agent: The agent to write.
+        prefix: Beginning of the file names.
         a_max: The largest action of the older program.
-        names: Its layers' names, first to last, for programs that want them; ``net.0``, ``net.2``, ... by default.
+        names: Its layer names, first to last, for programs that need them; ``net.0``, ``net.2``, ... by default.
 
     Raises:
-        CheckpointError: The agent is not TD3, has layer normalization or another number of layers than ``names``, or
+        CheckpointError: The agent is not TD3, has layer normalization or a number of layers other than ``names``, or
             one of the files exists already or cannot be written.
     """
     agent = require_td3(agent)
@@ -87,17 +87,17 @@ def import_legacy(
     """Load the six files into an agent; targets start as copies of the networks.
 
     Args:
-        agent: What they are loaded into.
-        prefix: What the files' names begin with.
-        a_max: The largest action of the older program, where its files do not say it (``action_scale``).
-        environment: The lowest and the highest action of the environment itself, before it is scaled to [-1, 1].
+        agent: The agent to load them into.
+        prefix: Beginning of the file names.
+        a_max: The largest action of the older program, if its files do not say so (``action_scale``).
+        environment: The environment's lowest and highest action, before scaling to [-1, 1].
 
     Returns:
-        What the user should know of it, a sentence each.
+        What the user should know about it, one sentence each.
 
     Raises:
-        CheckpointError: The agent is not TD3; a file is missing, is more than tensors, holds a number that is not
-            finite, or does not fit the agent; or it is not known in which range the older program acted.
+        CheckpointError: The agent is not TD3; a file is missing, contains more than tensors, has a number that is not
+            finite, or does not fit the agent; or the action range of the older program is not known.
     """
     agent = require_td3(agent)
     if agent.normalizer.enabled:
@@ -105,7 +105,7 @@ def import_legacy(
             "the six files carry no observation scaling, so their networks take raw observations; "
             "add --set agent.normalize_observations=false"
         )
-    # Into copies first, so that a file that is refused leaves the agent as it was.
+    # Load into copies first, so that a refused file leaves the agent unchanged.
     files = {name: _load(Path(f"{prefix}{name}")) for name in TRAINED}
     actions, notes = taken_range(files["actor"], agent.action_size, a_max, environment)
     read = {}
@@ -127,7 +127,7 @@ def import_legacy(
 
 
 def require_td3(agent: Agent) -> TD3:
-    """Return the agent, refused unless it is TD3.
+    """Return the agent if it is TD3.
 
     Raises:
         CheckpointError: It is another kind of agent, whose networks the six files do not hold.
@@ -141,7 +141,7 @@ def require_td3(agent: Agent) -> TD3:
 
 
 def _folded(agent: TD3) -> TD3:
-    """Copy an agent, its networks now taking raw observations: ``W (s (o - m)) = (W s) o - W s m``."""
+    """Return a copy of an agent whose networks take raw observations: ``W (s (o - m)) = (W s) o - W s m``."""
     scaling = ObservationScaling.from_moments(agent.normalizer.state())
     shift, scale = torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale)
     config = agent.config.model_copy(update={"normalize_observations": False, "device": "cpu", "average_tau": 1.0})
@@ -194,9 +194,9 @@ def _require_numbers(tensor: Tensor, what: str) -> None:
 
 
 def _read_moments(network: nn.Module, given: State, path: Path) -> list[dict[str, Tensor]]:
-    """Return Adam's step and moments of each parameter, or none where it was never stepped.
+    """Return Adam's step and moments of each parameter, or none if it never took a step.
 
-    Its other settings stay the configuration's: the older program's may be for another device.
+    Its other settings stay those of the configuration: the older program's may be for another device.
     """
     parameters = list(network.parameters())
     try:
@@ -230,20 +230,20 @@ def _weights(network: nn.Module) -> dict[str, Tensor]:
 
 
 def _moments_of(agent: TD3, name: str) -> list[dict[str, Tensor]]:
-    """Return copies of a network's moments in Adam, or none where it was never stepped."""
+    """Return copies of Adam's moments for a network, or none if it never took a step."""
     optimizer: torch.optim.Adam = getattr(agent, f"{name}_optimizer")
     states = [optimizer.state.get(parameter) for parameter in getattr(agent, name).parameters()]
     return [{key: value.detach().cpu().clone() for key, value in state.items()} for state in states if state]
 
 
 def _optimizer_state(optimizer: torch.optim.Adam, moments: list[dict[str, Tensor]]) -> State:
-    """Return a state dict for another program, whose device and kernels are not known."""
+    """Return an optimizer's state dict for another program, whose device and kernels are not known."""
     groups = [group | {"fused": None, "foreach": None} for group in optimizer.state_dict()["param_groups"]]
     return {"state": dict(enumerate(moments)), "param_groups": groups}
 
 
 def _named(weights: dict[str, Tensor], network: str, names: Sequence[str] | None) -> dict[str, Tensor]:
-    """Give a network's layers other names, first to last."""
+    """Return a network's weights with other layer names, first to last."""
     if names is None:
         return weights
     layers = list(dict.fromkeys(key.rpartition(".")[0] for key in weights))

@@ -1,4 +1,4 @@
-"""In which range an older program acts, and what that changes in a critic: there [low, high], here [-1, 1]."""
+"""The action range of an older program, and what it changes in a critic: there [low, high], here [-1, 1]."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from td3robot.errors import CheckpointError
 
-# What other programs keep beside an actor's layers.
+# Names under which other programs keep the range beside an actor's layers.
 SCALES, BIASES = ("action_scale", "max_action"), ("action_bias",)
 
 
@@ -28,19 +28,20 @@ class ActionRange:
 
     @classmethod
     def of(cls, a_max: float, size: int) -> "ActionRange":
-        """Make the range [-a_max, a_max].
+        """Return the range [-a_max, a_max].
 
         Raises:
-            CheckpointError: That is no range.
+            CheckpointError: That is not a range.
         """
         if not (np.isfinite(a_max) and a_max > 0.0):
             raise CheckpointError(f"--a-max {a_max:g} is no largest action; give a positive number")
         return cls(torch.full((size,), float(a_max), dtype=torch.float64), torch.zeros(size, dtype=torch.float64))
 
     def apply(self, weights: dict[str, Tensor], moments: Sequence[dict[str, Tensor]]) -> bool:
-        """Have a critic take actions in [-1, 1], in place; return whether Adam's moments could follow.
+        """Convert a critic in place to take actions in [-1, 1]; return whether Adam's moments could be converted.
 
-        ``W (s a + b) + c = (W s) a + (W b + c)``. The gradient by ``W s`` is that by ``W`` divided by ``s``.
+        ``W (s a + b) + c = (W s) a + (W b + c)``. The gradient with respect to ``W s`` is that for ``W`` divided by
+        ``s``.
         """
         columns = weights["net.0.weight"][:, -len(self.scale) :]
         shift = columns.double() @ self.bias
@@ -52,7 +53,7 @@ class ActionRange:
         return not (moments and self.bias.any())
 
     def undo(self, weights: dict[str, Tensor], moments: Sequence[dict[str, Tensor]]) -> None:
-        """Have a critic that takes actions in [-1, 1] take those of this range, which has no bias, in place."""
+        """Convert a critic in place from actions in [-1, 1] to those of this range, which has no bias."""
         ActionRange(1.0 / self.scale, self.bias).apply(weights, moments)
 
 
@@ -62,19 +63,19 @@ def taken_range(
     a_max: float | None,
     environment: tuple[NDArray[np.floating], NDArray[np.floating]] | None,
 ) -> tuple[ActionRange, list[str]]:
-    """Find out in which range an older program acted, and take what says so out of its actor's tensors.
+    """Return the action range of an older program, and remove the tensors that state it from its actor's.
 
     Args:
         actor: The actor's file.
-        size: Numbers in an action.
-        a_max: What the user said.
+        size: Size of an action.
+        a_max: The user's value.
         environment: The environment's own lowest and highest action.
 
     Returns:
-        The range, and what the user should know of it.
+        The range, and what the user should know about it.
 
     Raises:
-        CheckpointError: Nobody says it, or two say different things.
+        CheckpointError: No source states it, or two disagree.
     """
     scale, bias = (_surplus(actor, names, size) for names in (SCALES, BIASES))
     if scale is not None:
@@ -106,7 +107,7 @@ def taken_range(
 
 
 def _surplus(actor: dict[str, Any], names: Sequence[str], size: int) -> Tensor | None:
-    """Take a tensor beside the layers out of an actor's file, as (action,)."""
+    """Remove a tensor beside the layers from an actor's file, and return it as (action,)."""
     found = [key for key in actor if key.rpartition(".")[2] in names]
     if not found:
         return None

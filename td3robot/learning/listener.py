@@ -1,4 +1,4 @@
-"""What reports the progress of a training."""
+"""The interface for reporting the progress of a training."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from td3robot.envs.playing import Evaluation
 
 
 class Listener(Protocol):
-    """What reports the progress of a training: the command line's progress bar, for example."""
+    """Report the progress of a training: the command line's progress bar, for example."""
 
     def progress(self, step: int, steps_per_second: float) -> None:
         """Report the steps taken so far."""

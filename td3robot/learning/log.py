@@ -1,4 +1,4 @@
-"""What a run wrote down, read back: the columns of its CSV files. No torch here."""
+"""Reads a run's log: the columns of its CSV files. No torch here."""
 
 import csv
 from pathlib import Path
@@ -7,15 +7,15 @@ from td3robot.errors import CheckpointError
 
 METRICS, EVALUATIONS = "metrics.csv", "evaluations.csv"
 
-# By name of the column: (step, value) of every row that has one.
+# By column name: (step, value) of every row that has one.
 Columns = dict[str, list[tuple[float, float]]]
 
 
 def read_log(run: Path, name: str) -> Columns:
-    """Read ``metrics.csv`` or ``evaluations.csv`` of a run directory; rows that a crash has torn are left out.
+    """Read ``metrics.csv`` or ``evaluations.csv`` of a run directory, without rows torn by a crash.
 
     Raises:
-        CheckpointError: There is no such file, or it is no table.
+        CheckpointError: There is no such file, or it is not a table.
     """
     path = run / name
     if not path.is_file():

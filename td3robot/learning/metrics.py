@@ -1,4 +1,4 @@
-"""What a run writes down: CSV for spreadsheets and plots, TensorBoard for watching."""
+"""Writes a run's log: CSV for spreadsheets and plots, TensorBoard for watching."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from torch.utils.tensorboard.summary import hparams
 from td3robot.config import RunConfig, to_yaml
 
 Row = Mapping[str, float]
-# TensorBoard shows cards by the order of their names: what a person looks for comes first, under a name of its own.
+# TensorBoard sorts cards by name: what people look for comes first, under its own name.
 FIRST = {"success_rate": "0_success/evaluation", "episode/success": "0_success/training"}
 
 
@@ -21,16 +21,16 @@ class CsvTable:
     """A CSV file whose rows are keyed by ``step``; new columns widen the file.
 
     Args:
-        path: The file; one that another program made unreadable is set aside, and kept.
+        path: The file; one that another program made unreadable is set aside and kept.
         keep_until: Rows beyond this step are dropped.
-        report: Called with a sentence where a file was set aside.
+        report: Called with a sentence if a file was set aside.
     """
 
     def __init__(self, path: Path, keep_until: int, report: Callable[[str], None]) -> None:
         self._path = path
         self._columns: list[str] = []
         self._rows: list[dict[str, Any]] = []
-        self._torn = False  # whether the file may lack rows, or end in the midst of one
+        self._torn = False  # whether the file may lack rows, or end in the middle of one
         if path.exists():
             try:
                 self._read(keep_until)
@@ -41,7 +41,7 @@ class CsvTable:
                 self._rewrite()
 
     def _read(self, keep_until: int) -> None:
-        """Read what there is; ``ValueError`` says why it is not this run's."""
+        """Read the existing file; ``ValueError`` says why it is not this run's."""
         with self._path.open(
             newline="", encoding="utf-8-sig"
         ) as file:  # a spreadsheet may have added a byte order mark
@@ -58,10 +58,10 @@ class CsvTable:
         return free
 
     def add(self, row: Row) -> None:
-        """Append a row, and put it on disk, with those that could not be written before.
+        """Append a row to the file, with earlier ones that could not be written.
 
         Raises:
-            OSError: It could not be written; it is kept for the next time.
+            OSError: It could not be written; it is kept for the next call.
         """
         new = [name for name in row if name not in self._columns]
         self._rows.append(dict(row))
@@ -86,13 +86,13 @@ class CsvTable:
 
 
 def _board_folder(run: Path) -> Path:
-    """Return where TensorBoard's files go: named like the run, as TensorBoard shows it; older runs keep their place."""
+    """Return TensorBoard's folder, named like the run, because TensorBoard shows that name; older runs keep theirs."""
     folder = run / "tensorboard"
     return folder if any(folder.glob("events.*")) else folder / run.resolve().name
 
 
 def _step(row: dict[str, Any]) -> float:
-    """Return a row's step; infinity, so that it is dropped, where a crash or a full disk tore the row."""
+    """Return a row's step, or infinity, so that it is dropped, if a crash or a full disk tore the row."""
     try:
         return float("inf") if None in row else float(row["step"])
     except (TypeError, ValueError):
@@ -104,10 +104,10 @@ class MetricsWriter:
 
     Args:
         run: The run directory; gets ``metrics.csv``, ``evaluations.csv`` and ``tensorboard/``.
-        keep_until: Rows beyond this step, left by a run that was cut off, are dropped: the run goes back to it.
+        keep_until: Rows beyond this step, left by an interrupted run, are dropped: the run goes back to it.
         report: Called with a sentence for a row that could not be written (a full disk); training continues.
-        config: The run's, shown by TensorBoard as text and as hyperparameters.
-        evaluated_until: The same for evaluations, where fewer are kept: those in progress are done again.
+        config: The run's configuration, which TensorBoard shows as text and as hyperparameters.
+        evaluated_until: The same for evaluations, of which fewer are kept: those in progress are done again.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class MetricsWriter:
         self._open_board(keep_until)
 
     def _open_board(self, step: int) -> None:
-        """Begin a file of TensorBoard's; what an earlier one has beyond the step is dropped there."""
+        """Begin a new TensorBoard file, which purges what an earlier one has beyond the step."""
         try:
             self._board = SummaryWriter(str(_board_folder(self._run)), purge_step=step + 1)
             self._describe(self._config, step)
@@ -133,7 +133,7 @@ class MetricsWriter:
             self._lose_board(error)
 
     def _lose_board(self, error: OSError) -> None:
-        """Report that TensorBoard's file could not be written; its writer does not recover, and another follows."""
+        """Report that TensorBoard's file could not be written; its writer does not recover, so a new one follows."""
         self._report(f"TensorBoard's file could not be written: {error.strerror or error}; a new one follows")
         self._board = None
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def mlp(sizes: Sequence[int], layer_norm: bool) -> nn.Sequential:
-    """Stack linear layers of the given sizes with ReLU between them.
+    """Return a stack of linear layers of the given sizes with ReLU between them.
 
     Args:
         sizes: Width of the input, of each hidden layer, and of the output.

@@ -9,13 +9,13 @@ from td3robot.policy.observation_scaling import Moments, ObservationScaling
 
 
 class RunningNormalizer:
-    """Scale each observation component to zero mean and unit variance over all that was seen.
+    """Scale each observation component to zero mean and unit variance over all observations so far.
 
     Mean and variance are merged batch by batch in float64 (Chan, Golub and LeVeque 1983). A disabled
-    normaliser leaves observations alone and is saved like any other, so that play needs no special case.
+    normaliser leaves observations unchanged and is saved like any other, so that play needs no special case.
 
     Attributes:
-        scaling: How observations are scaled now.
+        scaling: The current scaling.
     """
 
     def __init__(self, size: int, enabled: bool, device: torch.device) -> None:

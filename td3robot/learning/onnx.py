@@ -38,7 +38,7 @@ class ScaledActor(nn.Module):
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep back what PyTorch's exporter says about packages that a policy does not need."""
+    """Suppress the messages of PyTorch's exporter about packages that a policy does not need."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -56,7 +56,7 @@ def export_onnx(module: ScaledActor, policy: Policy, path: Path) -> float:
 
     Raises:
         MissingExtraError: The extra ``onnx`` is not installed.
-        CheckpointError: The exported file acts otherwise; it is deleted.
+        CheckpointError: The exported file acts differently; it is deleted.
     """
     try:
         import onnxruntime

@@ -1,4 +1,4 @@
-"""One picture of a training run."""
+"""Plots a training run as one image."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +16,10 @@ Points = list[tuple[float, float]]
 
 
 def plot_run(run: Path, out: Path) -> None:
-    """Draw success, return, critic loss and guard interventions of a run directory over its steps.
+    """Plot success, return, critic loss and guard interventions of a run directory over its steps.
 
     Raises:
-        CheckpointError: The directory holds no metrics.
+        CheckpointError: The directory has no metrics.
     """
     metrics = read_log(run, METRICS)
     evaluations = read_log(run, EVALUATIONS) if (run / EVALUATIONS).is_file() else {}
@@ -53,7 +53,7 @@ def plot_run(run: Path, out: Path) -> None:
 
 
 def over_steps(axes: Axes) -> None:
-    """Lay out the axis of environment steps, the grid, and the legend of the lines that there are."""
+    """Lay out the axis of environment steps, the grid, and the legend of the lines present."""
     axes.set_xlabel("environment steps")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -63,7 +63,7 @@ def over_steps(axes: Axes) -> None:
 
 
 def _title(run: Path) -> str:
-    """Say what was trained as a person would; the directory's name where it holds no checkpoint."""
+    """Return a title of what was trained, or the directory's name if it has no checkpoint."""
     try:
         config = Checkpoint(find(run)).config()
     except (CheckpointError, ConfigError):
@@ -72,7 +72,7 @@ def _title(run: Path) -> str:
 
 
 def _reasons(metrics: Columns) -> Columns:
-    """Return the share of steps that the guard changed, by reason, from the first row on: nothing counted is 0."""
+    """Return the share of steps that the guard changed, by reason, from the first row on; missing counts are 0."""
     steps = sorted({step for points in metrics.values() for step, _ in points})
     found = {name.removeprefix("guard/"): dict(points) for name, points in metrics.items() if name.startswith("guard/")}
     return {name.replace("_", " "): [(step, values.get(step, 0.0)) for step in steps] for name, values in found.items()}

@@ -1,7 +1,7 @@
 """A training's environments on the nodes of a Ray cluster.
 
-All environments step once before any of them steps again, and their answers are taken in a fixed order: the results are
-those of environments on this machine, whatever the nodes' pace.
+All environments step once before any steps again, and their answers are taken in a fixed order, so the results are
+those of environments on this machine, whatever the nodes' speed.
 """
 
 import socket
@@ -25,16 +25,16 @@ Vector = NDArray[np.float32]
 
 
 class RayEnvironments(MadeElsewhere):
-    """Environments shared among workers on a Ray cluster, which make them while this process does something else.
+    """Environments distributed among workers on a Ray cluster, which make them while this process does something else.
 
     Args:
         make: Makes an environment from its configuration; a function that the nodes can import.
-        configs: One for each environment, of environments with the same contract.
-        workers: Of which cluster, and how many; each takes one core.
-        limit_s: How long they may take for any answer [s].
+        configs: One per environment, for environments with the same contract.
+        workers: The cluster, and the number of workers; each takes one core.
+        limit_s: How long any answer may take [s].
 
     Raises:
-        ConfigError: Nobody answers there, the cluster has fewer cores, or there are fewer environments.
+        ConfigError: The cluster does not answer, it has fewer cores, or there are fewer environments.
         MissingExtraError: Ray is not installed.
     """
 
@@ -78,7 +78,7 @@ class RayEnvironments(MadeElsewhere):
         return step
 
     def start(self, actions: Vector) -> None:
-        """Have all begin to step."""
+        """Make all environments begin to step."""
         self._end_interrupted()
         self._stepping = [
             worker.step_all.remote(actions[share.start : share.stop])
@@ -86,7 +86,7 @@ class RayEnvironments(MadeElsewhere):
         ]
 
     def finish(self) -> list[Step]:
-        """Wait for all."""
+        """Wait for all steps, and return them."""
         stepping, self._stepping = self._stepping, []
         return [step for steps in self._answers(stepping) for step in steps]
 
@@ -109,8 +109,8 @@ class RayEnvironments(MadeElsewhere):
             self.finish()
 
     def _answers(self, asked: list[Any]) -> list[Any]:
-        """Wait for answers in order; an error that a worker answers with is raised."""
-        # A wait of Python's own: an interrupt that ends a training's step would be lost in one of Ray's.
+        """Wait for answers in order, and return them; raise an error that a worker answers with."""
+        # Waits in Python: an interrupt that ends a training's step would be lost in one of Ray's waits.
         if futures.wait([task.future() for task in asked], self._limit_s).not_done:
             raise EnvironmentFaultError(
                 f"the environments on the cluster have not answered for {self._limit_s:g} s; see what they wait for "
@@ -129,12 +129,12 @@ class RayEnvironments(MadeElsewhere):
 
 
 class EnvironmentWorker:
-    """Some of the environments, on a node; does what :class:`LocalEnvironments` does, and returns errors.
+    """Some of the environments, on a node; works like :class:`LocalEnvironments`, but returns errors.
 
     Args:
         make: Makes an environment from its configuration.
-        configs: One for each environment.
-        version: The td3robot of who asks.
+        configs: One per environment.
+        version: The caller's version of td3robot.
     """
 
     def __init__(self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], version: str) -> None:
@@ -151,7 +151,7 @@ class EnvironmentWorker:
             self._made = EnvironmentFaultError(f"{where}: {type(error).__name__}: {error}")
 
     def made(self) -> tuple[EnvironmentFacts, Contract] | Td3RobotError:
-        """Return what the environments have in common, and their contract; or why they could not be made."""
+        """Return the environments' facts and contract, or the error that kept them from being made."""
         return self._made
 
     def reset(self, index: int, seed: int) -> Any:

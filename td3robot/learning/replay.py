@@ -11,10 +11,10 @@ from td3robot.errors import CheckpointError, ConfigError
 
 
 class Batch(NamedTuple):
-    """Transitions as columns; ``batch`` rows each, float32.
+    """Transitions as float32 columns with ``batch`` rows each.
 
-    ``reward`` may be the discounted sum over n steps; ``discount`` is then gamma to the power of the number
-    of steps it sums, so that the target reads ``reward + discount * (1 - terminated) * Q``.
+    ``reward`` may be the discounted sum over n steps. ``discount`` is then gamma to the power of that number of steps,
+    so the target is ``reward + discount * (1 - terminated) * Q``.
     """
 
     observation: Tensor
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 class ReplayBuffer:
     """Keep up to ``capacity`` transitions, each packed into one float32 row so that sampling is one gather.
 
-    Memory is taken as it is filled: 4 * (2 * observation + action + 3) bytes a transition.
+    Memory is used as the buffer fills: 4 * (2 * observation + action + 3) bytes per transition.
     """
 
     def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
@@ -65,11 +65,11 @@ class ReplayBuffer:
 
     @property
     def rows(self) -> NDArray[np.float32]:
-        """Every row (capacity, width), packed in the order of a :class:`Batch`; only the first ``size`` are filled."""
+        """All rows (capacity, width), packed in the order of a :class:`Batch`; only the first ``size`` are filled."""
         return self._rows
 
     def draw(self, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the rows of a batch uniformly, with replacement."""
+        """Draw the row indices of a batch uniformly, with replacement."""
         return rng.integers(0, self.size, batch_size)
 
     def sample(self, batch_size: int, rng: np.random.Generator, device: torch.device) -> Batch:
@@ -79,19 +79,19 @@ class ReplayBuffer:
 
     @property
     def largest_reward(self) -> float:
-        """The largest magnitude of a stored reward; 0 while there is none."""
+        """Largest magnitude of a stored reward; 0 while the buffer is empty."""
         rewards = self._rows[: self.size, self._edges[2]]
         return float(np.abs(rewards).max()) if self.size else 0.0
 
     def state(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, int]]:
-        """Return the filled rows (oldest overwritten in place, not rotated) and the index of the next row to write."""
+        """Return the filled rows (the oldest is overwritten in place, not rotated) and the index of the next write."""
         return {"rows": self._rows[: self.size]}, {"next": self._next}
 
     def load_state(self, arrays: dict[str, NDArray[np.float32]], counters: dict[str, int]) -> None:
         """Restore what :meth:`state` returned.
 
         Raises:
-            CheckpointError: The rows are of another width, or more than this capacity.
+            CheckpointError: The rows have another width, or exceed this capacity.
         """
         rows = arrays["rows"]
         if rows.shape[1] != self._rows.shape[1] or len(rows) > self.capacity:

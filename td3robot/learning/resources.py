@@ -1,4 +1,4 @@
-"""Whether a run fits into this machine's memory, asked before it takes any."""
+"""Checks whether a run fits into this machine's memory, before it uses any."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,16 +8,16 @@ from pathlib import Path
 from td3robot.config import AgentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.errors import ConfigError
 
-# Of the free memory, what a run may plan with; the rest is for everything that is not counted here.
+# Share of the free memory that a run may use; the rest is for everything that is not counted here.
 SHARE = 0.9
-# What an environment takes: measured 57 MB for a grasp with its physics; of others, only that it is something [bytes].
+# Memory of an environment: 57 MB measured for a grasp with its physics; for others, a nominal amount [bytes].
 ARM_BYTES, OTHER_BYTES = 60e6, 1e6
 CGROUP = Path("/sys/fs/cgroup")
 FLOAT = 4
 
 
 def free_bytes() -> float:
-    """Return the memory that this process may still take: the machine's, or less where a control group has less."""
+    """Return the memory that this process may still use: the machine's, or less if a control group limits it."""
     free = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -25,7 +25,7 @@ def free_bytes() -> float:
         limit, used = ((CGROUP / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
         free = min(free, float(limit) - float(used))
     except (OSError, ValueError, StopIteration):
-        pass  # no Linux, or no control group with a limit
+        pass  # not Linux, or no control group with a limit
     return SHARE * free
 
 
@@ -33,7 +33,7 @@ def require_room_for_environments(config: RunConfig) -> None:
     """Require that the environments fit into memory.
 
     Raises:
-        ConfigError: With the number that would.
+        ConfigError: Naming the number that would fit.
     """
     each = ARM_BYTES if isinstance(config.environment, RobotEnvironmentConfig) else OTHER_BYTES
     fitting = max(int(free_bytes() / each), 1)
@@ -47,11 +47,11 @@ def require_room_for_environments(config: RunConfig) -> None:
 def require_room_for_learning(config: RunConfig, observation_size: int, action_size: int) -> None:
     """Require that the replay buffer and the networks fit into memory.
 
-    A save takes the replay buffer once more for a moment. Networks are counted with targets, gradients, the moments of
-    Adam and the activations of a batch.
+    A save briefly needs the replay buffer's memory once more. Networks are counted with targets, gradients, Adam's
+    moments and the activations of a batch.
 
     Raises:
-        ConfigError: Naming the setting, with the value that would do.
+        ConfigError: Naming the setting, with a value that would fit.
     """
     agent, free = config.agent, free_bytes()
     row = 2.0 * FLOAT * (2 * observation_size + action_size + 3)

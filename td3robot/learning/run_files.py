@@ -1,4 +1,4 @@
-"""What a training writes into its run directory besides checkpoints and metrics."""
+"""Files that a training writes into its run directory besides checkpoints and metrics."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ CHANGES, TRACEBACK = "changes.json", "environment-fault.txt"
 def describe_run(
     run: Path, config: RunConfig, changes: Sequence[dict[str, Any]], report: Callable[[str], None]
 ) -> None:
-    """Write down what is trained, and what was changed when the run was resumed.
+    """Write the run's configuration, and what was changed when it was resumed.
 
     Args:
-        run: The run directory; gets ``config.yaml``, and ``changes.json`` where there are any.
-        config: The run's.
-        changes: As of :attr:`~td3robot.learning.trainer.Trainer.changes`.
-        report: Called with a sentence where a file could not be written.
+        run: The run directory; gets ``config.yaml``, and ``changes.json`` if there are changes.
+        config: The run's configuration.
+        changes: As in :attr:`~td3robot.learning.trainer.Trainer.changes`.
+        report: Called with a sentence if a file could not be written.
     """
     try:
         whole = run / f"{CONFIG}.new"
@@ -36,7 +36,7 @@ def describe_run(
 
 
 def with_traceback(run: Path, error: Td3RobotError) -> Td3RobotError:
-    """Write down an environment's own traceback, where there is one, and return the error with the file's name."""
+    """Write an environment's own traceback to a file, if there is one, and return the error with the file's name."""
     if not isinstance(error, EnvironmentFaultError) or not error.details:
         return error
     path = run / TRACEBACK

@@ -1,4 +1,4 @@
-"""A run directory that one training holds: against other trainings, and still where it was."""
+"""A lock on a run directory: keeps other trainings out, and notices if the directory moves."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from td3robot.errors import CheckpointError
 
 
 class RunMovedError(CheckpointError):
-    """A run directory was renamed or deleted while it was trained in."""
+    """A run directory was renamed or deleted during training."""
 
 
 class RunLock:
@@ -20,7 +20,7 @@ class RunLock:
         run: The directory.
 
     Raises:
-        CheckpointError: Another process trains in it, or it cannot be opened.
+        CheckpointError: Another process is training in it, or it cannot be opened.
     """
 
     def __init__(self, run: Path) -> None:
@@ -39,7 +39,7 @@ class RunLock:
         """Require that the directory still has its name.
 
         Raises:
-            RunMovedError: It was renamed or deleted, or another one has its name.
+            RunMovedError: It was renamed or deleted, or another directory has its name.
         """
         held = os.fstat(self._descriptor)
         try:
@@ -52,7 +52,7 @@ class RunLock:
             raise RunMovedError(f"the run directory {self._run} was {become} while it was trained in; training ends")
 
     def moved_to(self) -> Path | None:
-        """Return where the directory is now; None where it was deleted, or the system does not tell."""
+        """Return the directory's current path, or None if it was deleted or the system does not tell."""
         try:
             place = Path(f"/proc/self/fd/{self._descriptor}").readlink()
             there, held = place.stat(), os.fstat(self._descriptor)
@@ -61,7 +61,7 @@ class RunLock:
         return place if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino) else None
 
     def close(self) -> None:
-        """Let go of the directory; legal twice."""
+        """Release the directory. May be repeated."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

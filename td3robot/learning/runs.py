@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 def make_trainer(
     config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None, workers: Workers | None = None
 ) -> "SimulationTrainer":
-    """Build everything a run needs.
+    """Build the trainer of a run, with everything that it needs.
 
     Args:
-        config: Of the run.
+        config: The run's configuration.
         run: Its directory.
         listener: Reports the progress.
-        lock: The run directory's, where it is held already.
-        workers: Of a Ray cluster, to have the environments there; results don't depend on it.
+        lock: Lock of the run directory, if already held.
+        workers: Ray cluster workers for the environments; results do not depend on them.
 
     Raises:
         ConfigError: The configuration cannot be run, or the cluster cannot be used.
     """
-    if config.agent.device == "cuda":  # which may be missing; no process is started then
+    if config.agent.device == "cuda":  # it may be missing; then no process is started
         _require_device(config)
     if workers is None:
         require_room_for_environments(config)
@@ -82,18 +82,18 @@ def make_arm_trainer(
     cells: Mapping[str, CellConfig],
     agree: Callable[[str, str], bool],
 ) -> "ArmTrainer":
-    """Build a run that resumes on arms, and is evaluated in simulation; nothing moves yet.
+    """Build the trainer of a run that resumes on arms and is evaluated in simulation; nothing moves yet.
 
     Args:
-        config: Of the run.
+        config: The run's configuration.
         run: Its directory.
         listener: Reports the progress.
-        cells: Of the arms, by what sentences call them.
-        agree: Asked in the name of an arm whether it may do something that a person has to agree to.
+        cells: Cells of the arms, by their names in messages.
+        agree: Called with an arm's name to ask whether it may do something that a person has to agree to.
 
     Raises:
-        ConfigError: The run is not one of a robot.
-        ContractError: A cell is not what the run was trained for.
+        ConfigError: The run does not train a robot.
+        ContractError: A cell does not match what the run was trained for.
     """
     from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer
 
@@ -126,8 +126,8 @@ def _require_device(config: RunConfig) -> None:
 def _training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
     """Return the environments to train in, a share of them undisturbed.
 
-    These are every second one, as far as it goes: the first environments may act without exploration
-    (``agent.greedy_share``), which is to be met with disturbances and without.
+    These are every second one, as far as that goes: the first environments may act without exploration
+    (``agent.greedy_share``), which should happen both with and without disturbances.
     """
     environment, count = config.environment, config.training.environments
     environments = [environment] * count

@@ -1,4 +1,4 @@
-"""Training in simulation: environments step side by side, and every step is resumed exactly."""
+"""Training in simulation: environments step in parallel, and every step resumes exactly."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,10 @@ from td3robot.policy import checkpoint
 
 
 class SimulationTrainer(Trainer):
-    """A trainer whose environments wait for it: it learns while they step, or between their steps.
+    """A trainer whose environments wait for it: it learns while they step, or between steps.
 
-    Actions are chosen before the environments step, and nothing else of an iteration happens before they have. A fault
-    leaves a state that is resumed with these very actions.
+    Actions are chosen before the environments step, and nothing else in an iteration happens before they have stepped.
+    A fault leaves a state that resumes with these very actions.
     """
 
     collector: Collector

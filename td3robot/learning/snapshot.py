@@ -1,4 +1,4 @@
-"""What a training saves: to be resumed, and to be played."""
+"""What a training saves, for resuming and for play."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_contents(trainer: "Trainer") -> Contents:
-    """Return everything that a resumed run needs."""
+    """Return everything that resuming a run needs."""
     rows, replay_counters = trainer.replay.state()
     episodes, episode_indices = trainer.collector.state()
     evaluations = trainer.evaluations
@@ -40,7 +40,7 @@ def run_contents(trainer: "Trainer") -> Contents:
 
 
 def play_contents(trainer: "Trainer") -> Contents:
-    """Return copies of what running the policy needs, and of the critics; their evaluation is still to come."""
+    """Return copies of the critics and of what running the policy needs; the evaluation is still to come."""
     groups = {name: _to_numpy(group) for name, group in trainer.agent.play_tensors().items()}
     groups["normalizer"] = trainer.agent.normalizer.state()
     return Contents(
@@ -65,7 +65,7 @@ def _documents(trainer: "Trainer", evaluation: Evaluation | None, evaluated_step
 
 
 def _interim(trainer: "Trainer") -> Arrays:
-    """Return what was begun and is not finished: chosen actions, an evaluation, the next row of metrics."""
+    """Return what is in progress: chosen actions, an evaluation, the next row of metrics."""
     arrays = trainer.window.state(trainer.collector.averages) | trainer.evaluations.state()
     return arrays if trainer.actions is None else arrays | {"actions": trainer.actions}
 

@@ -1,4 +1,4 @@
-"""Where a training's wall time goes."""
+"""Measures where a training's wall time goes."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -10,14 +10,14 @@ ACTIVITIES = ("simulation", "learner", "evaluation", "saving")
 
 
 class Stopwatch:
-    """Wall time by activity since the last reading; for environments in another process, the time spent waiting."""
+    """Wall time by activity since the last reading; environments in another process count as time spent waiting."""
 
     def __init__(self) -> None:
         self._spent: dict[str, float] = {}
         self._since = perf_counter()
 
     def timed(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function and return what it does, and add the time it takes to ``name``."""
+        """Call a function, add the time it takes to ``name``, and return its result."""
         start = perf_counter()
         try:
             return function(*arguments)
@@ -25,7 +25,7 @@ class Stopwatch:
             self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
 
     def read(self) -> dict[str, float]:
-        """Return the seconds since the last reading by name, with ``other`` and ``all``, and start again."""
+        """Return the seconds by name since the last reading, with ``other`` and ``all``, and restart."""
         now = perf_counter()
         spent = {name: self._spent.get(name, 0.0) for name in ACTIVITIES}
         whole = now - self._since

@@ -26,7 +26,7 @@ TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": 
 
 
 class TD3(Agent):
-    """Actor, two separate critics, a target of each, and their optimizers; arguments as of :class:`Agent`."""
+    """Actor, two separate critics, a target for each, and their optimizers; arguments as in :class:`Agent`."""
 
     trained = TRAINED
     compiled = "td3robot.learning.compiled.learner"
@@ -42,7 +42,7 @@ class TD3(Agent):
         self.actor_target = deepcopy(self.actor)
         self.Q1_target = deepcopy(self.Q1)
         self.Q2_target = deepcopy(self.Q2)
-        # What plays. Single iterates of the actor differ a good deal in how they play; their average is steadier
+        # The policy for play. Single iterates of the actor vary a good deal in performance; their average is steadier
         # (Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992).
         self.actor_average = deepcopy(self.actor) if config.average_tau < 1.0 else self.actor
         self.averages = self.actor_average is not self.actor
@@ -62,14 +62,14 @@ class TD3(Agent):
 
     @torch.no_grad()
     def select_action(self, observation: NDArray[np.floating], play: bool = False) -> NDArray[np.float32]:
-        """Compute pi(s) without noise, for observations (batch, observation_size); to play, by the averaged actor."""
+        """Compute pi(s) without noise for observations (batch, observation_size); for play, by the averaged actor."""
         states = torch.as_tensor(observation, dtype=torch.float32, device=self.device)
         actor = self.actor_average if play else self.actor
         actions: NDArray[np.float32] = actor(self.normalizer(states)).cpu().numpy()
         return actions
 
     def update(self, batch: Batch) -> dict[str, Tensor]:
-        """Do one critic update, and every ``policy_freq``-th time an actor and target update.
+        """Do one critic update and, every ``policy_freq``-th time, an actor and target update.
 
         Returns:
             Scalars by name, still on the device: ``critic_loss``, ``Q1_mean``, ``target_Q_mean``, and
@@ -121,12 +121,12 @@ class TD3(Agent):
         return metrics
 
     def networks(self) -> dict[str, nn.Module]:
-        """Return the six networks by the paper's names, and the actor's average where there is one."""
+        """Return the six networks by the paper's names, and the actor's average if there is one."""
         names = (*NETWORKS, AVERAGE) if self.averages else NETWORKS
         return {name: getattr(self, name) for name in names}
 
     def tensors(self) -> Groups:
-        """Return every learned tensor, one group for each network and optimizer."""
+        """Return all learned tensors, one group per network and optimizer."""
         groups = {name: dict(network.state_dict()) for name, network in self.networks().items()}
         for name in OPTIMIZERS:
             groups[name] = self._optimizer_tensors(name)

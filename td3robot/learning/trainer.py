@@ -35,11 +35,11 @@ from td3robot.policy.retention import Retention
 
 
 class AbandonedStepError(BaseException):
-    """An environment's step or an evaluation was given up; no ``Exception``, which an environment might catch."""
+    """An environment's step or an evaluation was abandoned; not an ``Exception``, which an environment might catch."""
 
 
 class Trainer(ABC):
-    """Train one agent into one run directory; subclasses say where its experience comes from.
+    """Train one agent in one run directory; subclasses define where its experience comes from.
 
     Args:
         config: The whole run.
@@ -48,17 +48,17 @@ class Trainer(ABC):
         contract: What the policy is trained for.
         run: Directory for checkpoints and metrics.
         listener: Reports the progress.
-        lock: Of the run directory, where it is held already; it is closed with the training.
+        lock: Lock of the run directory, if already held; it is closed with the training.
 
     Attributes:
-        stop_requested: Whether to stop after this step, and save.
-        actions: Chosen, and not yet carried out; None between two iterations.
-        evaluations: The one in progress, and the best one.
-        window: What the next row of metrics is made of.
+        stop_requested: Whether to save and stop after this step.
+        actions: Actions that were chosen and not yet carried out; None between two iterations.
+        evaluations: The evaluation in progress, and the best one.
+        window: The data of the next row of metrics.
         changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.changes`.
     """
 
-    can_be_given_up: ClassVar[bool] = True  # a step, in its midst
+    can_be_given_up: ClassVar[bool] = True  # a step, while it runs
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Trainer(ABC):
         self._in_environment = False
 
     def train(self) -> None:
-        """Run until ``config.training.steps``, or until ``stop_requested`` is set, and save.
+        """Train until ``config.training.steps``, or until ``stop_requested`` is set, and save.
 
         Raises:
             Td3RobotError: An environment or robot failed; what was learned so far is saved first.
@@ -126,7 +126,7 @@ class Trainer(ABC):
             self.save(strict=True)
 
     def _run(self, writer: MetricsWriter) -> None:
-        """Iterate; a step that is given up ends the run as a stop does."""
+        """Iterate; an abandoned step ends the run as a stop does."""
         try:
             self.evaluations.begin_again()
             self._evaluate(writer)
@@ -140,10 +140,10 @@ class Trainer(ABC):
             self.listener.message(f"an environment did not end its step, which was given up at step {self.step}")
 
     def request_stop(self) -> None:
-        """Stop after this step, and save; asked again, give up a step or an evaluation that does not end.
+        """Save and stop after this step; if called again, abandon a step or an evaluation that does not end.
 
         Raises:
-            AbandonedStepError: Here, in the midst of the environment's code; for handlers of signals.
+            AbandonedStepError: Raised here, in the middle of the environment's code; for signal handlers.
         """
         again, self.stop_requested = self.stop_requested, True
         if again and self._in_environment:
@@ -152,7 +152,7 @@ class Trainer(ABC):
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let :meth:`request_stop` give up what an environment does meanwhile."""
+        """Let :meth:`request_stop` abandon what an environment does inside this context."""
         self._in_environment = self.can_be_given_up
         try:
             yield
@@ -165,7 +165,7 @@ class Trainer(ABC):
         Raises:
             TrainingDivergedError: The learner diverged; nothing is saved.
             RunMovedError: The run directory was renamed or deleted.
-            CheckpointError: It could not be saved, and ``strict`` says that this is an error.
+            CheckpointError: It could not be saved, and ``strict`` is set.
         """
         if self.step == self._saved_step:
             return
@@ -193,7 +193,7 @@ class Trainer(ABC):
             self._lock.require_in_place()
 
     def _save_where_it_is_now(self) -> None:
-        """Save the run in its renamed directory, where it is known."""
+        """Save the run in its renamed directory, if that is known."""
         place = self._lock.moved_to() if self._lock is not None else None
         if place is not None:
             self._lock, self.run_directory = None, place
@@ -208,14 +208,14 @@ class Trainer(ABC):
                 self.listener.message(str(error))
 
     def _choose_learner(self) -> None:
-        """Make the learner, and record which it is, so that a resumed run has the same."""
+        """Make the learner, and record which it is, so that a resumed run uses the same."""
         training = self.config.training
         self.learner = make_learner(self.agent, training, self._learned_by, self.listener.message)
         training = training.model_copy(update={"learner": self.learner.name})
         self.config = self.config.model_copy(update={"training": training})
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
-        """Restore a saved run, so that training continues exactly as it would have without the interruption.
+        """Restore a saved run, so that training continues exactly as without the interruption.
 
         Raises:
             CheckpointError: The checkpoint was saved for play only, or does not fit this configuration.
@@ -248,7 +248,7 @@ class Trainer(ABC):
             self._saved_step = self.step
 
     def _resume_interim(self, saved: checkpoint.Checkpoint) -> None:
-        """Restore what was begun and not finished; runs saved by older versions lack it."""
+        """Restore what was in progress; runs saved by older versions lack it."""
         if not saved.has("interim"):
             return
         interim = saved.arrays("interim")
@@ -257,7 +257,7 @@ class Trainer(ABC):
         self.collector.averages = self.window.load_state(interim, self.agent.device)
 
     def start_from(self, saved: checkpoint.Checkpoint) -> None:
-        """Start with another run's networks and normaliser; its policy explores in place of uniformly random actions.
+        """Start with another run's networks and normaliser; its policy replaces uniformly random exploration.
 
         Raises:
             ContractError: Its observations or actions differ, naming the field.
@@ -287,14 +287,14 @@ class Trainer(ABC):
 
     @abstractmethod
     def _iterate(self) -> None:
-        """Collect some steps, and do the updates that are due."""
+        """Collect some steps and do the updates that are due."""
 
     @abstractmethod
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
-        """Go on with the episodes that were in progress, or with the next ones."""
+        """Continue the episodes that were in progress, or begin the next ones."""
 
     def _update_agent(self, step: int) -> None:
-        """Do the updates that ``updates_per_step`` calls for up to a step count."""
+        """Do the updates due by ``updates_per_step`` up to a step count."""
         learning_steps = step - self.config.training.random_steps
         if learning_steps <= 0 or self.replay.size < self.config.agent.batch_size:
             return
@@ -310,25 +310,25 @@ class Trainer(ABC):
             self._require_converging(row)
             self.listener.progress(self.step, row["steps_per_second"])
         self.evaluations.due |= self._crossed(training.evaluate_every)
-        saving = self._crossed(training.checkpoint_every) and self.step < training.steps  # the end saves by itself
+        saving = self._crossed(training.checkpoint_every) and self.step < training.steps  # the end is saved anyway
         self._evaluate(writer, patient=saving and not self.evaluations.due)
         if saving:
             self._stopwatch.timed("saving", self.save)
         self._reported = self.step
 
     def _evaluate(self, writer: MetricsWriter, patient: bool = False) -> None:
-        """See to the evaluations; a stop that is requested meanwhile leaves them to the resumed run."""
+        """Advance the evaluations; a stop requested meanwhile leaves them to the resumed run."""
         before = self.evaluations.begun
         self._stopwatch.timed("evaluation", self.evaluations.advance, self, writer, patient)
         if self.evaluations.begun is not before:
             self._saved_step = -1
 
     def _require_converging(self, figures: dict[str, float]) -> None:
-        """Raise where the learner's figures say that it diverged."""
+        """Raise if the learner's figures show that it diverged."""
         require_converging(figures, self.replay.largest_reward, self.config.agent.gamma, self.step, self.run_directory)
 
     def _crossed(self, every: int) -> bool:
-        """Whether a multiple of so many steps was passed since the last report."""
+        """Whether a multiple of ``every`` steps was passed since the last report."""
         return self.step // every > self._reported // every
 
     def _row(self) -> dict[str, float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from td3robot.learning.environments import Step
 
 Losses = dict[str, torch.Tensor]
-UNKNOWN = -1.0  # how an episode's success is saved where its environment does not say
+UNKNOWN = -1.0  # saved as an episode's success if its environment does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Window:
 
     Attributes:
         finished: Episodes that ended.
-        losses: What the learner's updates returned, on its device.
+        losses: Metrics of the learner's updates, on its device.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Window:
         self.losses: list[Losses] = []
 
     def figures(self) -> dict[str, float]:
-        """Return the means, by the names of a row's columns."""
+        """Return the means, by column name of the row."""
         row: dict[str, float] = {}
         if finished := self.finished:
             row["episode/return"] = float(np.mean([episode.total_reward for episode in finished]))
@@ -71,7 +71,7 @@ class Window:
         return row
 
     def state(self, averages: StepAverages) -> dict[str, NDArray[Any]]:
-        """Return everything as arrays, the steps' averages with it; names are numbered to keep their order."""
+        """Return everything as arrays, including the step averages; names are numbered to keep their order."""
         finished = [
             (episode.total_reward, episode.steps, UNKNOWN if episode.success is None else episode.success)
             for episode in self.finished
@@ -88,7 +88,7 @@ class Window:
         return arrays
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> StepAverages:
-        """Restore what :meth:`state` returned, and return the steps' averages."""
+        """Restore what :meth:`state` returned, and return the step averages."""
         self.finished = [
             FinishedEpisode(float(reward), int(steps), None if success == UNKNOWN else bool(success))
             for reward, steps, success in arrays["finished"]
@@ -104,6 +104,6 @@ class Window:
 
 
 def _numbered(kind: str, arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:
-    """Return the arrays of a kind, in the order of their numbers, by their names."""
+    """Return the arrays of a kind with their names, in the order of their numbers."""
     found = [name for name in sorted(arrays) if name.startswith(f"{kind}.")]
     return [(name.split(".", 2)[2], arrays[name]) for name in found]

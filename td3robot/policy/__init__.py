@@ -1,1 +1,1 @@
-"""What a policy needs to play: the actor in NumPy, its scaling, its contract, its checkpoint. No torch."""
+"""What running a policy needs: the actor in NumPy, its scaling, its contract, its checkpoint. No torch."""

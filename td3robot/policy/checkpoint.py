@@ -1,7 +1,7 @@
-"""Checkpoints on disk: a directory of safetensors, JSON and YAML files under a manifest of their SHA-256.
+"""Checkpoints on disk: a directory of safetensors, JSON and YAML files, and a manifest with their SHA-256.
 
-A checkpoint is written whole under a temporary name, flushed to disk, and renamed; what carries a
-checkpoint's name is therefore always whole. Loading runs no code. No torch here: play needs none.
+A checkpoint is written completely under a temporary name, flushed to disk, and renamed, so anything with a
+checkpoint's name is complete. Loading runs no code. No torch here: play needs none.
 """
 
 import fcntl
@@ -36,10 +36,10 @@ from td3robot.policy.retention import Retention
 
 CONFIG = "config.yaml"
 KINDS = ("best", "last")
-READINGS = 10  # of a run whose training replaces its checkpoint meanwhile
-# What a save that was cut off leaves behind: kind, step, process.
+READINGS = 10  # attempts to read a run whose training keeps replacing its checkpoint
+# Left behind by an interrupted save: kind, step, process.
 LEFTOVER = re.compile(rf"\.({'|'.join(KINDS)})-\d+\.\d+\.tmp")
-# Settings that came with a second choice, and what every run before them was.
+# Settings that were added with a second choice, and the value that every earlier run had.
 ONLY_CHOICES = {"agent.kind": "td3", "training.learner": "auto"}
 
 Arrays = dict[str, NDArray[Any]]
@@ -47,7 +47,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Contents:
-    """What goes into a checkpoint.
+    """The contents of a checkpoint.
 
     Attributes:
         config: The resolved configuration as YAML text.
@@ -61,7 +61,7 @@ class Contents:
 
 
 class Checkpoint:
-    """A checkpoint directory whose manifest has been verified; while this exists, no training deletes it.
+    """A checkpoint directory with a verified manifest; no training deletes it while this object exists.
 
     Raises:
         CheckpointError: It is missing, damaged, foreign, or of a newer format.
@@ -78,7 +78,7 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(entry["bytes"] for entry in self.manifest["files"].values())
 
     def has(self, name: str) -> bool:
@@ -89,7 +89,7 @@ class Checkpoint:
         """Read ``<name>.safetensors``.
 
         Raises:
-            CheckpointError: It is not part of the checkpoint, is not safetensors, or holds a number that is not finite.
+            CheckpointError: It is not part of the checkpoint, is not safetensors, or has a number that is not finite.
         """
         path = self._file(f"{name}.safetensors")
         try:
@@ -108,7 +108,7 @@ class Checkpoint:
         return arrays
 
     def document(self, name: str) -> Any:
-        """Read ``<name>.json`` as plain values, checked by its model.
+        """Read ``<name>.json`` as plain values, validated by its model.
 
         Raises:
             CheckpointError: It is not part of the checkpoint, is not JSON, or lacks what its readers expect.
@@ -119,12 +119,12 @@ class Checkpoint:
         """Read the resolved configuration, with ``section.key=value`` overrides.
 
         Raises:
-            ConfigError: An override, or the configuration itself, is none of this version's.
+            ConfigError: An override, or the configuration itself, is not valid in this version.
         """
         return parse_config(self._config_text(), str(self.path / CONFIG), overrides)
 
     def settings_in_steps(self) -> list[str]:
-        """Return the settings, by dotted name, that this was saved with in control periods and that are seconds now."""
+        """Return the settings, by dotted name, that were saved in control periods and are in seconds now."""
         return in_seconds(self._saved_config())
 
     def _saved_config(self) -> dict[str, Any]:
@@ -146,12 +146,12 @@ class Checkpoint:
             raise CheckpointError(f"{path} is not UTF-8; restore the checkpoint from a copy") from None
 
     def newer_settings(self, config: RunConfig) -> dict[str, Any]:
-        """Return the settings that did not exist when this was saved, by dotted name, with their values now.
+        """Return the settings that did not exist when this was saved, by dotted name, with their present values.
 
-        Those whose default says what was the only choice then (:data:`ONLY_CHOICES`) are left out.
+        Those whose default is what used to be the only choice (:data:`ONLY_CHOICES`) are left out.
 
         Args:
-            config: What :meth:`config` returned.
+            config: The result of :meth:`config`.
         """
         saved = self._saved_config()
         in_seconds(saved)
@@ -163,11 +163,11 @@ class Checkpoint:
         return Contract(self.document("contract"))
 
     def actor(self) -> Arrays:
-        """Read the actor that plays: its running average, where the run keeps one beside it; see :meth:`arrays`."""
+        """Read the actor for play: its running average, if the run keeps one beside it; see :meth:`arrays`."""
         return self.arrays("actor_average" if self._averages() else "actor")
 
     def _averages(self) -> bool:
-        """Whether this holds the actor's average beside the actor, or has to: its run keeps one, and can be resumed."""
+        """Whether this has the actor's average beside the actor, or must have: its run keeps one and can be resumed."""
         if self.has("actor_average") or not self.has("replay"):
             return self.has("actor_average")
         agent = self._saved_config().get("agent")
@@ -178,7 +178,7 @@ class Checkpoint:
         """Read the normaliser.
 
         Raises:
-            CheckpointError: It is none, or is for other observations than the contract's.
+            CheckpointError: It is not valid, or is for observations other than the contract's.
         """
         moments, size = self.arrays("normalizer"), self.contract().observation.size
         try:
@@ -196,7 +196,7 @@ class Checkpoint:
         """Load the actor, its scaling and the contract, for play.
 
         Raises:
-            CheckpointError: They do not fit each other.
+            CheckpointError: They do not match.
         """
         contract = self.contract()
         scaling = ObservationScaling.from_moments(self.normalizer())
@@ -222,7 +222,7 @@ def write(path: Path, contents: Contents) -> None:
     """Write a checkpoint under a temporary name, flush it, and rename it to ``path``.
 
     Raises:
-        CheckpointError: It could not be written; nothing carries the name ``path`` then.
+        CheckpointError: It could not be written; then there is nothing at ``path``.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -249,9 +249,9 @@ def write(path: Path, contents: Contents) -> None:
 
 
 def publish(run: Path, kind: str, step: int, contents: Contents, retention: Retention = Retention()) -> Path:  # noqa: B008
-    """Write ``<run>/<kind>-<step>``, and then delete the checkpoints of that kind that are not to be kept.
+    """Write ``<run>/<kind>-<step>``, then delete the checkpoints of that kind that are not kept.
 
-    Those of later steps are of a run that has since gone back, and go, too.
+    Those of later steps are from before the run went back, and are deleted, too.
 
     Raises:
         CheckpointError: It could not be written; the older ones are still there.
@@ -267,7 +267,7 @@ def publish(run: Path, kind: str, step: int, contents: Contents, retention: Rete
 
 
 def set_aside_later(run: Path, kind: str, step: int) -> list[Path]:
-    """Rename a run's checkpoints of a kind beyond a step that it went back to, and return their new places."""
+    """Rename a run's checkpoints of a kind beyond the step that it went back to, and return their new paths."""
     places = []
     for path in _of_kind(run, kind):
         if _step_of(path) > step:
@@ -277,14 +277,14 @@ def set_aside_later(run: Path, kind: str, step: int) -> list[Path]:
 
 
 def clean(run: Path) -> None:
-    """Delete what an interrupted save left behind; nothing that has another name than a save gives."""
+    """Delete what an interrupted save left behind, and only what has a save's temporary name."""
     for leftover in run.glob(".*.tmp"):
         if LEFTOVER.fullmatch(leftover.name):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _delete(path: Path) -> None:
-    """Delete a checkpoint, renamed first: a deletion that is cut off leaves a name that :func:`clean` deletes.
+    """Rename a checkpoint, then delete it: an interrupted deletion leaves a name that :func:`clean` deletes.
 
     One that is being read stays; the next save deletes it.
     """
@@ -303,11 +303,11 @@ def _delete(path: Path) -> None:
 
 
 def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
-    """Find the checkpoint meant by ``path``.
+    """Return the path of the checkpoint that ``path`` means.
 
     Args:
-        path: A checkpoint, a run directory (the newest checkpoint of the first kind is meant), or the name of a
-            released policy.
+        path: A checkpoint, a run directory (for its newest checkpoint of the first kind), or the name of a released
+            policy.
         kinds: Which kinds of a run's checkpoints are wanted, the preferred one first.
 
     Raises:
@@ -330,7 +330,7 @@ def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
 
 
 def opened(path: Path, kinds: tuple[str, ...] = KINDS) -> Checkpoint:
-    """Open the checkpoint meant by ``path``, as :func:`find` does; one that a training replaces meanwhile gives way.
+    """Open the checkpoint that :func:`find` finds; if a training replaces it meanwhile, open the new one.
 
     Raises:
         CheckpointError: There is none, or it is damaged.
@@ -346,7 +346,7 @@ def opened(path: Path, kinds: tuple[str, ...] = KINDS) -> Checkpoint:
 
 
 def newest(path: Path) -> Checkpoint:
-    """Open the checkpoint to resume from: the newest whole ``last-*`` of a run directory, or ``path`` itself.
+    """Open the checkpoint to resume from: the newest complete ``last-*`` of a run directory, or ``path`` itself.
 
     Raises:
         CheckpointError: There is none, or it is damaged.
@@ -367,7 +367,7 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def _of_kind(run: Path, kind: str) -> list[Path]:
-    """List whole checkpoints of a kind, the newest first; what somebody named otherwise is theirs."""
+    """Return the complete checkpoints of a kind, newest first; anything with another name belongs to somebody else."""
     named = (path for path in run.glob(f"{kind}-*") if re.fullmatch(rf"{kind}-[0-9]+", path.name))
     return sorted((path for path in named if (path / MANIFEST).is_file()), key=_step_of, reverse=True)
 
@@ -377,7 +377,7 @@ def _step_of(path: Path) -> int:
 
 
 def _older_whole(path: Path) -> str:
-    """Name the newest whole checkpoint of the same run and kind that is older than a damaged one."""
+    """Return a clause with the newest complete checkpoint older than a damaged one, of the same run and kind."""
     kind = path.name.rpartition("-")[0]
     for other in _of_kind(path.parent, kind) if kind in KINDS and path.name[len(kind) + 1 :].isdecimal() else ():
         if _step_of(other) < _step_of(path):
@@ -396,7 +396,7 @@ def _write_text(path: Path, text: str) -> None:
 
 def _write_arrays(path: Path, arrays: Arrays) -> None:
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
-    path.chmod(0o644)  # safetensors writes for the owner alone
+    path.chmod(0o644)  # safetensors makes it readable for the owner only
     _flush(path)
 
 
@@ -409,7 +409,7 @@ def _flush(path: Path) -> None:
 
 
 def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return what ``present`` has and ``saved`` has not, by dotted name."""
+    """Return what ``present`` has and ``saved`` lacks, by dotted name."""
     added: dict[str, Any] = {}
     for name, value in present.items():
         if name not in saved:

@@ -1,4 +1,4 @@
-"""What a policy was trained for, term by term, so that it is never run on anything else unnoticed."""
+"""The contract of a policy: what it was trained for, term by term, so that it never silently runs on anything else."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from td3robot.layout import Layout
 class Contract:
     """Nested plain values: robot, limits, tool, gripper, control rate, observation, action, guard.
 
-    Two environments are interchangeable for a policy exactly when their contracts are equal.
+    Two environments are interchangeable for a policy if and only if their contracts are equal.
     """
 
     terms: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Contract:
         yield from _differences("", self.terms, other.terms)
 
     def require_same(self, other: "Contract", here: str, there: str) -> None:
-        """Refuse another contract unless it is this one.
+        """Refuse another contract unless it equals this one.
 
         Raises:
             ContractError: Naming the first term that differs, and both values.
@@ -59,7 +59,7 @@ def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
         for index, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differences(f"{prefix}[{index}]", x, y)
     elif isinstance(a, float) and isinstance(b, float):
-        if not isclose(a, b, rel_tol=1e-9):  # other linear algebra kernels round otherwise
+        if not isclose(a, b, rel_tol=1e-9):  # other linear algebra kernels round differently
             yield prefix, a, b
     elif a != b:
         yield prefix, a, b

@@ -1,4 +1,4 @@
-"""The JSON documents of a checkpoint, each read through a model: nothing that its readers do not expect."""
+"""The JSON documents of a checkpoint, each validated by a model, so that readers get only what they expect."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from td3robot.config.plain import is_plain
 from td3robot.errors import CheckpointError
 
-# The longest integer is a state of PCG64, of 128 bits.
+# The longest integer is a 128-bit state of PCG64.
 MOST_DIGITS = 40
 COPY = "restore the checkpoint from a copy"
 
@@ -34,7 +34,7 @@ class ReplayCounters(Document):
 
 
 class Counters(Document):
-    """How far a run is; ``replay`` and ``episodes`` are there where it can be resumed. More counters may follow."""
+    """A run's progress; ``replay`` and ``episodes`` are present if it can be resumed. More counters may follow."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -53,7 +53,7 @@ class Counters(Document):
 
 
 class EvaluationFigures(Document):
-    """The figures of an evaluation, as ``Evaluation`` has them."""
+    """The figures of an ``Evaluation``."""
 
     success_rate: Share | None
     success_ci95: Annotated[list[Share], Field(min_length=2, max_length=2)] | None
@@ -91,14 +91,14 @@ class Pcg64(Document):
 
 
 class RandomStates(Document):
-    """Of a run's generators."""
+    """The states of a run's generators."""
 
     exploration: Pcg64
     replay: Pcg64
 
 
 class Change(Document):
-    """Settings that were changed when a run was resumed: each name with its value before and after."""
+    """Settings changed when a run was resumed: each name with its value before and after."""
 
     step: Count
     settings: Annotated[dict[Text, Annotated[list[Any], Field(min_length=2, max_length=2)]], Field(min_length=1)]
@@ -118,7 +118,7 @@ Fields = Annotated[list[FieldTerms], Field(min_length=1)]
 
 
 class ActionTerms(Document):
-    """What an action means; a robot's has more terms, which are compared with its environment's."""
+    """The meaning of an action; a robot's has more terms, which are compared with its environment's."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -144,7 +144,7 @@ class RobotTerms(Document):
 
 
 class ContractTerms(Document):
-    """What every contract has, and what is shown of a robot's; the rest is compared with the environment's."""
+    """The terms of every contract, and those shown for a robot; the rest is compared with the environment's."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -172,7 +172,7 @@ class File(Document):
 
 
 class Manifest(Document):
-    """What a checkpoint consists of, and what made it."""
+    """The parts of a checkpoint, and what made it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -191,10 +191,10 @@ MODELS: Mapping[str, TypeAdapter[Any]] = {
 
 
 def read_document(path: Path) -> Any:
-    """Read ``<name>.json`` as plain values, checked by the model of its name where there is one.
+    """Read ``<name>.json`` as plain values, validated by the model for its name, if there is one.
 
     Raises:
-        CheckpointError: It cannot be read, is not JSON, or holds what its model does not have.
+        CheckpointError: It cannot be read, is not JSON, or does not match its model.
     """
     values = read_json(path)
     if path.stem in MODELS:
@@ -203,10 +203,10 @@ def read_document(path: Path) -> Any:
 
 
 def require_document(path: Path, values: Any) -> None:
-    """Refuse values that the model of the document's name does not have.
+    """Refuse values that do not match the model for the document's name.
 
     Raises:
-        CheckpointError: Naming the first of them.
+        CheckpointError: Naming the first mismatch.
     """
     try:
         MODELS[path.stem].validate_python(values)
@@ -215,7 +215,7 @@ def require_document(path: Path, values: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file strictly: no NaN, no number beyond a double, no key twice, no control characters.
+    """Read a JSON file strictly: no NaN, no number beyond a double, no duplicate keys, no control characters.
 
     Raises:
         CheckpointError: It cannot be read, or is something else.
@@ -240,7 +240,7 @@ def read_json(path: Path) -> Any:
 
 
 def short(value: Any) -> str:
-    """Write a value for a sentence: no longer than one, and on one line."""
+    """Return a value as text for a sentence, shortened and on one line."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
 

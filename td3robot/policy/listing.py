@@ -1,4 +1,4 @@
-"""Runs and checkpoints at a glance: read without verifying their files, which may be gigabytes."""
+"""Summaries of runs and checkpoints, read without verifying their files, which may be gigabytes."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from td3robot.policy.documents import read_document
 
 
 def runs_below(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield every run directory below a folder, and every checkpoint outside of one, with its summary."""
+    """Yield every run directory below a folder, and every checkpoint outside a run, with its summary."""
     for place, folders, files in os.walk(folder):
         path = Path(place)
         folders.sort()
@@ -26,11 +26,11 @@ def runs_below(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """Return ``name``, ``title``, ``step``, ``success_rate``, ``episodes`` and ``resumable``; None is not known.
+    """Return ``name``, ``title``, ``step``, ``success_rate``, ``episodes`` and ``resumable``; None means unknown.
 
     Args:
-        path: A run directory or a checkpoint. A run's step and whether it can be resumed are those of its last
-            checkpoint, its success that of its best.
+        path: A run directory or a checkpoint. For a run, step and ``resumable`` come from its last checkpoint, and
+            success from its best.
     """
     best, last = find(path), find(path, ("last", "best"))
     evaluation = _document(best, "evaluation") or {}

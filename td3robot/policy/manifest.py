@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: what it consists of, with the SHA-256 of every file, and what made it."""
+"""The manifest of a checkpoint: its files with their SHA-256, and what made it."""
 
 import fcntl
 import hashlib
@@ -14,11 +14,11 @@ from td3robot.policy.documents import read_json, require_document, short
 FORMAT = "td3robot-checkpoint"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-LONGEST_NAME = 100  # of a file
+LONGEST_NAME = 100  # of a file name
 
 
 def verified_manifest(path: Path) -> dict[str, Any]:
-    """Read a checkpoint's manifest, and verify every file that it names.
+    """Return a checkpoint's manifest after verifying every file that it names.
 
     Raises:
         CheckpointError: It is missing, damaged, foreign, or of another format.
@@ -58,12 +58,12 @@ def _verify(path: Path, name: str, digest: str, size: int) -> None:
 
 
 def held(path: Path) -> int | None:
-    """Return a descriptor of a checkpoint with a lock that a deletion respects; None where there is no directory."""
+    """Return a descriptor of a checkpoint with a lock that deletion respects, or None if there is no directory."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return None
-    with suppress(OSError):  # on some network disks there are no locks
+    with suppress(OSError):  # some network disks have no locks
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return descriptor
 

@@ -1,4 +1,4 @@
-"""How an observation is scaled before a network sees it; plain NumPy, so that play needs no torch."""
+"""Scaling of observations before a network sees them; plain NumPy, so that play needs no torch."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 Moments = dict[str, NDArray[np.float64]]
 
-# A component that hardly moved in training is not blown up: a simulated gripper rests within 0.1 mrad of one angle, and
-# a real one, a few milliradians off, would saturate the networks.
+# Keeps a component that hardly moved in training from being blown up: a simulated gripper rests within 0.1 mrad of one
+# angle, and a real one, a few milliradians off, would saturate the networks.
 MIN_DEVIATION = 0.02
 CLIP = 10.0
-# What is beyond this is no observation's mean or variance; squares of it still fit a float32.
+# Bound of any observation's mean or variance; its square still fits a float32.
 LARGEST = 1e18
 
 
@@ -25,7 +25,7 @@ class ObservationScaling:
 
     @classmethod
     def from_moments(cls, moments: Moments) -> "ObservationScaling":
-        """Make the scaling of a normaliser's saved state: the identity where it was disabled."""
+        """Return the scaling of a normaliser's saved state: the identity if it was disabled."""
         mean, variance = moments["mean"], moments["variance"]
         if not moments["enabled"][0]:
             size = len(mean)
@@ -34,13 +34,13 @@ class ObservationScaling:
         return cls(mean.astype(np.float32), scale.astype(np.float32), np.float32(CLIP))
 
     def __call__(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scale observations (..., observation)."""
+        """Return scaled observations (..., observation)."""
         scaled: NDArray[np.float32] = np.clip((observation - self.shift) * self.scale, -self.clip, self.clip)
         return scaled
 
 
 def require_moments(moments: Moments) -> None:
-    """Refuse arrays that are no normaliser's state.
+    """Refuse arrays that are not a normaliser's state.
 
     Raises:
         ValueError: Naming what is missing, misshapen or impossible.

@@ -1,4 +1,4 @@
-"""A trained policy for play: the actor and its normaliser in NumPy, with the contract it was trained under.
+"""A trained policy for play: the actor and its normaliser in NumPy, with the contract of its training.
 
 No torch here: a robot's control process loads and runs a policy without it.
 """
@@ -13,7 +13,7 @@ from td3robot.policy.contract import Contract
 from td3robot.policy.documents import short
 from td3robot.policy.observation_scaling import LARGEST, ObservationScaling
 
-# Observations that are not clipped are taken to be no larger.
+# Assumed bound of observations that are not clipped.
 OBSERVED = 1e6
 NAME = re.compile(r"net\.\d{1,3}\.(weight|bias)")
 Tensors = dict[str, NDArray[np.float32]]
@@ -23,12 +23,12 @@ class Policy:
     """Map one observation to one action in [-1, 1].
 
     Args:
-        actor: The actor's tensors under their names in a checkpoint (``net.0.weight`` ...).
+        actor: The actor's tensors by their names in a checkpoint (``net.0.weight`` ...).
         scaling: The normaliser's scaling of observations.
         contract: What the policy was trained for.
 
     Raises:
-        ValueError: The tensors are no actor for these observations.
+        ValueError: The tensors are not an actor for these observations.
     """
 
     def __init__(self, actor: Tensors, scaling: ObservationScaling, contract: Contract) -> None:
@@ -39,7 +39,7 @@ class Policy:
         _require_bounded(self._layers, scaling)
 
     def act(self, observation: ArrayLike) -> NDArray[np.float32]:
-        """Compute the action (action,) for one observation (observation,), or (batch, ...) for a batch.
+        """Compute the action (action,) for an observation (observation,), or (batch, ...) for a batch.
 
         Raises:
             ContractError: The observation has the wrong length.
@@ -68,7 +68,7 @@ def _layers(actor: Tensors, inputs: int) -> list[Layer]:
     """Sort ``net.<index>.weight|bias`` into linear layers, each with the layer norm that follows it.
 
     Raises:
-        ValueError: They are no layers that follow each other, or could overflow.
+        ValueError: They are not a sequence of layers, or could overflow.
     """
     names = {name: int(name.split(".")[1]) for name in actor if NAME.fullmatch(name)}
     if strange := sorted(actor.keys() - names.keys()):
@@ -101,7 +101,7 @@ def _floats(actor: Tensors, name: str) -> NDArray[np.float32]:
 
 
 def _require_bounded(layers: list[Layer], scaling: ObservationScaling) -> None:
-    """Refuse layers that could overflow: the largest sums, of observations as large as they may be.
+    """Refuse layers whose largest possible sums, for the largest observations, could overflow.
 
     Raises:
         ValueError: Saying in which layer.
@@ -111,7 +111,7 @@ def _require_bounded(layers: list[Layer], scaling: ObservationScaling) -> None:
         bound = np.abs(weight).astype(np.float64).T @ bound + np.abs(bias)
         if not (bound < LARGEST).all():
             raise ValueError(f"layer {number} may reach {bound.max():.3g}, which no actor does")
-        if norm is not None:  # what is normalised is at most sqrt(n)
+        if norm is not None:  # normalised values are at most sqrt(n)
             bound = np.abs(norm[0]) * np.sqrt(len(bound)) + np.abs(norm[1]).astype(np.float64)
 
 

@@ -9,9 +9,9 @@ class Retention:
     """How many checkpoints of one kind a run keeps.
 
     Attributes:
-        newest: The newest ones.
-        every: Besides these, every so many of those that are saved periodically; 0 keeps none.
-        period: Environment steps between two of them.
+        newest: How many of the newest ones.
+        every: In addition, every n-th of the periodic ones; 0 keeps none.
+        period: Environment steps between two periodic ones.
     """
 
     newest: int = 1
@@ -19,7 +19,7 @@ class Retention:
     period: int = 1
 
     def kept(self, steps: Iterable[int]) -> set[int]:
-        """Return the steps of the checkpoints to keep, of those there are."""
+        """Return the steps of the checkpoints to keep, from those of existing ones."""
         ordered = sorted(steps, reverse=True)
         firsts = {step // self.period: step for step in ordered}  # the first one after each multiple of the period
         spaced = {step for number, step in firsts.items() if self.every and number and number % self.every == 0}

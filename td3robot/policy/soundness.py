@@ -1,4 +1,4 @@
-"""Whether the parts of a checkpoint belong together, and are all possible: asked before anything is built from them."""
+"""Checks that the parts of a checkpoint are possible and belong together, before anything is built from them."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -22,11 +22,11 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def require_playable(saved: Checkpoint, config: RunConfig) -> None:
-    """Refuse a checkpoint whose documents, actor and normaliser do not fit each other and its configuration.
+    """Refuse a checkpoint whose documents, actor and normaliser do not match each other and its configuration.
 
     Args:
         saved: The checkpoint.
-        config: As the checkpoint has it, without overrides.
+        config: The checkpoint's configuration, without overrides.
 
     Raises:
         CheckpointError: Naming the first part that does not fit.
@@ -53,11 +53,11 @@ def require_playable(saved: Checkpoint, config: RunConfig) -> None:
 
 
 def require_whole(saved: Checkpoint, config: RunConfig) -> None:
-    """Refuse a checkpoint of which any part is missing, impossible, or does not fit; reads every file.
+    """Refuse a checkpoint with a part that is missing, impossible, or does not fit; reads every file.
 
     Args:
-        saved: The checkpoint, saved for play or to be resumed.
-        config: As the checkpoint has it, without overrides.
+        saved: The checkpoint, saved for play or for resuming.
+        config: The checkpoint's configuration, without overrides.
 
     Raises:
         CheckpointError: Naming the first part that does not fit.
@@ -93,7 +93,7 @@ def _require_same_environment(saved: Checkpoint, config: RunConfig, contract: Co
 
 
 def _require_network(saved: Checkpoint, name: str, config: RunConfig, contract: Contract) -> Shapes:
-    """Refuse a network of other layers than the configuration's, or with absurd weights; return its shapes."""
+    """Return the shapes of a network; refuse layers other than the configuration's, and absurd weights."""
     arrays, agent = saved.arrays(name), config.agent
     inputs, outputs = contract.observation.size, contract.action.size
     if name in ACTORS:
@@ -108,7 +108,7 @@ def _require_network(saved: Checkpoint, name: str, config: RunConfig, contract: 
 
 
 def _require_optimizer(saved: Checkpoint, name: str, config: RunConfig) -> None:
-    """Refuse what is not Adam's state of a network; it is empty as long as the network was not updated."""
+    """Refuse arrays that are not Adam's state of a network; it is empty until the network's first update."""
     arrays, network = saved.arrays(name), name.removesuffix(OPTIMIZER)
     contract, counters = saved.contract(), saved.document("counters")
     if not arrays:
@@ -151,14 +151,14 @@ def _require_resumable(saved: Checkpoint, config: RunConfig, contract: Contract,
 
 
 def _require_updates(saved: Checkpoint, config: RunConfig) -> None:
-    """Refuse updates that are more than the steps call for, or so few that a resumed run would do them all at once."""
+    """Refuse more updates than the steps call for, or so few that a resumed run would catch up all at once."""
     if _changed(saved, "agent.updates_per_step") or _changed(saved, "training.random_steps"):
         return
     counters, rate = saved.document("counters"), config.agent.updates_per_step
     step, updates = counters["step"], counters["updates"]
     if updates > step * rate:
         raise _apart(saved, f"{updates} updates are more than {step} steps allow")
-    # On an arm, they wait for the end of an episode; with overlap, for the next step.
+    # On an arm, updates wait for the end of an episode; with overlap, for the next step.
     waiting = 2 * config.training.environments
     waiting += config.environment.episode_steps if isinstance(config.environment, RobotEnvironmentConfig) else 0
     if updates and updates < (step - config.training.random_steps - waiting) * rate - 1.0:

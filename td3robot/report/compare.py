@@ -20,9 +20,9 @@ LISTED = 40
 
 
 def comparison_page(sources: Sequence[Source]) -> Page:
-    """Lay out several runs and sessions side by side, with their differences in sentences.
+    """Return a page with several runs and sessions side by side, and their differences in sentences.
 
-    A run without a checkpoint is named as left out: neither its policy nor its settings are known for certain.
+    A run without a checkpoint is listed as left out: neither its policy nor its settings are known for certain.
     """
     empty = [source for source in sources if isinstance(source, Run) and not source.checkpoints]
     compared = [source for source in sources if source not in empty]

@@ -32,7 +32,7 @@ def replay_page(replay: Replay, gap: Gap) -> Page:
 
 
 def in_words(figures: dict[str, Any]) -> str:
-    """Say in one sentence how far the simulated arm was from the measured one."""
+    """Return a sentence on how far the simulated arm was from the measured one."""
     return (
         f"the simulated joints were {_angle(figures['rms_rad'])} from the measured ones (rms of the worst joint), "
         f"{_angle(figures['max_rad'])} at most; the tool {number(1e3 * figures['tool_rms_m'], unit='mm')} rms, "

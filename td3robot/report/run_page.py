@@ -57,7 +57,7 @@ def run_page(run: Run) -> Page:
 
 
 def heading(run: Run) -> str:
-    """Name what a run trains, as a person would."""
+    """Return a title of what a run trains."""
     environment = run.config.get("environment", {})
     if environment.get("kind") != "robot":
         return f"{environment['id']} with TD3" if "id" in environment else run.title
@@ -68,7 +68,7 @@ def heading(run: Run) -> str:
 
 
 def verdict(run: Run) -> Verdict:
-    """Say in one sentence how well the best policy does."""
+    """Return a sentence on how well the best policy does."""
     done = _progress(run)
     if run.best is None:
         return Verdict(ATTENTION, "Not evaluated", f"{done} No evaluation has told yet how well the policy does.")

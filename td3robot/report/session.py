@@ -160,7 +160,7 @@ class Session:
 
 
 def began(about: dict[str, Any], folder: str) -> str:
-    """Say when a session began, from its first line or its folder's name."""
+    """Return when a session began, from its first line or its folder's name."""
     if isinstance(stamp := about.get("unix_time"), int | float):
         return f"{datetime.fromtimestamp(stamp):%Y-%m-%d %H:%M:%S}"
     found = re.match(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-", folder)

@@ -77,7 +77,7 @@ def session_page(session: Session) -> Page:
 
 
 def verdict(session: Session) -> Verdict:
-    """Say in one sentence what came out."""
+    """Return the outcome in one sentence."""
     figures, check = session.figures(), session.check
     if check is not None and not check.get("go", True) and not session.episodes:
         return Verdict(BAD, "No-go", _objection(check))
@@ -445,7 +445,7 @@ def _details(session: Session) -> Section:
 
 
 def decimated(rows: int, noun: str) -> str:
-    """Say that a curve stands for more rows than it has points; an empty text where it does not."""
+    """Return a sentence if each point of a curve stands for several rows, or an empty text if not."""
     if rows == 1:
         return ""
     return f" Each point stands for {rows:,} {noun}s in a row: their smallest and largest values are drawn."

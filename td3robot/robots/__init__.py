@@ -1,1 +1,1 @@
-"""Robots: what an arm is, how it moves, and the guard in front of it."""
+"""Robots: arm models, how they move, and the guard in front of them."""

@@ -1,4 +1,4 @@
-"""What a camera is like, from the datagrams of its tracker: frame rate, lost frames, latency, jitter, noise."""
+"""Figures of a camera from its tracker's datagrams: frame rate, lost frames, latency, jitter, noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,32 +9,33 @@ from numpy.typing import NDArray
 
 from td3robot.state import Array
 
-# Fewer frames than this say nothing.
+# Fewer frames than this are not enough for figures.
 FRAMES = 8
-# No camera exposes, reads out and finds an object within this (assumed): a younger stamp was made when sending [s].
+# No camera exposes, reads out and finds an object faster than this (assumed): a younger stamp was made on sending [s].
 FASTEST_S = 0.005
-# Frames are even where steps between them are whole numbers of their median, to this share of it, for so many of them.
+# Frames are even if the steps between them are multiples of their median, within this share of it, for this share of
+# the steps.
 WHOLE, MOSTLY = 0.35, 0.9
-# Else their rate is looked for between these factors of how often they come: up to 47 % of them may be lost, and its
-# double is out of reach.
+# Otherwise their rate is searched between these multiples of their arrival rate: up to 47 % of them may be lost, and
+# twice the rate is out of range.
 LEAST, MOST = 0.8, 1.9
-# Frames of one rate have phases that point this much the same way, 1 where they are even: those that are late by up to
-# half a period have 0.64; of sixteen at random times, one set in a thousand has this.
+# Frames of one rate have phases that agree this well; 1 if they are even, 0.64 if they are late by up to half a period.
+# One in a thousand sets of sixteen random times gets this far.
 ALIKE = 0.6
-# Quantiles that a spread is between: a single late frame is the computer's.
+# Quantiles between which a spread is measured: a single late frame is the computer's.
 LOW, HIGH = 0.05, 0.95
-# Steps between frames that are late by up to J, drawn evenly, spread by so much more between these quantiles than what
-# they are late by does: 2 (1 - sqrt(0.1)) J against 0.9 J.
+# If frames are late by up to J, uniformly, the steps between them spread more between these quantiles than the delays
+# do, by this factor: 2 (1 - sqrt(0.1)) J against 0.9 J.
 STEPS_SPREAD = 2.0 * (1.0 - 0.1**0.5) / 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A datagram that told an object's pose, believed or not.
+    """A datagram with an object's pose, accepted or not.
 
     Attributes:
         stamp: The sender's Unix time [s].
-        clock, received: When it came: this computer's Unix time and its monotonic clock [s].
+        clock, received: When it arrived: this computer's Unix time and its monotonic clock [s].
         position: (3,) in the base frame [m].
     """
 
@@ -47,17 +48,17 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class CameraFigures:
-    """A camera that looks at an object at rest.
+    """Figures of a camera that looks at an object at rest.
 
     Attributes:
-        frames: How many were seen.
-        rate_hz: Frames a second: those exposed, where ``lost`` is known, else those that came.
-        lost: How many frames did not come in between; None where frames come too unevenly to tell.
-        age_s: From a stamp to its arrival, median; below 0 where the clocks differ.
-        latency_s: The same of the fastest twentieth; None where that is too little to be a camera's: such stamps were
-            made when sending, and cannot tell.
-        jitter_s: How much later, or how unevenly, frames come: from the fastest to the slowest twentieth; None where
-            neither their stamps nor their times tell.
+        frames: How many arrived.
+        rate_hz: Frames a second: those exposed if ``lost`` is known, otherwise those that arrived.
+        lost: How many frames in between did not arrive; None if frames arrive too unevenly to tell.
+        age_s: Median time from a stamp to its arrival; negative if the clocks differ.
+        latency_s: The same for the fastest twentieth; None if that is too short for a camera: such stamps were made on
+            sending and say nothing.
+        jitter_s: Spread of the delays, or of the intervals, from the fastest to the slowest twentieth; None if neither
+            stamps nor arrival times tell.
         noise_m: Standard deviation of the position, along each axis.
     """
 
@@ -71,9 +72,9 @@ class CameraFigures:
 
 
 def camera_figures(arrivals: Sequence[Arrival]) -> CameraFigures | None:
-    """Compute the figures from the datagrams of one object at rest; None where they are too few.
+    """Compute the figures from the datagrams of one object at rest, or None if they are too few.
 
-    A datagram whose stamp is not newer than the one before is no new frame.
+    A datagram whose stamp is not newer than the last one is no new frame.
     """
     frames: list[Arrival] = []
     for arrival in arrivals:
@@ -104,7 +105,7 @@ def camera_figures(arrivals: Sequence[Arrival]) -> CameraFigures | None:
 
 
 def _numbered(times: Array) -> NDArray[np.int64] | None:
-    """Number frames by the periods since the first, from their times [s]; None where they come too unevenly to tell."""
+    """Number frames by the periods since the first, from their times [s]; None if they come too unevenly to tell."""
     steps = np.diff(times)
     counts = steps / max(float(np.median(steps)), 1e-9)
     whole = np.maximum(np.rint(counts), 1.0)

@@ -1,4 +1,4 @@
-"""What a check of a connected robot found: go, attention or no-go, line by line, with measured times."""
+"""Findings of a check of a connected robot: go, attention or no-go, line by line, with measured times."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from td3robot.statistics import percentiles
 GO, ATTENTION, NO_GO = "go", "attention", "no-go"
 # Bin edges of the histograms [ms].
 EDGES_MS = (0.0, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0, float("inf"))
-# How often a question is asked to measure its round trip, and the pause in between [s].
+# Number of round trips to measure, and the pause between them [s].
 QUESTIONS, PAUSE_S = 50, 0.01
 
 
@@ -22,7 +22,7 @@ class Finding:
     """One line of the table.
 
     Attributes:
-        name: What was looked at.
+        name: What was checked.
         expected, found: In words.
         verdict: ``go``, ``attention`` (a person decides) or ``no-go``.
         advice: What to do, unless the verdict is ``go``.
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Check:
-    """Collects findings; a driver adds those that only it knows how to make.
+    """Collect findings; a driver adds those that only it can make.
 
     Attributes:
         histograms: Measured times [ms] by name: percentiles, and counts between ``EDGES_MS``.
@@ -50,7 +50,7 @@ class Check:
 
     @property
     def go(self) -> bool:
-        """Whether nothing speaks against moving."""
+        """Whether no finding is a no-go."""
         return all(finding.verdict != NO_GO for finding in self.findings)
 
     @property
@@ -66,13 +66,13 @@ class Check:
         return f" (more no-go: {', '.join(more)}; --mode check shows all)" if more else ""
 
     def add(self, name: str, expected: str, found: str, good: bool, advice: str, otherwise: str = NO_GO) -> None:
-        """Add a finding; ``otherwise`` is its verdict where it is not good."""
+        """Add a finding; ``otherwise`` is its verdict if it is not good."""
         self.findings.append(
             Finding(name, expected, found, GO if good else otherwise, "" if good else advice or "see docs/deploy.md")
         )
 
     def answers(self, name: str, question: Callable[[], None]) -> bool:
-        """Ask a question and return whether it was answered; a :class:`RobotError` becomes a no-go."""
+        """Ask the robot a question and return whether it answered; a :class:`RobotError` becomes a no-go."""
         try:
             question()
         except RobotError as error:
@@ -81,7 +81,7 @@ class Check:
         return True
 
     def measured(self, name: str, times_s: Sequence[float]) -> dict[str, float] | None:
-        """Add a histogram of times [s] and return its percentiles [ms], or None for no times."""
+        """Add a histogram of times [s] and return its percentiles [ms], or None if there are no times."""
         times = [1e3 * time for time in times_s]
         found = percentiles(times)
         if found is not None:
@@ -106,7 +106,7 @@ def in_words(percentiles_ms: dict[str, float]) -> str:
 
 
 def round_trips(question: Callable[[], object]) -> list[float]:
-    """Measure how long a question takes to be answered [s], :data:`QUESTIONS` times."""
+    """Return the round-trip times of a question [s], asked :data:`QUESTIONS` times."""
     times = []
     for _ in range(QUESTIONS):
         begin = perf_counter()

@@ -1,7 +1,7 @@
-"""The FR3 with its hand as the MuJoCo Menagerie models them, out of the wheel ``franky-sim``.
+"""The MuJoCo Menagerie's model of the FR3 with its hand, from the wheel ``franky-sim``.
 
-The wheel is a simulator of its own, of which only the model's files are read: none of its Python is imported, and
-nothing is downloaded.
+The wheel is a simulator in its own right. Only its model files are read: none of its Python is imported, and nothing is
+downloaded.
 """
 
 from importlib.util import find_spec
@@ -15,11 +15,11 @@ Element = ElementTree.Element
 
 
 def model_tree() -> Element:
-    """Read ``fr3.xml``, with absolute paths of its meshes.
+    """Read ``fr3.xml``, with absolute paths to its meshes.
 
     Raises:
         MissingExtraError: The wheel is not installed.
-        RobotError: It is, but has no such file.
+        RobotError: The wheel is installed, but has no such file.
     """
     found = find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
@@ -29,17 +29,17 @@ def model_tree() -> Element:
     if not path.is_file():
         raise RobotError(f"the package franky-sim has no model {path}; install franky-sim=={VERSION} again")
     tree = ElementTree.parse(path).getroot()
-    one(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", where they are not
+    one(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", but they are not there
     for tag in ("keyframe", "contact"):
         tree.remove(one(tree, tag))
     return tree
 
 
 def one(tree: Element, tag: str, name: str | None = None) -> Element:
-    """Return the element of a tag, and of a name if given.
+    """Return the element with a tag, and with a name if given.
 
     Raises:
-        RobotError: There is none: the file is not the one that this was written for.
+        RobotError: There is none: the file is not the one that this code was written for.
     """
     for element in tree.iter(tag):
         if name is None or element.get("name") == name:
@@ -49,13 +49,13 @@ def one(tree: Element, tag: str, name: str | None = None) -> Element:
 
 
 def remove(tree: Element, tag: str, name: str) -> None:
-    """Remove an element, wherever it stands in the tree."""
+    """Remove an element, wherever it is in the tree."""
     element = one(tree, tag, name)
     next(parent for parent in tree.iter() if element in list(parent)).remove(element)
 
 
 def as_xml(tree: Element) -> str:
-    """Write the tree, without the meshes that it does not use."""
+    """Return the tree as XML, without the meshes that it does not use."""
     used = {geom.get("mesh") for geom in tree.iter("geom")}
     assets = one(tree, "asset")
     for mesh in [mesh for mesh in assets.iter("mesh") if mesh.get("name") not in used]:

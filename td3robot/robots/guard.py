@@ -2,27 +2,28 @@
 
 It is not a safety function. It keeps a policy's commands inside limits that lie inside the robot's own.
 
-How it works. The guard plans from the last *commanded* posture and joint velocity, never from the measured ones.
-A wish becomes a joint velocity for one control period, and that whole vector is scaled, never single joints, so
+How it works: the guard plans from the last *commanded* posture and joint velocity, never from the measured ones.
+A wish becomes a joint velocity for one control period. That vector is scaled as a whole, never single joints, so
 the arm keeps its direction:
 
 1. Down to the joint speed limits of the posture it starts from, and to the tool speed limit.
 2. Towards the last commanded velocity, until the change is within the acceleration limit.
 3. Towards braking, until the posture after this period *and every posture that braking from there would command*
    are inside joint limits and workspace, clear of table and links, and reached within the tool speed limit and the
-   joint speed limits there: some arms (the Franka FR3) are allowed less speed the nearer a joint is to its stop.
-   The first of them is not too far ahead of the measured arm, unless it is nearer to it than the last command.
+   joint speed limits there: on some arms (the Franka FR3), a joint's speed limit falls as it nears its stop. The
+   first of these postures must not be too far ahead of the measured arm, unless it is nearer to it than the last
+   command.
 
-An arm follows its commands with a servo's lag, in other postures than those commanded, where the same joint velocities
-move the tool differently. So step 3 also asks where the arm itself will be, by the lag of its servo: there, too, the
-tool is inside the workspace and within its speed limit, in every period until it rests. That arm is computed from the
-commands alone. One that catches up otherwise may be faster (docs/safety.md has figures); a driver watches the measured
-one.
+An arm follows its commands with a servo's lag, so its postures differ from the commanded ones, and the same joint
+velocities move the tool differently there. So step 3 also predicts the arm itself by its servo's lag: there, too, the
+tool must be inside the workspace and within its speed limit, in every period until it rests. The prediction uses the
+commands alone. An arm that catches up differently may be faster (docs/safety.md has figures); a driver watches the
+measured one.
 
-Braking reduces all joints in proportion, along a straight line in joint space. Step 3 of an earlier period has
-already admitted every one of its commands: there is always a command to send. Postures between two commands are
-not asked about: at 250 mm/s and 20 Hz they come nearer to the table or the arm by under 0.1 mm, and a joint speed limit
-that is concave in the joints' angles, as the FR3's are, is nowhere lower than at the nearer of the two.
+Braking slows all joints in proportion, along a straight line in joint space. Step 3 of an earlier period has
+already admitted every one of its commands, so there is always a command to send. Postures between two commands are
+not checked: at 250 mm/s and 20 Hz they come nearer to the table or the arm by under 0.1 mm, and a joint speed limit
+that is concave in the joint angles, as the FR3's are, is nowhere lower than at the nearer of the two.
 """
 
 from collections import Counter
@@ -42,38 +43,38 @@ from td3robot.state import Array, JointCommand, RobotState
 
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
 
-# Searches for the largest admissible step; each halves the interval.
+# Bisections in the search for the largest admissible step; each halves the interval.
 BISECTIONS = 5
-# Tool speed is linear in joint velocity only at one posture. A step is scaled for its start, may be this much faster at
-# its end, and the rest up to the limit is for what lies between (tests/robots/test_guard.py measures it).
+# Tool speed is linear in joint velocity at one posture only. A step is scaled to the first share of the limit at its
+# start and may reach the second at its end; the rest is for what lies between (tests/robots/test_guard.py measures it).
 TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
-# The arm itself, as its servo's lag predicts it, may be this fast where each of its joints answers this much earlier or
-# later than that [s]: heavy joints answer late, and then a motion of many joints that hardly moves the tool moves it
-# more. Without, benchmarks/cross_limits.py found 254.9 mm/s.
+# The arm itself, as its servo's lag predicts it, must keep to this share of the tool speed limit even if each joint
+# responds this much earlier or later [s]: heavy joints respond late, and then a motion of many joints that hardly moves
+# the tool moves it more. Without this, benchmarks/cross_limits.py found 254.9 mm/s.
 TCP_SPEED_OF_ARM, UNEVEN_S = 0.99, 0.02
 # A controller gets targets in steps of some milliseconds, now and then one of them late. Joint speed and acceleration
-# stay this far below their limits, so that they hold there, too (tests/deploy/test_fuzz.py measures it).
+# keep to this share of their limits, so that the limits hold there, too (tests/deploy/test_fuzz.py measures it).
 JOINT_SHARE = 0.97
-# Speeds that were scaled to a limit are above it by no more than this share, from rounding.
+# Rounding puts speeds that were scaled to a limit above it by at most this share.
 ROUNDING = 1e-6
-# A joint speed limit of 0 counts as this, so that it can be divided by [rad/s].
+# Replaces a joint speed limit of 0, to avoid dividing by 0 [rad/s].
 STANDSTILL_RAD_S = 1e-9
-# Between the ends of periods, and where joints answer late, an arm is this far beyond a wall that its commands and its
-# prediction keep, at most: 0.68 mm were found by benchmarks/cross_limits.py [m].
+# Between the ends of periods, and if joints respond late, an arm may be this far beyond a wall that its commands and
+# its prediction respect: benchmarks/cross_limits.py found 0.68 mm [m].
 WALL_M = 0.0008
-# A measured arm may rest this little outside of the workspace at whose wall it was stopped, and begin from there [m].
+# An arm may begin from rest this far outside the workspace at whose wall it was stopped, as measured [m].
 ANCHOR_SLACK = 0.003
-# A wish further away than this is only a direction: the numbers in between must not overflow [rad].
+# A wish further away than this counts as a direction only, so that intermediate results cannot overflow [rad].
 FAR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the guard made of a wish.
+    """The guard's decision on a wish.
 
     Attributes:
         command: What may be sent.
-        reasons: Why it differs from the wish; empty where it does not.
+        reasons: Why it differs from the wish; empty if it does not.
     """
 
     command: JointCommand
@@ -88,9 +89,9 @@ class SpeedLimits:
         self._everywhere = self._shared(arm.home) if arm.joint_speeds is None else None
 
     def at(self, q: Array) -> tuple[Array, Array]:
-        """Give the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0.
+        """Return the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0.
 
-        Where the limits do not depend on the posture, these are the same two arrays each time.
+        If the limits do not depend on the posture, these are the same two arrays each time.
         """
         return self._everywhere or self._shared(q)
 
@@ -103,12 +104,12 @@ class SpeedLimits:
 
 
 class Trial(NamedTuple):
-    """What becomes of one control period at a joint velocity.
+    """The outcome of one control period at a joint velocity.
 
     Attributes:
-        posture: Where it ends.
+        posture: The posture at its end.
         velocity: (n,) the joint velocity of the whole period [rad/s].
-        objection: The first limit that this posture breaks, or one that braking from there would command; or None.
+        objection: The first limit broken by this posture or by one that braking from there would command, or None.
     """
 
     posture: Posture
@@ -117,7 +118,7 @@ class Trial(NamedTuple):
 
 
 class Guard:
-    """Filter commands so that no limit is ever crossed.
+    """Filter commands so that they never cross a limit.
 
     Args:
         spec: The robot's own limits.
@@ -126,8 +127,8 @@ class Guard:
 
     Attributes:
         home: (n,) the arm's posture to start from [rad].
-        commanded: What was last let through.
-        velocity: (n,) the joint velocity that it was reached at [rad/s].
+        commanded: The command that was last let through.
+        velocity: (n,) the joint velocity at which it was reached [rad/s].
         interventions: How often each limit changed a wish.
         commands: How many wishes were ruled on.
     """
@@ -138,7 +139,7 @@ class Guard:
         self._kept = exp(-spec.period_s / self._lag)
         self.kinematics = kinematics
         self._period = spec.period_s
-        # Limits that are only compared with are lists: for a handful of numbers that is faster than arrays.
+        # Limits that are only compared are lists: for a handful of numbers these are faster than arrays.
         self._lower: list[float] = (arm.lower + config.position_margin_rad).tolist()
         self._upper: list[float] = (arm.upper - config.position_margin_rad).tolist()
         self._keep(config)
@@ -149,7 +150,7 @@ class Guard:
         self.reset(arm.home)
 
     def _keep(self, config: GuardConfig) -> None:
-        """Set the limits of speed and acceleration."""
+        """Set the speed and acceleration limits."""
         self.config = config
         self._speed_limits = SpeedLimits(self._arm, JOINT_SHARE * config.joint_speed_fraction)
         self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * self._period
@@ -160,7 +161,7 @@ class Guard:
     def reset(self, q: Array, gripper: float = 0.0) -> None:
         """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction.
 
-        Where it rests just outside of the workspace, that much is admitted until the next time.
+        If it rests just outside the workspace, that much is admitted until the next reset.
         """
         self._posture = self.kinematics.posture(q.copy())
         self._speeds = self._speed_limits.at(q)
@@ -172,25 +173,25 @@ class Guard:
         self._box_high = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
 
     def twin(self) -> "Guard":
-        """Make a guard with the same limits, which counts for itself."""
+        """Return a guard with the same limits and its own counts."""
         twin = copy(self)
         twin.interventions = Counter()
         twin.commands = 0
         return twin
 
     def slower(self, share: float) -> "Guard":
-        """Make a guard with a share of these limits of speed and acceleration, which counts for itself; at home."""
+        """Return a guard at home, with a share of these speed and acceleration limits and its own counts."""
         slow = self.twin()
         slow._keep(self.config.scaled(share))
         slow.reset(self.home)
         return slow
 
     def admits(self, q: Array) -> str | None:
-        """Say which limit a posture at rest breaks, or None: may an episode start here?"""
+        """Return the limit that a posture at rest breaks, or None if an episode may start here."""
         return self._objection_at(self.kinematics.posture(q), np.zeros_like(q))
 
     def require_admitted(self, q: Array) -> None:
-        """Refuse to begin at a posture (n,) [rad] where the arm stands, if the guard would not let it move from there.
+        """Refuse to begin at the arm's posture (n,) [rad] if the guard would not let it move from there.
 
         Raises:
             RobotError: Naming the limit and where the tool is.
@@ -206,7 +207,7 @@ class Guard:
         """Turn a wish into what may be sent for the coming control period.
 
         Args:
-            wish: Joint angles to be reached at the end of the period, and the gripper's closed fraction.
+            wish: Joint angles to reach at the end of the period, and the gripper's closed fraction.
             state: The latest measured state.
             now: Time on the clock of ``state.stamp`` [s].
 
@@ -233,7 +234,7 @@ class Guard:
         return Ruling(self.commanded, distinct)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the terms of a contract."""
+        """Return the terms of a contract."""
         return self.config.model_dump(mode="json")
 
     def _require_sane(self, wish: JointCommand, state: RobotState, now: float) -> None:
@@ -281,7 +282,7 @@ class Guard:
         return self.velocity + change / excess
 
     def _limit_reach(self, velocity: Array, measured: Array, reasons: list[str]) -> Trial:
-        """Take the largest admissible part of the way from braking to ``velocity``."""
+        """Return the trial of the largest admissible step from braking towards ``velocity``."""
         trial = self._try(velocity, measured)
         if trial.objection is None:
             return trial
@@ -299,7 +300,7 @@ class Guard:
         return best or Trial(self.kinematics.posture(self._after(brake)), brake, None)
 
     def _try(self, velocity: Array, measured: Array) -> Trial:
-        """Judge a period at ``velocity`` from the commanded posture, and braking after it."""
+        """Check a period at ``velocity`` from the commanded posture, and braking after it."""
         posture = self.kinematics.posture(self._after(velocity))
         lead = _largest(posture.q - measured)
         if lead > self.config.max_lead_rad and lead > _largest(self.commanded.q - measured):
@@ -311,7 +312,7 @@ class Guard:
         return self.commanded.q + velocity * self._period
 
     def _objection(self, posture: Posture, velocity: Array) -> str | None:
-        """Name the first limit broken at a posture, reached at ``velocity``, or at one that braking then commands."""
+        """Return the first limit broken at a posture reached at ``velocity``, or at one that braking then commands."""
         behind = self._followed(self._behind, velocity)
         objection = self._objection_at(posture, velocity) or self._objection_to_arm(
             posture.q - behind, behind, velocity
@@ -328,14 +329,14 @@ class Guard:
         return objection
 
     def _followed(self, behind: Array, velocity: Array) -> Array:
-        """Compute how far (n,) [rad] the arm is behind its command after a period at a velocity; it follows at 1/lag.
+        """Compute how far (n,) [rad] the arm is behind its command after a period at a velocity.
 
-        A first-order lag: ``behind' = velocity - behind / lag``.
+        It follows with a first-order lag: ``behind' = velocity - behind / lag``.
         """
         return self._kept * behind + ((1.0 - self._kept) * self._lag) * velocity
 
     def _objection_to_arm(self, q: Array, behind: Array, velocity: Array) -> str | None:
-        """Name the limit that the arm itself breaks at q (n,), so far behind a command that moves at a velocity."""
+        """Return the limit that the arm itself breaks at q (n,), ``behind`` a command that moves at a velocity."""
         tool, jacobian = self.kinematics.tcp_and_jacobian(q)
         joint_speeds = behind / self._lag
         tool_speed = jacobian @ joint_speeds
@@ -359,7 +360,7 @@ class Guard:
         return "clearance" if self.kinematics.too_close(posture) else None
 
     def _braked(self, velocity: Array) -> Array:
-        """Give the velocity one period later when braking as hard as allowed."""
+        """Return the velocity after one period of braking as hard as allowed."""
         peak = _largest(velocity)
         return velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else velocity
 

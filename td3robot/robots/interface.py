@@ -1,4 +1,4 @@
-"""The one interface between an environment and any arm, simulated or physical."""
+"""The interface between an environment and any arm, simulated or physical."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class RobotSpec:
 
     Attributes:
         control_rate_hz: How many commands a second it takes.
-        tcp_offset_m: From the flange along its z axis to the tool centre point.
+        tcp_offset_m: Distance from the flange to the tool centre point, along the flange's z axis.
         table_height_m: Height of the table top in the base frame.
     """
 
@@ -36,11 +36,11 @@ class RobotSpec:
         return 1.0 / self.control_rate_hz
 
     def periods(self, seconds: float) -> int:
-        """Return how many control periods a duration [s] takes, at least one."""
+        """Return the number of control periods in a duration [s], at least one."""
         return max(1, round(seconds * self.control_rate_hz))
 
     def to_json(self) -> dict[str, Any]:
-        """Give the terms of a contract."""
+        """Return the terms of a contract."""
         return {
             "arm": self.arm.name,
             "joint_names": list(self.arm.joint_names),
@@ -65,8 +65,8 @@ class Robot(ABC):
     one period, hardware waits for its tick. Nothing is opened before ``connect``.
 
     Attributes:
-        teleports: Whether ``move_to`` places the arm at once. Where it does not, an environment travels.
-        is_disturbed: Whether :meth:`truth` differs from what :meth:`read` gives.
+        teleports: Whether ``move_to`` places the arm at once. If not, an environment travels.
+        is_disturbed: Whether :meth:`truth` differs from :meth:`read`.
         missed_ticks: Control periods that were over before ``advance`` was called; a simulation misses none.
     """
 
@@ -79,7 +79,7 @@ class Robot(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Open the robot; does nothing where it is open.
+        """Open the robot; does nothing if it is open.
 
         Raises:
             RobotError: It cannot be reached, or is not the robot of ``spec``.
@@ -87,22 +87,22 @@ class Robot(ABC):
 
     @abstractmethod
     def read(self) -> RobotState:
-        """Give the latest measured state.
+        """Return the latest measured state.
 
         Raises:
             RobotError: The robot no longer reports.
         """
 
     def begin(self, rng: np.random.Generator) -> None:  # noqa: B027  # most robots have nothing to draw
-        """Draw what an episode brings that a controller cannot know; only a disturbed robot has such."""
+        """Draw the disturbances of an episode, unknown to a controller; only a disturbed robot has any."""
 
     def truth(self) -> RobotState:
-        """Give the state as it is, for scoring: as it is read, unless disturbed."""
+        """Return the true state, for scoring; the one that is read, unless the robot is disturbed."""
         return self.read()
 
     @abstractmethod
     def now(self) -> float:
-        """Give the time on the clock of ``RobotState.stamp`` [s]."""
+        """Return the time on the clock of ``RobotState.stamp`` [s]."""
 
     @abstractmethod
     def _send(self, command: JointCommand) -> None:
@@ -110,7 +110,7 @@ class Robot(ABC):
 
     @abstractmethod
     def advance(self) -> None:
-        """Let one control period pass.
+        """Advance by one control period.
 
         Raises:
             RobotError: The robot stopped.
@@ -130,11 +130,11 @@ class Robot(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop and let go of the robot. May be repeated."""
+        """Stop and release the robot. May be repeated."""
 
     @property
     def holds(self) -> bool:
-        """Whether the gripper has something between its fingers, where the robot can tell."""
+        """Whether the gripper holds something, if the robot can tell."""
         return False
 
     @property
@@ -143,7 +143,7 @@ class Robot(ABC):
         return None
 
     def figures(self) -> dict[str, float]:
-        """Return what the driver measured of itself, by name with its unit; a simulation has nothing to measure.
+        """Return the driver's figures about itself, by name with unit; a simulation has none.
 
         Raises:
             RobotError: The driver no longer answers.
@@ -151,7 +151,7 @@ class Robot(ABC):
         return {}
 
     def send(self, command: JointCommand) -> JointCommand:
-        """Set the posture to be reached at the end of this control period.
+        """Set the posture to reach at the end of this control period.
 
         Returns:
             What was really sent: clipped to the arm's joint limits, which no guard setting can widen.

@@ -14,14 +14,14 @@ from td3robot.state import Array, JointCommand, RobotState
 
 
 class KinematicRobot(SimulatedRobot):
-    """An arm from its numbers, velocities integrated; no inertia and no contact.
+    """An arm built from its numbers that integrates velocities, without inertia and contact.
 
-    Each joint follows a target, which moves to the command in a straight line over the period, with a first-order lag
+    Each joint follows a target, which moves to the command in a straight line over the period, with the first-order lag
     of the arm's servo: ``dq = (target - q) / lag``.
 
-    Where its tool is, an environment asks :attr:`kinematics`, so that no MuJoCo model is behind what is observed.
+    An environment computes the tool pose with :attr:`kinematics`, so no MuJoCo model is involved in observations.
 
-    The gripper's drivers go where they are sent at the device's own closing speed.
+    The gripper's drivers move to their targets at the device's own closing speed.
     """
 
     def __init__(self, spec: RobotSpec) -> None:
@@ -40,13 +40,13 @@ class KinematicRobot(SimulatedRobot):
             self.move_home()
 
     def read(self) -> RobotState:
-        """Give the state at the end of the last period."""
+        """Return the state at the end of the last period."""
         self._require_open()
         drivers = self.spec.gripper.drivers_at(self._motor.fraction)
         return RobotState(self._q.copy(), self._dq.copy(), drivers, self._time)
 
     def now(self) -> float:
-        """Give the integrated time [s]."""
+        """Return the integrated time [s]."""
         self._require_open()
         return self._time
 
@@ -76,12 +76,12 @@ class KinematicRobot(SimulatedRobot):
         self._command = JointCommand(self._q.copy(), 0.0)
 
     def vary(self, variation: Variation) -> None:
-        """Take on another servo lag and gripper; nothing else of a variation exists without dynamics."""
+        """Adopt a variation's servo lag and gripper; its other parts mean nothing without dynamics."""
         self._lag = self.spec.arm.servo.lag_s * variation.servo_lag
         self._motor.share, self._motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
 
     def tool_position(self) -> Array:
-        """Compute where the tool centre point is (3,) [m]."""
+        """Compute the tool centre point's position (3,) [m]."""
         assert self.kinematics is not None
         return self.kinematics.tcp(self._q).position
 
@@ -93,7 +93,7 @@ class KinematicRobot(SimulatedRobot):
             self._command = JointCommand(self._q.copy(), self._motor.fraction)
 
     def close(self) -> None:
-        """Let go."""
+        """Close the robot."""
         self._open = False
 
     def _require_open(self) -> None:

@@ -1,4 +1,4 @@
-"""Forward kinematics, Jacobian and clearance of an arm, for loops."""
+"""Forward kinematics, Jacobian and clearance of an arm, fast enough for control loops."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from td3robot.state import Array, Pose
 
 
 class Posture(NamedTuple):
-    """What a set of joint angles means for the arm's geometry; ask :class:`Kinematics` for one.
+    """Joint angles with the geometry that follows from them; made by :class:`Kinematics`.
 
     Attributes:
         q: (n,) joint angles [rad].
@@ -25,23 +25,23 @@ class Posture(NamedTuple):
 
 
 class Kinematics:
-    """The arm's geometry, asked of a MuJoCo model without dynamics: a few microseconds a question.
+    """The arm's geometry, from a MuJoCo model without dynamics: a few microseconds per call.
 
-    All results are in the base frame. Answers depend on the question alone, never on what was asked before, and what
-    was given back is never changed. One object serves one thread.
+    All results are in the base frame. They depend on the arguments alone, never on earlier calls, and are never changed
+    once returned. One object serves one thread.
     """
 
     def __init__(self, spec: RobotSpec, clearance_m: float = 0.0) -> None:
         """Build the model.
 
         Raises:
-            ConfigError: Its kinematics are not those of the arm's own numbers.
+            ConfigError: Its kinematics disagree with the arm's own numbers.
         """
         self.clearance_m = clearance_m
         self._compile(spec)
 
     def adopt(self, spec: RobotSpec) -> None:
-        """Compute with what is known of the robot now: once connected, it may have its arm's own kinematics."""
+        """Adopt what is now known of the robot: once connected, it may have its arm's own kinematics."""
         if spec is not self.spec:
             self._compile(spec)
 
@@ -52,15 +52,15 @@ class Kinematics:
         self._model.geom_margin[:] = self.clearance_m
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site(TCP_SITE).id
-        # Views of the model's data: looking them up costs more than what they are used for.
+        # Views of the model's data: looking them up costs more than using them.
         self._q = self._data.qpos
         self._position = self._data.site_xpos[self._site]
         self._rotation = self._data.site_xmat[self._site].reshape(3, 3)
         self._jacobian = np.zeros((6, self._model.nv))
         self._linear, self._angular = self._jacobian[:3], self._jacobian[3:]
-        # The last answer about joint angles that nobody can change: an action asks again about what was commanded.
+        # The last result for joint angles that nobody can change: an action asks again about the commanded posture.
         self._answered: tuple[Array, Pose, Array] | None = None
-        # The posture that the model stands in, where it is one: asking more about it need not place the arm again.
+        # The posture that the model is in, if it is one: further calls about it need not place the arm again.
         self._placed: Posture | None = None
 
     def tcp(self, q: Array) -> Pose:
@@ -87,17 +87,17 @@ class Kinematics:
         return pose, jacobian
 
     def posture(self, q: Array) -> Posture:
-        """Compute what joint angles q (n,) [rad] mean: tool and linear Jacobian; q must not be changed afterwards."""
+        """Compute the posture at joint angles q (n,) [rad]: tool and linear Jacobian; q must not change afterwards."""
         posture = self._placed = Posture(q, *self.tcp_and_jacobian(q))
         return posture
 
     def too_close(self, posture: Posture) -> bool:
-        """Whether links, gripper or table are nearer than ``clearance_m`` in a posture."""
+        """Whether links, gripper or table are closer than ``clearance_m`` in a posture."""
         self._collide(posture)
         return bool(self._data.ncon) and bool((self._data.contact.dist < self.clearance_m).any())
 
     def closest_pair(self, posture: Posture) -> tuple[str, str, float] | None:
-        """Name the closest bodies of a posture and their distance [m]; None where none are within ``clearance_m``."""
+        """Return names and distance [m] of a posture's closest bodies, or None if none are within ``clearance_m``."""
         self._collide(posture)
         if not self._data.ncon:
             return None

@@ -1,4 +1,4 @@
-"""Where objects are between two sightings of them, and while the hand hides them."""
+"""Where objects are between sightings, and while the hand hides them."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -12,29 +12,29 @@ from td3robot.state import Pose
 # Nearer to the tool centre point than this, the hand may hide an object: most fixed cameras lose it within 60 to 80 mm,
 # and the fingers reach as far again [m].
 MAY_HIDE_M = 0.15
-# A sighting this far from where the tool carries an object says that it is not in the hand [m]; one that is late, by
-# what the tool moves meanwhile [m/s].
+# A sighting this far from where the tool carries an object shows that it is not in the hand [m]. For a late sighting,
+# add the distance that the tool may have moved meanwhile at this speed [m/s].
 NOT_IN_HAND_M, TOOL_SPEED_M_S = 0.04, 0.25
-# What is between the fingers is at most so far from the tool centre point: across the tool's axis, and along it [m].
+# An object between the fingers is at most this far from the tool centre point, across and along the tool's axis [m].
 ACROSS_M, ALONG_M = 0.02, 0.04
 
 
 class ObjectMemory:
-    """The poses of objects, as far as they can be known now.
+    """The best available poses of objects.
 
-    What nothing holds stays where it was seen last. What is in the hand moves with the tool, whatever a camera sees of
-    it, unless it sees it elsewhere. Where it is in the hand follows from where it was seen last and where the tool was
-    when the fingers had just closed on it; fingers that dragged it meanwhile have it between them all the same. Silence
+    An object that is not held stays where it was last seen. One in the hand moves with the tool, whatever a camera
+    reports, unless the camera sees it elsewhere. Its position in the hand follows from where it was last seen and where
+    the tool was when the fingers had just closed on it; if they dragged it meanwhile, it is still between them. Silence
     is a fault only for objects that the hand cannot hide.
 
     Args:
-        objects: Who sees them.
-        period_s: How often :meth:`look` is called.
-        rest: For how many periods fingers rest before they are said to hold something.
+        objects: The source of sightings.
+        period_s: Time between two calls of :meth:`look`.
+        rest: How many periods fingers rest before they count as holding something.
 
     Attributes:
-        poses: By name.
-        ages_s: Since the last sighting, by name.
+        poses: Poses by name.
+        ages_s: Time since the last sighting, by name.
     """
 
     def __init__(self, objects: Objects, period_s: float, rest: int) -> None:
@@ -43,7 +43,7 @@ class ObjectMemory:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all sightings."""
         self.poses: dict[str, Pose] = {}
         self.ages_s: dict[str, float] = {}
         self._numbers: dict[str, int] = {}
@@ -53,11 +53,11 @@ class ObjectMemory:
         self._held_s = 0.0
 
     def look(self, tool: Pose, held: str | None) -> None:
-        """Bring the poses up to date.
+        """Update the poses.
 
         Args:
             tool: Pose of the tool centre point.
-            held: The object that is between the fingers, or None.
+            held: The object between the fingers, or None.
 
         Raises:
             TrackerError: An object has not been seen for too long, or jumped.
@@ -87,7 +87,7 @@ class ObjectMemory:
         return before
 
     def _is_elsewhere(self, seen: Sighting, carried: Pose) -> bool:
-        """Whether an object was seen outside of the hand after it had been gripped."""
+        """Whether an object was seen outside the hand after it had been gripped."""
         return seen.age_s < self._held_s and _apart(seen.pose, carried) > NOT_IN_HAND_M + TOOL_SPEED_M_S * seen.age_s
 
 
@@ -96,13 +96,13 @@ def _apart(one: Pose, other: Pose) -> float:
 
 
 def _carried(item: Pose, before: Pose, tool: Pose) -> Pose:
-    """Move an object as the tool moved."""
+    """Return an object's pose after it moved with the tool."""
     turn = tool.rotation @ before.rotation.T
     return Pose(turn @ (item.position - before.position) + tool.position, turn @ item.rotation)
 
 
 def _in_hand(item: Pose, tool: Pose) -> Pose:
-    """Bring an object to where fingers can hold it."""
+    """Return an object's pose, moved to where fingers can hold it."""
     x, y, z = tool.rotation.T @ (item.position - tool.position)
     share = min(1.0, ACROSS_M / max(hypot(x, y), 1e-9))
     offset = np.array([share * x, share * y, min(max(z, -ALONG_M), ALONG_M)])

@@ -10,12 +10,12 @@ from td3robot.state import Pose
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What was seen of an object last.
+    """The last sighting of an object.
 
     Attributes:
-        pose: In the base frame.
-        age_s: Since it was measured.
-        number: How often the object was seen so far; while this stays, nothing new was seen.
+        pose: Pose in the base frame.
+        age_s: Time since the measurement.
+        number: How many sightings of the object there were; while this stays the same, there is nothing new.
     """
 
     pose: Pose
@@ -28,7 +28,7 @@ class Objects(ABC):
 
     @abstractmethod
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Have objects lie where an episode begins.
+        """Place the objects for the start of an episode.
 
         Returns:
             Where they really lie: only simulations can place them.
@@ -36,29 +36,29 @@ class Objects(ABC):
 
     @abstractmethod
     def read(self) -> Mapping[str, Sighting]:
-        """Give what was seen last of every object. In a simulation, call it once a control period."""
+        """Return the last sighting of every object. In a simulation, call it once per control period."""
 
     def require_recent(self, name: str) -> None:  # noqa: B027  # most see whenever they are asked
-        """Refuse to go on where an object in full view has not been seen for too long.
+        """Refuse to go on if an object in full view has not been seen for too long.
 
         Raises:
             TrackerError: Saying for how long.
         """
 
     def arrivals(self) -> Sequence[Arrival] | None:
-        """Return a tracker's datagrams of the last seconds, oldest first; None where no tracker sends any.
+        """Return a tracker's datagrams of the last seconds, oldest first, or None if there is no tracker.
 
         Raises:
-            TrackerError: None can be received.
+            TrackerError: No datagram can be received.
         """
         return None
 
     def truth(self) -> Mapping[str, Pose] | None:
-        """Give where the objects are, or None where nobody knows better than :meth:`read`."""
+        """Return the true poses of the objects, or None if nothing is known beyond :meth:`read`."""
         return None
 
     def close(self) -> None:  # noqa: B027  # most have nothing to let go
-        """Let go of what brings the poses. May be repeated."""
+        """Release the source of the poses. May be repeated."""
 
 
 class NoObjects(Objects):
@@ -69,5 +69,5 @@ class NoObjects(Objects):
         return {}
 
     def read(self) -> Mapping[str, Sighting]:
-        """Give nothing."""
+        """Return nothing."""
         return {}

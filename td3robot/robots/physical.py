@@ -1,4 +1,4 @@
-"""What deployment asks of every physical robot, whoever made it: checks, status, control, recovery.
+"""What deployment needs from every physical robot, whoever made it: checks, status, control, recovery.
 
 A driver is one class that implements :class:`PhysicalRobot`, and one cell type that makes it
 (:mod:`td3robot.robots.cells`). Nothing above knows the vendor.
@@ -15,11 +15,11 @@ from td3robot.state import Array, Pose
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What every driver reports besides a :class:`~td3robot.state.RobotState`. A driver may add fields of its own.
+    """What every driver reports besides a :class:`~td3robot.state.RobotState`; a driver may add its own fields.
 
     Attributes:
         stamp: When the latest state was received, on this computer's monotonic clock [s].
-        controller_time: Of the latest state, on the controller's clock [s].
+        controller_time: Time of the latest state, on the controller's clock [s].
         state_age_s: Time since the latest state was received.
         missed_ticks: Control periods that were over before ``advance`` was called, since ``connect``.
         fault: The latched reason why nothing is sent any more, or None.
@@ -36,10 +36,11 @@ class PhysicalRobot(Robot):
     """An arm that keeps its own time, and that people stand next to. A stand-in is driven by the same driver.
 
     It is opened for reading (``passive``) or for control. Reading starts no program on the controller and moves
-    nothing, not even the gripper; :meth:`take_control` goes from the one to the other.
+    nothing, not even the gripper; :meth:`take_control` goes from reading to control.
 
-    Faults latch: after the first, ``read``, ``send``, ``advance`` and ``take_control`` raise its reason, until the
-    operator's :meth:`recover`; nothing else ever clears an error of the robot. ``stop`` and ``close`` are always legal.
+    Faults latch: after the first, ``read``, ``send``, ``advance`` and ``take_control`` raise its reason until the
+    operator calls :meth:`recover`; nothing else ever clears an error of the robot. ``stop`` and ``close`` are always
+    legal.
 
     Args:
         spec: The robot that it has to be.
@@ -47,8 +48,8 @@ class PhysicalRobot(Robot):
 
     Attributes:
         facts: Plain values that the controller reports about itself, known once connected. ``serial_number`` names
-            the robot in the ledger, and is the only key that everybody needs; people read the others in records.
-        console: Where people set the controller up, in words: "the pendant".
+            the robot in the ledger, and is the only key that everything needs; people read the others in records.
+        console: Where people configure the controller, in words: "the pendant".
     """
 
     teleports: ClassVar[bool] = False
@@ -86,8 +87,8 @@ class PhysicalRobot(Robot):
     def reported_tool(self) -> tuple[Array, Pose]:
         """Return joint angles (n,) [rad], and the tool pose that the controller itself computes for them.
 
-        The pose is in the base frame, of the tool centre point that is set at the controller, in the convention of
-        ``spec``: z out of the tool, x along the way the pads close.
+        The pose is that of the tool centre point set at the controller, in the base frame, in the convention of
+        ``spec``: z out of the tool, x along the pads' closing direction.
 
         Raises:
             RobotError: The robot is not connected.
@@ -95,15 +96,15 @@ class PhysicalRobot(Robot):
 
     @abstractmethod
     def take_control(self) -> None:
-        """Be ready to send commands: connect, or go from reading to control. The arm does not move.
+        """Get ready to send commands: connect, or go from reading to control. The arm does not move.
 
         Raises:
-            RobotError: A fault is latched, or the controller does not let itself be controlled.
+            RobotError: A fault is latched, or the controller refuses control.
         """
 
     @abstractmethod
     def activate_gripper(self) -> None:
-        """Make the gripper ready, which may close and open its fingers; only while the robot is not connected.
+        """Activate the gripper, which may close and open its fingers; only while the robot is not connected.
 
         Raises:
             RobotError: It is in use, or did not become ready.
@@ -111,9 +112,9 @@ class PhysicalRobot(Robot):
 
     @abstractmethod
     def recover(self, activate_gripper: bool = False) -> None:
-        """Make the robot ready again after a fault, at the operator's explicit word, and take control.
+        """Recover the robot from a fault at the operator's explicit word, and take control.
 
-        The arm does not move. With ``activate_gripper`` the fingers may move, and drop what they hold.
+        The arm does not move. With ``activate_gripper``, the fingers may move and drop what they hold.
 
         Raises:
             RobotError: The cause is still there, or needs hands at the controller; the fault stays.
@@ -121,9 +122,9 @@ class PhysicalRobot(Robot):
 
     @abstractmethod
     def check_controller(self, check: Check) -> bool:
-        """Add what can be found out before connecting: identity, modes, safety state, answer times.
+        """Add findings made before connecting: identity, modes, safety state, response times.
 
-        Whatever is found, all of it is looked at.
+        All checks are made, whatever they find.
 
         Returns:
             Whether connecting makes sense.
@@ -131,7 +132,7 @@ class PhysicalRobot(Robot):
 
     @abstractmethod
     def check_settings(self, check: Check) -> None:
-        """Add what only this driver can judge once it is connected: settings, payload, calibration of the gripper.
+        """Add findings that only this driver can make once connected: settings, payload, calibration of the gripper.
 
-        What holds for every robot is checked elsewhere: contract, stream of states, posture, tool pose, objects.
+        What applies to every robot is checked elsewhere: contract, stream of states, posture, tool pose, objects.
         """

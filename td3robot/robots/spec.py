@@ -1,4 +1,4 @@
-"""From a robot's configuration to what is known of it."""
+"""From a robot's configuration to its specification."""
 
 from td3robot.config import RobotConfig
 from td3robot.errors import ContractError
@@ -7,7 +7,7 @@ from td3robot.robots.interface import RobotSpec
 
 
 def robot_spec(config: RobotConfig) -> RobotSpec:
-    """Look up arm and gripper, and add what the cell has of its own."""
+    """Return the specification of a configured robot: its registered arm and gripper, and the cell's own numbers."""
     gripper = GRIPPERS[config.gripper]
     return RobotSpec(
         arm=ARMS[config.arm],
@@ -19,12 +19,12 @@ def robot_spec(config: RobotConfig) -> RobotSpec:
 
 
 def require_same_arm(trained: RobotConfig, here: RobotConfig, where: str) -> None:
-    """Refuse another arm or gripper than a policy was trained for, at once: every term of its contract would differ.
+    """Refuse another arm or gripper than a policy was trained for, early: every term of its contract would differ.
 
     Args:
-        trained: The robot of the policy's training.
-        here: The robot it is asked to run on.
-        where: What has that robot, in a word: ``cell`` or ``simulation``.
+        trained: The robot that the policy was trained on.
+        here: The robot that it should run on.
+        where: Where that robot is, in a word: ``cell`` or ``simulation``.
 
     Raises:
         ContractError: Naming both.

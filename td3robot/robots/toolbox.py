@@ -9,14 +9,14 @@ from td3robot.state import Array, Pose
 class ToolboxKinematics:
     """An arm built from its numbers by the Robotics Toolbox: independent of MuJoCo, with inverse kinematics.
 
-    Importing the toolbox takes over a second, so this class is made only where it is needed.
+    Importing the toolbox takes over a second, so make this class only where it is needed.
     """
 
     def __init__(self, spec: RobotSpec) -> None:
         self._assemble(spec)
 
     def adopt(self, spec: RobotSpec) -> None:
-        """Compute with what is known of the robot now: once connected, it may have its arm's own kinematics."""
+        """Adopt what is now known of the robot: once connected, it may have its arm's own kinematics."""
         if spec is not self.spec:
             self._assemble(spec)
 
@@ -43,13 +43,13 @@ class ToolboxKinematics:
         return self.tcp(q), np.asarray(self._ets.jacob0(q))[:3]
 
     def inverse(self, position: Array, q_start: Array, rotation: Array | None = None) -> Array | None:
-        """Find joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.
+        """Compute joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.
 
-        Levenberg-Marquardt from ``q_start`` alone: the toolbox restarts from postures of its own random generator,
-        which no seed of ours controls.
+        Runs Levenberg-Marquardt from ``q_start`` alone: the toolbox's restarts use its own random generator, which our
+        seeds do not control.
 
         Returns:
-            The posture within the joint limits, exact to 0.02 mm, or None where there is none near.
+            The posture within the joint limits, accurate to 0.02 mm, or None if there is none nearby.
         """
         target = np.eye(4)
         target[:3, 3] = position

@@ -1,4 +1,4 @@
-"""Sources of object poses in a physical cell: a vision system that streams them, or a person who says them.
+"""Sources of object poses in a physical cell: a vision system that streams them, or a person who gives them.
 
 A tracker sends UDP datagrams, each one JSON object ``{"name": "object", "stamp": 1767225600.25,
 "position_m": [x, y, z], "quaternion_wxyz": [w, x, y, z]}`` with the pose in the arm's base frame, and ``stamp`` the
@@ -27,17 +27,17 @@ from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Array, Pose
 
-# A rotation given as a quaternion of another length than 1 is a mistake, not a rounding.
+# A quaternion whose norm is further from 1 than this is a mistake, not rounding.
 UNIT_TOLERANCE = 0.01
-# Of a refusal, so much is told.
+# A refusal is quoted up to this many characters.
 REFUSAL_LENGTH = 200
-# Nothing further from the arm's base than this is an object of its cell [m].
+# No object of the cell is further from the arm's base than this [m].
 FAR_M = 3.0
 # How long a tracker may take to show every object when an episode begins [s].
 FIRST_SIGHT_S = 2.0
 # A datagram is about 150 bytes.
 DATAGRAM = 4096
-# So many of them are kept for the figures of the camera: some seconds.
+# How many datagrams are kept for the camera's figures: some seconds.
 ARRIVALS = 1000
 
 
@@ -51,7 +51,7 @@ class TrackerConfig(Section):
         host, port: Address on this computer to listen on.
         max_age_s: How long an object that the hand cannot hide may stay unseen; stamps may differ this much from this
             computer's clock.
-        max_jump_m: Largest motion of an object between two datagrams that are no further apart than that.
+        max_jump_m: Largest motion of an object between two datagrams that are at most ``max_age_s`` apart.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -61,11 +61,11 @@ class TrackerConfig(Section):
 
 
 class TaughtPose(Section):
-    """Where an object lies, as a person says.
+    """Where an object lies, according to a person.
 
     Attributes:
-        position_m: Of its centre, in the base frame (x, y, z).
-        yaw_rad: Its angle about the vertical, a turn either way at most: 90 is no angle in radians.
+        position_m: Position of its centre in the base frame (x, y, z).
+        yaw_rad: Its angle about the vertical, at most one turn either way: 90 is no angle in radians.
     """
 
     position_m: Vector3
@@ -85,14 +85,14 @@ class Accepted:
 class ObjectTracker(Objects):
     """The poses that a tracker streams, as long as they are recent and plausible.
 
-    An object is first seen where the task's objects lie, upright, and then where the arm can carry it. Poses elsewhere
-    and implausible datagrams are refused and counted in :attr:`refused`; when nothing else arrives, silence is the
-    fault, and its message has the last refusal. A jump is a fault until the next episode begins.
+    An object must first be seen upright where the task's objects lie, and then where the arm can carry it. Poses
+    elsewhere and implausible datagrams are refused and counted in :attr:`refused`; if nothing else arrives, silence is
+    the fault, and its message has the last refusal. A jump is a fault until the next episode begins.
 
     Args:
-        names: The objects that a task knows.
+        names: The task's objects.
         config: Where to listen, and what to accept.
-        bounds: Where the objects can be; without, poses are believed anywhere.
+        bounds: Where the objects can be; without bounds, poses are accepted anywhere.
     """
 
     def __init__(self, names: Iterable[str], config: TrackerConfig, bounds: ObjectBounds | None = None) -> None:
@@ -106,7 +106,7 @@ class ObjectTracker(Objects):
         self._socket: socket.socket | None = None
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Return where the objects are when an episode begins; a tracker cannot place them.
+        """Return where the objects are at the start of an episode; a tracker cannot place them.
 
         Raises:
             TrackerError: Not every object is seen.
@@ -124,7 +124,7 @@ class ObjectTracker(Objects):
         return {name: seen.pose for name, seen in found.items()}
 
     def read(self) -> Mapping[str, Sighting]:
-        """Return what was seen last; an age is by the stamp, and 0 where that is ahead of this computer's clock.
+        """Return the last sightings; ages are by the stamps, and 0 for a stamp ahead of this computer's clock.
 
         Raises:
             TrackerError: An object was never seen, or jumped.
@@ -138,7 +138,7 @@ class ObjectTracker(Objects):
         return {name: Sighting(it.pose, max(clock - it.stamp, 0.0), it.number) for name, it in found.items()}
 
     def require_recent(self, name: str) -> None:
-        """Refuse an object that was not seen for ``max_age_s``.
+        """Refuse an object that has not been seen for ``max_age_s``.
 
         Raises:
             TrackerError: Saying for how long, and what was refused meanwhile.
@@ -149,10 +149,10 @@ class ObjectTracker(Objects):
                 raise TrackerError(f"object tracker silent for {silent:.2f} s (limit {limit:g} s){self._refusals()}")
 
     def arrivals(self) -> tuple[Arrival, ...]:
-        """Return the datagrams of the last seconds that told a pose, believed or not, oldest first.
+        """Return the datagrams with a pose of the last seconds, accepted or not, oldest first.
 
         Raises:
-            TrackerError: None can be received.
+            TrackerError: No datagram can be received.
         """
         self._listen()
         with self._lock:
@@ -265,12 +265,12 @@ class ObjectTracker(Objects):
 
 
 class TaughtObjects(Objects):
-    """Objects that lie where a person said they do, as if they had just been seen there and never again.
+    """Objects that lie where a person said, as if each had just been seen there once.
 
     Args:
-        names: The objects that a task knows.
+        names: The task's objects.
         taught: Where each of them lies.
-        bounds: Where objects can lie; without, anywhere.
+        bounds: Where objects can lie; without bounds, anywhere.
 
     Raises:
         ConfigError: A name is unknown, an object was not taught, or it cannot lie there.
@@ -297,11 +297,11 @@ class TaughtObjects(Objects):
                 _require_lying(name, pose, bounds)
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Return where the objects were said to lie."""
+        """Return the taught poses."""
         return self._poses
 
     def read(self) -> Mapping[str, Sighting]:
-        """Return where the objects were said to lie, whatever happened since."""
+        """Return the taught poses, whatever happened since."""
         return {name: Sighting(pose, 0.0, 1) for name, pose in self._poses.items()}
 
 
@@ -315,10 +315,10 @@ def _require_lying(name: str, pose: Pose, bounds: ObjectBounds) -> None:
 
 
 def taught_from_text(text: str) -> tuple[str, TaughtPose]:
-    """Read ``name=x,y,z`` or ``name=x,y,z,yaw`` [m, rad], as given on a command line.
+    """Parse ``name=x,y,z`` or ``name=x,y,z,yaw`` [m, rad] from a command line.
 
     Raises:
-        ConfigError: It has another form.
+        ConfigError: The text has another form.
     """
     name, equals, numbers = text.partition("=")
     try:

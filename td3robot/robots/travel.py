@@ -1,4 +1,4 @@
-"""Bring an arm that cannot be placed to a posture: period by period, through the guard, slower than a policy may."""
+"""Bring an arm that cannot be placed to a posture: period by period, through the guard, slower than a policy may go."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array, JointCommand, RobotState
 
-# Share of the guard's limits of speed and acceleration on the way; nobody minds a slower one. A joint of damping ratio
-# zeta exceeds a new speed by exp(-pi zeta / sqrt(1 - zeta^2)): 16 % at 0.5, and 25 % at 0.4, which this share makes up
-# for (tests/robots/test_travel.py measures it).
+# Share of the guard's speed and acceleration limits on the way; nobody minds a slower travel. A joint of damping ratio
+# zeta overshoots a new speed by exp(-pi zeta / sqrt(1 - zeta^2)): 16 % at 0.5, and 25 % at 0.4, for which this share
+# makes up (tests/robots/test_travel.py measures it).
 SPEED_SHARE = 0.8
-# Arrived: every joint this near [rad], and this slow [rad/s].
+# Arrived: every joint is this near [rad] and this slow [rad/s].
 NEAR_RAD, SLOW_RAD_S = 5e-3, 0.01
-# Without coming nearer for this long, the way is blocked [s].
+# The path is blocked if the arm comes no nearer for this long [s].
 STALL_S = 2.0
-# A plan may take no longer [s].
+# Longest duration of a plan [s].
 MAX_WAY_S = 150.0
-# Share of the guard's acceleration that is planned for braking, so that the posture is not overshot.
+# Share of the guard's acceleration that braking is planned with, so that the arm does not overshoot the posture.
 BRAKING = 0.7
-# Where a way is blocked, the tool goes up this far first, if the arm can [m].
+# If the direct path is blocked, the tool goes up this far first, if the arm can [m].
 RISE_M = 0.15
-# The gripper counts as open below this closed fraction; opening may take so long [s].
+# The gripper counts as open below this closed fraction; opening may take this long [s].
 OPEN_FRACTION, OPENING_S = 0.1, 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class TravelPlan:
-    """What is about to happen, shown to whoever has to agree.
+    """A planned travel, shown to whoever has to agree.
 
     Attributes:
         start, end: (n,) postures [rad].
         way: The postures to pass, the last of them ``end``.
-        opens_gripper: Whether the fingers are going to open, before the arm moves.
+        opens_gripper: Whether the fingers will open before the arm moves.
         drops: Whether the gripper reports that it holds something, which would fall.
     """
 
@@ -52,9 +52,9 @@ class Travel:
     """Bring one robot from where it stands to a posture.
 
     Attributes:
-        agree: Asked before anything moves; it raises to refuse. Without it, an arm that holds nothing is free to go.
-        watch: Called in every period with what was measured and what the guard let through. It raises to end the
-            travel; the arm is stopped then.
+        agree: Called before anything moves; raises to refuse. Without it, an arm that holds nothing may go.
+        watch: Called in every period with the measured state and what the guard let through; raises to end the travel,
+            and the arm is stopped.
     """
 
     def __init__(self, robot: Robot, guard: Guard, kinematics: Kinematics, ik: ToolboxKinematics) -> None:
@@ -66,13 +66,13 @@ class Travel:
     def to(self, q: Array) -> Array:
         """Open the gripper, bring the arm to a posture q (n,) [rad], and to rest.
 
-        The straight line in joint space is taken where the guard admits it, else the one by way of home, up first.
+        The path is the straight line in joint space if the guard admits it, otherwise one via home, going up first.
 
         Returns:
-            (n,) where the arm rests, as measured [rad].
+            (n,) the measured posture in which the arm rests [rad].
 
         Raises:
-            RobotError: The way is blocked, naming the limit; nobody agreed; or the robot failed. The arm rests.
+            RobotError: The path is blocked, naming the limit; nobody agreed; or the robot failed. The arm rests.
         """
         state = self._robot.read()
         closed = self._robot.spec.gripper.closed_fraction(state.driver_q)
@@ -97,7 +97,7 @@ class Travel:
         return self._robot.read().q
 
     def _plan(self, start: Array, end: Array) -> tuple[Array, ...]:
-        """Find a way by asking the guard ahead of time; the arm does not move."""
+        """Find a path by asking the guard ahead of time; the arm does not move."""
         guard = self._guard.slower(SPEED_SHARE)
         guard.reset(start)
         guard.require_admitted(start)
@@ -122,7 +122,7 @@ class Travel:
             yield (raised, home, end)
 
     def _blocked(self, guard: Guard, q: Array) -> str | None:
-        """Follow the guard to q without an arm; gives the limit that it meets, or None where it arrives."""
+        """Simulate the guard's way to q without an arm; return the limit that it meets, or None if it arrives."""
         nearest, since = np.inf, 0
         for _ in range(round(MAX_WAY_S / self._period)):
             commanded = guard.commanded
@@ -168,7 +168,7 @@ class Travel:
         return ruling
 
     def _wish(self, guard: Guard, q: Array) -> JointCommand:
-        """Go towards q no faster than the arm can brake before it: ``v^2 = 2 a d`` for the fastest joint."""
+        """Return a wish towards q, slow enough to brake before it: ``v^2 = 2 a d`` for the fastest joint."""
         way = q - guard.commanded.q
         left = float(np.abs(way).max())
         step = np.sqrt(2.0 * BRAKING * guard.config.max_joint_acceleration_rad_s2 * left) * self._period
@@ -176,6 +176,6 @@ class Travel:
 
 
 def _limit(ruling: Ruling) -> str:
-    """Name the limit that stands in the way, rather than those that only slow down."""
+    """Return the limit that blocks the way, rather than those that only slow the arm down."""
     blocking = [reason for reason in ruling.reasons if reason not in ("joint_speed", "tcp_speed", "acceleration")]
     return (blocking or list(ruling.reasons) or ["none"])[-1]

@@ -1,4 +1,4 @@
-"""Run a stand-in as a child: one line of JSON on standard input has the settings, and its end ends the stand-in."""
+"""Runs a stand-in as a child: one line of JSON on standard input has the settings, and its end ends the stand-in."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What came over the wire, and what the arm made of it: the figures that prove a guard's limits from outside."""
+"""Records what arrived over the wire and what the arm did: the figures that prove a guard's limits from outside."""
 
 from array import array
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from td3robot.robots.ur import JOINTS
 from td3robot.standin.arm import PERIOD_S, SimulatedArm
 from td3robot.state import Array
 
-# Received targets that are kept until somebody takes them: ten minutes at 500 Hz.
+# Received targets that are kept until they are taken: ten minutes at 500 Hz.
 MAX_RECORD = 300_000
 # Controller time [s], and six joint angles [rad].
 ROW = 7
@@ -25,8 +25,8 @@ class Extremes:
     """The largest and smallest values seen.
 
     Attributes:
-        joint_speed_rad_s, joint_acceleration_rad_s2: Of the fastest joint.
-        tcp_speed_m_s: Of the tool centre point.
+        joint_speed_rad_s, joint_acceleration_rad_s2: Those of the fastest joint.
+        tcp_speed_m_s: Speed of the tool centre point.
         lowest_tcp_m: Its smallest height above the table.
     """
 
@@ -36,18 +36,18 @@ class Extremes:
     lowest_tcp_m: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Give the figures."""
+        """Return the figures."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(slots=True)
 class Accounting:
-    """Keeps the extremes of received targets and of the measured arm.
+    """Keep the extremes of received targets and of the measured arm.
 
-    Between two arrivals a target is taken to move in a straight line. Its speed is averaged over a window, as single
-    differences say more about the network's timing than about the sender; two adjoining windows give the acceleration.
-    For a sender that changes its velocity once a period of T, by at most a T, that acceleration never exceeds a where
-    the window is T or longer.
+    Between two arrivals, a target is assumed to move in a straight line. Its speed is averaged over a window, because
+    single differences say more about the network's timing than about the sender; two adjoining windows give the
+    acceleration. If a sender changes its velocity once per period T, by at most a T, that acceleration never exceeds a,
+    provided that the window is T or longer.
     """
 
     spec: RobotSpec
@@ -66,7 +66,7 @@ class Accounting:
         self._kinematics = Kinematics(self.spec)
 
     def received(self, time_s: float, target: Array) -> None:
-        """Take a target (6,) [rad] of servoJ and when it arrived, after the one before, changed or not."""
+        """Add a servoJ target (6,) [rad] and its arrival time, after the previous one, changed or not."""
         if len(self._record) < MAX_RECORD * ROW:
             self._record.extend((time_s, *target.tolist()))
         else:
@@ -80,7 +80,7 @@ class Accounting:
         self._judge()
 
     def tick(self, arm: SimulatedArm) -> None:
-        """Look at the arm once a period."""
+        """Measure the arm, once per period."""
         measured = self.measured
         measured.joint_speed_rad_s = max(measured.joint_speed_rad_s, float(np.abs(arm.dq).max()))
         if self._dq is not None:
@@ -92,28 +92,28 @@ class Accounting:
         _lower(measured, float(arm.tcp().position[2]) - self.spec.table_height_m)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self.targets, self.measured, self.largest_step_rad = Extremes(), Extremes(), 0.0
         self._record, self.not_recorded = array("d"), 0
         self.forget()
 
     def take_record(self, rows: int) -> tuple[list[list[float]], int]:
-        """Take the oldest received targets out of the record; give them and how many are left."""
+        """Remove the oldest received targets from the record, and return them and how many are left."""
         taken = self._record[: rows * ROW].tolist()
         del self._record[: rows * ROW]
         return [taken[start : start + ROW] for start in range(0, len(taken), ROW)], len(self._record) // ROW
 
     def forget(self) -> None:
-        """Begin a new stretch of motion: what comes has nothing to do with what was."""
+        """Begin a new motion: what follows has nothing to do with what came before."""
         self.forget_targets()
         self._dq = None
 
     def forget_targets(self) -> None:
-        """Begin a new stretch of targets."""
+        """Begin a new sequence of targets."""
         self._arrivals.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """Give the figures."""
+        """Return the figures."""
         return {
             "targets": {**self.targets.to_json(), "largest_step_rad": self.largest_step_rad},
             "measured": self.measured.to_json(),
@@ -122,7 +122,7 @@ class Accounting:
         }
 
     def _judge(self) -> None:
-        """Take the newest target's speed and acceleration into account, once there are enough before it."""
+        """Account for the newest target's speed and acceleration, once there are enough targets before it."""
         arrivals, window = self._arrivals, self.window_s
         now, newest = arrivals[-1]
         while len(arrivals) > 2 and arrivals[1][0] <= now - 2.0 * window:
@@ -140,7 +140,7 @@ class Accounting:
         targets.joint_acceleration_rad_s2 = max(targets.joint_acceleration_rad_s2, change)
 
     def _interpolated(self, time_s: float) -> Array | None:
-        """Give the targets (9,) at a time, or None where that is before the first."""
+        """Return the interpolated targets (9,) at a time, or None before the first."""
         arrivals = self._arrivals
         if time_s < arrivals[0][0] - 1e-9:
             return None

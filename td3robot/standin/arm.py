@@ -1,4 +1,4 @@
-"""The arm behind the stand-in's ports: MuJoCo at 500 Hz, asked what a controller measures."""
+"""The arm behind the stand-in's ports: MuJoCo at 500 Hz, which supplies what a controller measures."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,10 +19,10 @@ from td3robot.state import Array, JointCommand, ObjectModel, Pose
 # Control rate of an e-Series controller.
 RATE_HZ = 500
 PERIOD_S = 1.0 / RATE_HZ
-# A finger speed at which every position is reached within a period [1/s, as a share of the gripper's].
+# A finger speed that reaches every position within a period [1/s, as a share of the gripper's].
 AT_ONCE = 1e6
-# MuJoCo's `solimp` of a joint's friction: in six seconds, a joint at rest creeps by at most 8 % of what it is away from
-# its target. With MuJoCo's own values it slides there in one.
+# MuJoCo's `solimp` of a joint's friction: in six seconds, a joint at rest creeps by at most 8 % of its distance from
+# its target. With MuJoCo's own values, it slides there in one.
 STICKING = (0.9999, 0.9999, 0.001, 0.5, 2.0)
 
 
@@ -33,16 +33,16 @@ class SimulatedArm:
 
     Args:
         spec: The nominal robot.
-        objects: What lies on the table.
-        parameters: The arm's own Denavit-Hartenberg parameters; the nominal ones, if not given.
-        tool: What nobody told the controller about its tool.
-        friction: Of the joints.
+        objects: The objects on the table.
+        parameters: The arm's own Denavit-Hartenberg parameters; by default, the nominal ones.
+        tool: What the controller does not know about its tool.
+        friction: Friction of the joints.
 
     Attributes:
-        spec: The robot as it is, with its own kinematics.
+        spec: The true robot, with its own kinematics.
         q, dq: (6,) [rad, rad/s].
         driver_q: Mean of the gripper's drivers, in their unit.
-        closed: The gripper's closed fraction, as it is.
+        closed: The gripper's true closed fraction.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SimulatedArm:
         self.reset(self.spec.arm.home)
 
     def _load(self, payload_kg: float) -> None:
-        """Hang a mass at the gripper, whose weight the controller does not carry."""
+        """Add a mass at the gripper whose weight the controller does not compensate."""
         hand = self._model.body(GRIPPER_PREFIX + self.spec.gripper.palm).id
         told = float(self._model.body_mass[hand])
         self._model.body_mass[hand] = told + payload_kg
@@ -93,17 +93,17 @@ class SimulatedArm:
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))
 
     def _rub(self, friction: FrictionTraits) -> None:
-        """Have the joints stick and rub; torques are in proportion to the servos' stiffness."""
+        """Add static and viscous friction to the joints, in proportion to the servos' stiffness."""
         if friction.stick_rad:
             self._model.dof_frictionloss[:JOINTS] = friction.stick_rad * self._gain
             self._model.dof_solimp[:JOINTS] = STICKING
         self._model.dof_damping[:JOINTS] += friction.viscous_s * self._gain
 
     def set_lag(self, lag_s: float) -> None:
-        """Have the servo follow its target with a first-order lag.
+        """Make the servo follow its target with a first-order lag.
 
-        Damping over stiffness is the lag. Below the lag of training, the stiffness grows with its square, so that
-        the servo stays as far from overshooting as it is there (see :class:`Servo`).
+        The lag is damping over stiffness. Below the lag of training, the stiffness grows with its square, so that
+        the servo stays as far from overshooting as in training (see :class:`Servo`).
         """
         if lag_s == self.lag_s:
             return
@@ -125,17 +125,17 @@ class SimulatedArm:
         self.closed = self.spec.gripper.closed_fraction(state.driver_q)
 
     def reset_lag(self) -> None:
-        """Follow targets with the lag of training again."""
+        """Restore the lag of training."""
         self.set_lag(self._nominal_lag_s)
 
     def reset(self, q: Array) -> None:
-        """Place the arm at q, at rest, gripper open, with every object where it was first."""
+        """Place the arm at q, at rest, with the gripper open and every object where it was at first."""
         self._robot.move_to(q)
         self._lay_out()
         self._measure()
 
     def _lay_out(self) -> None:
-        """Put the objects side by side, where each was made the same place."""
+        """Place the objects side by side, because all are created in the same place."""
         poses = self.object_poses()
         for index, name in enumerate(self._objects):
             aside = np.array([0.1 * ((index + 1) // 2) * (-1) ** index, 0.0, 0.0])
@@ -143,14 +143,14 @@ class SimulatedArm:
         self.place(poses)
 
     def place(self, poses: Mapping[str, Pose]) -> None:
-        """Put objects somewhere, at rest."""
+        """Place objects, at rest."""
         self._robot.place(poses)
         for name in poses:
             address = self._model.joint(name).dofadr[0]
             self._data.qvel[address : address + 6] = 0.0
 
     def object_poses(self) -> dict[str, Pose]:
-        """Give where every object is."""
+        """Return the poses of the objects, by name."""
         return self._robot.object_poses()
 
     def set_slippery(self, slippery: bool) -> None:
@@ -160,7 +160,7 @@ class SimulatedArm:
             self._model.geom_friction[self._pads] = 1e-4
 
     def contact_force(self) -> float:
-        """Sum the forces between robot and surroundings, and between its links [N]; handled objects do not count."""
+        """Return the sum of forces between robot and surroundings, and between links [N], without handled objects."""
         total = 0.0
         for index in range(self._data.ncon):
             first, second = self._data.contact[index].geom
@@ -175,15 +175,15 @@ class SimulatedArm:
         return total
 
     def torques(self) -> Array:
-        """Give the joints' motor torques [N m]."""
+        """Return the joints' motor torques [N m]."""
         return np.array(self._data.qfrc_actuator[:JOINTS])
 
     def tcp(self) -> Pose:
-        """Give the pose of the tool centre point of this cell."""
+        """Return the pose of the tool centre point of this cell."""
         return _pose(self._data, self._tcp)
 
     def flange(self) -> Pose:
-        """Give the pose of the tool flange."""
+        """Return the pose of the tool flange."""
         return _pose(self._data, self._flange)
 
     def flange_at(self, q: Array) -> Pose:
@@ -201,7 +201,7 @@ class SimulatedArm:
         return float(np.linalg.norm(self._jacobian[:, :JOINTS] @ dq))
 
     def tcp_velocity(self) -> Array:
-        """Give the tool centre point's velocity (6,), linear [m/s] then angular [rad/s], in the base frame."""
+        """Return the tool centre point's velocity (6,), linear [m/s] then angular [rad/s], in the base frame."""
         mujoco.mj_objectVelocity(self._model, self._data, mujoco.mjtObj.mjOBJ_SITE, self._tcp, self._velocity, 0)
         return np.concatenate([self._velocity[3:], self._velocity[:3]])
 

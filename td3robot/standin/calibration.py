@@ -1,4 +1,4 @@
-"""The arm behind the ports: not quite the one of the data sheet, as no real arm is."""
+"""Calibration of the arm behind the ports, which, like any real arm, does not quite match its data sheet."""
 
 from typing import Literal
 
@@ -10,20 +10,20 @@ from td3robot.standin.settings import CalibrationConfig
 
 
 def own_parameters(arm: ArmModel, config: CalibrationConfig | Literal["off"]) -> DhParameters | None:
-    """Return the parameters of the arm that the settings describe; None where it is the nominal one."""
+    """Return the parameters of the arm that the settings describe, or None for the nominal one."""
     return drawn_parameters(arm, config) if isinstance(config, CalibrationConfig) else None
 
 
 def drawn_parameters(arm: ArmModel, config: CalibrationConfig) -> DhParameters:
     """Draw the Denavit-Hartenberg parameters of one particular arm around its nominal ones.
 
-    Every length and angle is off by a normal deviate. The sixth joint's last two, ``a`` and ``alpha``, stay: the flange
-    is where the arm ends, and calibrations of real arms have zeros there.
+    Every length and angle is off by a normal deviate, except the sixth joint's ``a`` and ``alpha``: the arm ends at the
+    flange, and calibrations of real arms have zeros there.
     """
     rng, nominal = np.random.default_rng(config.seed), DhParameters.of(arm.chain)
 
     def drawn(values: tuple[float, ...], sigma: float, kept: int = 0) -> tuple[float, ...]:
-        """Return the values with deviates added, the last ``kept`` of them as they are."""
+        """Return the values with deviates added, except the last ``kept`` of them."""
         deviates = sigma * rng.standard_normal(len(values))
         deviates[len(values) - kept :] = 0.0
         return tuple((np.array(values) + deviates).tolist())

@@ -1,4 +1,4 @@
-"""How well the stand-in keeps its 500 Hz."""
+"""Measures how well the stand-in keeps its 500 Hz."""
 
 import resource
 import time
@@ -9,10 +9,10 @@ import numpy as np
 
 
 class Clock:
-    """Counts ticks, and how late they were.
+    """Count ticks, and how late they were.
 
     Attributes:
-        lost_s: Time that was given up instead of caught up with.
+        lost_s: Time that was given up instead of caught up.
     """
 
     def __init__(self) -> None:
@@ -23,13 +23,13 @@ class Clock:
         self._started, self._used_s = time.monotonic(), _cpu_s()
 
     def count(self, late_s: float) -> None:
-        """Count a tick that was late by so much [s]."""
+        """Count a tick that was late by ``late_s`` [s]."""
         self.ticks += 1
         self._late.append(late_s)
         self.worst_s = max(self.worst_s, late_s)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the figures; percentiles are those of the last ten seconds."""
+        """Return the figures; percentiles are those of the last ten seconds."""
         p50, p99 = np.percentile(self._late, [50, 99]) if self._late else (0.0, 0.0)
         wall = time.monotonic() - self._started
         return {

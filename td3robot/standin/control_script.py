@@ -1,7 +1,7 @@
 """The control script that ur_rtde uploads, as a state machine.
 
 URScript is not interpreted. ur_rtde's script reads a command's number from an input register and answers in an output
-register; that machine is written down here again, for the very scripts whose SHA-256 is known.
+register; this module reimplements that machine, for exactly the scripts whose SHA-256 is known.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from td3robot.standin.registers import Watchdog
 from td3robot.state import Array, Pose
 
 READY, DONE = 1, 2
-# The script answers these at once and takes the next; all others wait until the command register is cleared.
+# The script answers these at once and accepts the next; all others wait until the command register is cleared.
 REALTIME = {6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71}
 SERVO_J, STOP_SCRIPT = 11, 255
 
@@ -30,7 +30,7 @@ class ScriptError(Exception):
 class ControlScript(Program):
     """The register machine of ur_rtde 1.6.5's control script.
 
-    ``thread`` is what its background threads do: servoJ and speedJ go on until stopped, moves run asynchronously.
+    ``thread`` is what its background threads do: servoJ and speedJ continue until stopped, moves run asynchronously.
     """
 
     def __init__(self, controller: Controller) -> None:
@@ -72,7 +72,7 @@ class ControlScript(Program):
         self._registers.out_int[0] = READY
 
     def tick(self) -> None:
-        """Go once through the script's loop."""
+        """Run the script's loop once."""
         self._end_asynchronous_move()
         if self._waiting is not None:
             if not self._waiting():
@@ -140,7 +140,7 @@ class ControlScript(Program):
     # Motion
 
     def _claim(self, thread: str) -> None:
-        """Take the arm; URScript ends a program in which two threads want it."""
+        """Claim the arm; URScript ends a program if two threads want it."""
         if self._thread not in (None, thread):
             raise ScriptError(f"runtime error: {thread}, but another thread is already controlling the robot")
         self._thread = thread
@@ -214,7 +214,7 @@ class ControlScript(Program):
         self._stop(self._joint_deceleration(self._number(0)))
 
     def _joint_deceleration(self, tool: float) -> float:
-        """Turn the tool's deceleration [m/s^2] into the fastest joint's [rad/s^2], for stopping along the same way."""
+        """Convert the tool's deceleration [m/s^2] to the fastest joint's [rad/s^2], to stop along the same path."""
         speed = float(np.linalg.norm(self._controller.arm.tcp_velocity()[:3]))
         fastest = float(np.abs(self._controller.reference.v).max())
         return min(tool * fastest / max(speed, 1e-3), 40.0) if fastest > 0 else 40.0

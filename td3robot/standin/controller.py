@@ -24,7 +24,7 @@ from td3robot.state import Array, Pose
 
 # UR: "Cannot unlock protective stop until 5s after occurrence".
 UNLOCK_AFTER_S = 5.0
-# Assumed, all of these [s], [rad/s^2]: no document tells them.
+# All assumed [s], [rad/s^2]: no document states them.
 SCRIPT_STARTS_S, POWERING_S, RELEASING_S, UNLOCKING_S = 0.04, 0.5, 0.5, 0.1
 PROGRAM_STOP, PROTECTIVE_STOP = 8.0, 15.0
 
@@ -58,7 +58,7 @@ class RuntimeState(IntEnum):
 class Controller:
     """A controller with its arm and gripper.
 
-    Everything happens in :meth:`tick`, or between two ticks by a client's request.
+    Everything happens in :meth:`tick`, or between two ticks on a client's request.
     """
 
     def __init__(self, arm: SimulatedArm, config: StandinConfig) -> None:
@@ -101,7 +101,7 @@ class Controller:
 
     @property
     def may_move(self) -> bool:
-        """Whether arm and safety are as they must be for a motion."""
+        """Whether arm and safety modes allow motion."""
         return self.safety_mode is SafetyMode.NORMAL and self.robot_mode is RobotMode.RUNNING
 
     def note(self, text: str) -> None:
@@ -110,7 +110,7 @@ class Controller:
         log.info("%9.3f s  %s", self.time_s, text)
 
     def tick(self) -> None:
-        """Let one period pass."""
+        """Advance by one period."""
         self.ticks += 1
         due = [item for item in self._later if item[0] <= self.time_s]
         for item in due:
@@ -136,7 +136,7 @@ class Controller:
     # The program
 
     def start_program(self, program: Program) -> None:
-        """Start a program soon, in place of the one that runs, if the controller may move."""
+        """Schedule the start of a program, replacing the running one, if the controller may move."""
         reason = self.refuses_programs()
         if reason is not None:
             self.note(f"program not started: {reason}")
@@ -146,7 +146,7 @@ class Controller:
         self._later.append((self.time_s + SCRIPT_STARTS_S, lambda: self._start(program)))
 
     def refuses_programs(self) -> str | None:
-        """Say why no program can be started, or None."""
+        """Return why no program can be started, or None."""
         if not self.remote:
             return "the robot is in local control"
         if self.safety_mode is not SafetyMode.NORMAL:
@@ -163,7 +163,7 @@ class Controller:
         self.motion = self.motion.braked(PROGRAM_STOP)
 
     def refuse(self, reason: str) -> None:
-        """Refuse a script, where a pendant would show a popup."""
+        """Refuse a script; a pendant would show a popup."""
         self.popup = reason
         self.note(f"popup: {reason}")
 
@@ -185,7 +185,7 @@ class Controller:
         self._halt()
 
     def unlock(self) -> str:
-        """Unlock a protective stop, as the dashboard does; give its answer."""
+        """Unlock a protective stop, as the dashboard does, and return its answer."""
         if self.safety_mode is SafetyMode.PROTECTIVE_STOP:
             if self.time_s - self._stopped_s < UNLOCK_AFTER_S:
                 return (
@@ -202,7 +202,7 @@ class Controller:
             self.note("protective stop unlocked")
 
     def emergency_stop(self) -> None:
-        """Press the emergency stop: the arm stops, and its power goes."""
+        """Press the emergency stop: the arm stops and loses power."""
         if self.safety_mode is SafetyMode.ROBOT_EMERGENCY_STOP:
             return
         self.safety_mode = SafetyMode.ROBOT_EMERGENCY_STOP
@@ -212,13 +212,13 @@ class Controller:
         self._power(False)
 
     def release_emergency_stop(self) -> None:
-        """Let go of the emergency stop; the arm stays powered off."""
+        """Release the emergency stop; the arm stays powered off."""
         if self.safety_mode is SafetyMode.ROBOT_EMERGENCY_STOP:
             self.safety_mode = SafetyMode.NORMAL
             self.note("emergency stop released")
 
     def _halt(self) -> None:
-        """End the program, and brake from what the arm really does."""
+        """End the program, and brake from the arm's actual motion."""
         self.program, self.inputs.watchdog = None, None
         self.reference = Reference(self.arm.q)
         self.reference.v = self.arm.dq.copy()
@@ -227,18 +227,18 @@ class Controller:
     # Power
 
     def power_on(self) -> None:
-        """Power the arm, to IDLE."""
+        """Power the arm on, to IDLE."""
         if self.robot_mode is RobotMode.POWER_OFF and self.safety_mode is SafetyMode.NORMAL:
             self.robot_mode = RobotMode.BOOTING
             self._later.append((self.time_s + POWERING_S, self._powered))
 
     def power_off(self) -> None:
-        """Take the power off the arm."""
+        """Power the arm off."""
         self.end_program("power off")
         self._power(False)
 
     def release_brakes(self) -> None:
-        """Release the brakes, powering on first where needed."""
+        """Release the brakes, powering on first if needed."""
         self.power_on()
         if self.robot_mode in (RobotMode.BOOTING, RobotMode.IDLE):
             delay = RELEASING_S + (POWERING_S if self.robot_mode is RobotMode.BOOTING else 0.0)
@@ -266,7 +266,7 @@ class Controller:
         self.note("remote control" if remote else "local control")
 
     def reset(self, q: Array) -> None:
-        """Place the arm at q, stops cleared, powered, without a program; the gripper opens and keeps its activation."""
+        """Place the arm at q, powered, stops cleared, without a program; open the gripper, keeping its activation."""
         self._later.clear()
         self.program, self.inputs.watchdog = None, None
         self.safety_mode, self.remote, self.inputs.slider = SafetyMode.NORMAL, True, 1.0

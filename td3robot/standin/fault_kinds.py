@@ -1,4 +1,4 @@
-"""The faults that a stand-in can be asked for, as a file or the lab names them."""
+"""The faults that a stand-in can simulate, by their names in a file or the lab."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,16 +10,16 @@ from td3robot.config import NonNegative, Section
 from td3robot.config.plain import parse_plain
 from td3robot.errors import ConfigError, choose
 
-# What ends only when a person ends it lasts an hour.
+# A fault that only a person can end lasts an hour.
 LASTING_S = 3600.0
 
 
 class Fault(Section):
-    """What all faults have in common.
+    """The settings of every fault.
 
     Attributes:
-        at_s: When it begins: seconds after start, or after the named episode was announced in the lab.
-        episode: The episode it waits for; none means time since start.
+        at_s: When it begins: seconds after start, or after the given episode was announced in the lab.
+        episode: The episode it waits for; None means time since start.
         for_s: How long it lasts. Faults that happen at one instant ignore it.
     """
 
@@ -44,7 +44,7 @@ class DroppedPackets(Fault):
 
 
 class DelayedPackets(Fault):
-    """Some RTDE data packages, and all that follow them, come late."""
+    """Some RTDE data packages, and all that follow them, arrive late."""
 
     kind: Literal["delayed_packets"]
     probability: Annotated[float, Field(gt=0.0, le=1.0)]
@@ -52,7 +52,7 @@ class DelayedPackets(Fault):
 
 
 class FrozenStream(Fault):
-    """RTDE falls silent with its sockets open, or (``repeat``) repeats the same package."""
+    """RTDE falls silent with its sockets open, or (``repeat``) keeps sending the same package."""
 
     kind: Literal["frozen_stream"]
     repeat: bool = False
@@ -66,7 +66,7 @@ class ClosedSockets(Fault):
 
 
 class KilledProcess(Fault):
-    """The stand-in dies as by ``kill -9``: the controller's cable is pulled."""
+    """The stand-in dies as if by ``kill -9``: the controller's cable is pulled."""
 
     kind: Literal["killed_process"]
 
@@ -84,14 +84,14 @@ class EmergencyStop(Fault):
 
 
 class RefusedServoj(Fault):
-    """servoJ is not taken: the program ends (``stop``), or its script is never ready (``busy``; ur_rtde waits 3 s)."""
+    """servoJ is refused: the program ends (``stop``), or its script is never ready (``busy``; ur_rtde waits 3 s)."""
 
     kind: Literal["refused_servoj"]
     how: Literal["stop", "busy"] = "stop"
 
 
 class LocalMode(Fault):
-    """Someone takes the robot into local control at the pendant."""
+    """Someone switches the robot to local control at the pendant."""
 
     kind: Literal["local_mode"]
     for_s: PositiveFloat = LASTING_S
@@ -112,19 +112,19 @@ class GripperNotActivated(Fault):
 
 
 class GripperSilent(Fault):
-    """The gripper's socket is open and does not answer."""
+    """The gripper's socket stays open but does not answer."""
 
     kind: Literal["gripper_silent"]
 
 
 class ObjectLost(Fault):
-    """What is held slips out: the pads have no friction while the fault lasts."""
+    """The held object slips out: the pads have no friction while the fault lasts."""
 
     kind: Literal["object_lost"]
 
 
 class WrongModel(Fault):
-    """The controller says that it is another robot."""
+    """The controller reports another robot model."""
 
     kind: Literal["wrong_model"]
     for_s: PositiveFloat = LASTING_S
@@ -172,7 +172,7 @@ _fault: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
 
 
 def parse_fault(values: Any) -> AnyFault:
-    """Check one fault, as a file or the lab gives it.
+    """Return the validated fault of a file or the lab.
 
     Raises:
         ConfigError: It is not a fault, in one sentence.
@@ -196,7 +196,7 @@ def load_faults(path: Path) -> tuple[AnyFault, ...]:
     """Read a YAML file with a list ``faults``.
 
     Raises:
-        ConfigError: The file cannot be read or says something that is no fault.
+        ConfigError: The file cannot be read, or contains something that is not a fault.
     """
     try:
         values = parse_plain(path.read_text(encoding="utf-8"))
@@ -213,6 +213,6 @@ def load_faults(path: Path) -> tuple[AnyFault, ...]:
 
 
 def first_error(error: ValidationError) -> Any:
-    """Pick the error to report: a misspelt key that is required is both missing and unknown, and unknown says more."""
+    """Return the error to report: a misspelt required key is both missing and unknown, and unknown says more."""
     errors = error.errors(include_url=False)
     return next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])

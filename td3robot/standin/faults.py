@@ -1,4 +1,4 @@
-"""Faults on request: begun at a time, in an episode, or from the lab, and ended when their time is over."""
+"""Faults on request: started at a time, in an episode, or from the lab, and ended when their time is over."""
 
 import os
 import signal
@@ -32,20 +32,20 @@ class Faults:
         self._waiting.append((self._controller.time_s + fault.at_s, fault))
 
     def begin_episode(self, number: int) -> None:
-        """Begin, each at its time from now, the faults of an episode."""
+        """Schedule the faults of an episode, each at its time from now."""
         for fault in self._of_episodes:
             if fault.episode == number:
                 self.request(fault)
 
     def clear(self) -> None:
-        """End what is active, and drop what was requested for later."""
+        """End active faults, and drop those requested for later."""
         self._waiting = []
         for _, fault in self._active:
             self._end(fault)
         self._active = []
 
     def tick(self) -> None:
-        """Begin and end what is due."""
+        """Begin and end the faults that are due."""
         now = self._controller.time_s
         for item in [item for item in self._waiting if item[0] <= now]:
             self._waiting.remove(item)

@@ -1,8 +1,7 @@
 """A Robotiq gripper behind its URCap: its registers, and how its fingers move.
 
 Register names and meanings are those of the Robotiq 2F-85 instruction manual, "Control"; the 2F-140 and the Hand-E have
-the same. Timings are assumed; the force
-is stored and not modelled.
+the same. Timings are assumed; the force is stored but not modelled.
 """
 
 from collections import deque
@@ -14,10 +13,10 @@ from td3robot.standin.traits import NOMINAL, GripperTraits
 
 # Pads that meet stop the fingers up to this many counts before the last one.
 PADS_GIVE = 8
-# Nearer to the requested position than this counts as there.
+# Fingers this near to the requested position have arrived.
 SLACK = 3
 ACTIVATION_S = 1.0
-# The fingers are at rest when their closed fraction changed by less than this for so long [1/s], [s].
+# The fingers are at rest if their closed fraction has changed more slowly than this for this long [1/s], [s].
 STILL_RATE, STILL_S = 0.0625, 0.1
 
 SETTABLE = ("ACT", "GTO", "ATR", "ADR", "POS", "SPE", "FOR", "ARD", "LBP", "LRP", "MSC", "MOD", "GSR")
@@ -28,11 +27,11 @@ class Gripper:
     """The gripper's registers.
 
     Args:
-        model: Which gripper it is.
-        traits: How it answers its registers.
+        model: The gripper model.
+        traits: How it responds to its registers.
 
     Attributes:
-        fraction: Where the motor wants the fingers: 0 open, 1 closed.
+        fraction: The motor's target for the fingers: 0 open, 1 closed.
         powered: Whether the tool has power; without, every register reads ``?``.
     """
 
@@ -54,13 +53,13 @@ class Gripper:
         self._closed, self._still_s, self._object = 0.0, 0.0, 3
 
     def set_power(self, on: bool) -> None:
-        """Give or take the tool's power: the fingers stay, the activation is lost."""
+        """Switch the tool's power: the fingers stay, the activation is lost."""
         self.powered = on
         if not on:
             self.deactivate()
 
     def activate_at_once(self) -> None:
-        """Be activated without the way open and closed."""
+        """Activate without closing and opening."""
         self._set["ACT"], self._active, self._activating_s = 1, True, None
 
     def deactivate(self) -> None:
@@ -69,20 +68,20 @@ class Gripper:
         self._active, self._activating_s = False, None
 
     def reset(self) -> None:
-        """Open at once, and be as activated as before."""
+        """Open at once, keeping the activation."""
         self.fraction = self._goal = 0.0
         self._set.update(POS=0, GTO=0)
         self._requested, self._object = 0, 3
         self._coming.clear()
 
     def get(self, name: str) -> int | None:
-        """Read a register; None where there is no such."""
+        """Return a register's value, or None if there is no such register."""
         if name in ("POS", "STA", "OBJ", "PRE", "FLT", "COU"):
             return self._measured()[name]
         return self._set.get(name)
 
     def write(self, values: dict[str, int]) -> bool:
-        """Write registers at once; False where one cannot be written or a value is no byte, and nothing is."""
+        """Write registers at once; if one cannot be written or a value is not a byte, write none and return False."""
         if not values or any(name not in SETTABLE or not 0 <= value <= 255 for name, value in values.items()):
             return False
         self._set.update(values)
@@ -113,12 +112,12 @@ class Gripper:
             self._go()
 
     def _request(self, position: int) -> None:
-        """Ask for a position, which the fingers hear of after the latency."""
+        """Request a position, which takes effect after the latency."""
         self._requested = position
         self._coming.append((self._now_s + self._traits.latency_s, position))
 
     def _go(self) -> None:
-        """Move towards the newest position that got through."""
+        """Move towards the newest position in effect."""
         while self._coming and self._coming[0][0] < self._now_s - 1e-9:  # written before this period
             position = self._coming.popleft()[1]
             goal = min(max((position - self._counts.open) / (self._counts.closed - self._counts.open), 0.0), 1.0)
@@ -126,7 +125,7 @@ class Gripper:
                 self._paused_until_s = self._now_s + self._traits.pause_s
             self._goal = goal
             if (goal - self._closed) * (self.fraction - self._closed) < 0.0:
-                self.fraction = self._closed  # back from where the fingers are, not from what squeezes
+                self.fraction = self._closed  # go back from where the fingers are, not from the target that squeezes
         if self._now_s < self._paused_until_s:
             return
         slowest, fastest = self._rates
@@ -138,7 +137,7 @@ class Gripper:
         self.fraction += min(max(goal - self.fraction, -step), step)
 
     def _detect(self) -> None:
-        """Tell an object from the end of the way: at rest before the requested position."""
+        """Detect an object: fingers at rest before the requested position."""
         if self._coming or self._still_s < STILL_S or abs(self._goal - self.fraction) > 1e-9:
             return
         position = self._position()

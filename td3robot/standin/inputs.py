@@ -1,4 +1,4 @@
-"""What clients write: registers, outputs of the control box, and the speed slider."""
+"""Inputs that clients write: registers, outputs of the control box, and the speed slider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +10,13 @@ DIGITAL = {"standard_digital_output": 0, "configurable_digital_output": 8, "tool
 
 
 class Inputs:
-    """Everything of a controller that its RTDE clients can write.
+    """Everything in a controller that its RTDE clients can write.
 
     Args:
-        time_s: Gives controller time [s].
+        time_s: Returns controller time [s].
 
     Attributes:
-        clock: Gives controller time [s]; finer than ticks where packages arrive in real time.
+        clock: Returns controller time [s]; finer than ticks if packages arrive in real time.
         arrived_s: When a package last brought joint angles, on that clock, until the controller has counted them.
         watchdog: Set by the program; None without one.
         slider: The speed slider, 0 to 1.
@@ -32,7 +32,7 @@ class Inputs:
         self.analog_out = [0.0, 0.0]
 
     def write(self, values: dict[str, Any]) -> None:
-        """Take the values of one package, by name."""
+        """Store the values of one package, by name."""
         if "input_double_register_0" in values:
             self.arrived_s = self.clock()
         for name, value in values.items():

@@ -1,22 +1,22 @@
-"""Speed scaling: the controller slows a trajectory down that would be faster than its limits."""
+"""Speed scaling: the controller slows down a trajectory that would exceed its speed limits."""
 
 from td3robot.standin.arm import SimulatedArm
 from td3robot.standin.motion import Reference
 from td3robot.standin.traits import LimitTraits
 
-# A trajectory is never slowed down further than this.
+# A trajectory is never slowed down below this share.
 SLOWEST = 0.01
 
 
 class Limiter:
-    """Watches how fast the controller's reference moves, and scales the time of what comes next.
+    """Watch how fast the controller's reference moves, and scale the time of what follows.
 
     UR: the controller "scales the time (speed factor)" to keep a motion within the hardware or safety constraints, and
-    servoj takes longer by it. That one factor holds for all joints, and that it is found from the speed of the period
-    before, is assumed.
+    servoj takes longer by that factor. It is assumed that one factor holds for all joints, and that it follows from the
+    speed of the previous period.
 
     Attributes:
-        scale: What the controller reports as ``speed_scaling``: 1 at full speed.
+        scale: The ``speed_scaling`` that the controller reports: 1 at full speed.
     """
 
     def __init__(self, traits: LimitTraits, arm: SimulatedArm) -> None:
@@ -24,12 +24,12 @@ class Limiter:
         self.scale = 1.0
 
     def judge(self, reference: Reference) -> None:
-        """Look at a period that was made at the present scale, and choose that of the next."""
+        """Choose the scale of the next period from the one just made at the present scale."""
         share = self._share(reference)
         self.scale = min(1.0, max(self.scale / share, SLOWEST)) if share > 0.0 else 1.0
 
     def _share(self, reference: Reference) -> float:
-        """Return the reference's speed as a share of the limit that it is nearest to."""
+        """Return the reference's speed as a share of the nearest limit."""
         traits, share = self._traits, 0.0
         if traits.joint_rad_s is not None:
             share = float(abs(reference.v).max()) / traits.joint_rad_s

@@ -8,23 +8,23 @@ from collections.abc import Callable
 
 from td3robot.errors import RobotError
 
-# A client that does not read is cut off beyond this [bytes]; ur_rtde never reads port 30003, where nothing is sent.
+# A client that does not read is dropped beyond this [bytes]; ur_rtde never reads port 30003, where nothing is sent.
 MAX_PENDING = 1 << 20
 
 
-# The port of the lab, which no fault of the network reaches.
+# The port of the lab, which network faults do not affect.
 LAB = "lab"
 
 
 class Handler(ABC):
-    """What a service makes of one connection."""
+    """A service's handler of one connection."""
 
     @abstractmethod
     def received(self, data: bytes) -> None:
-        """Handle what arrived."""
+        """Handle received data."""
 
     def closed(self) -> None:  # noqa: B027  # most have nothing to give back
-        """Give back what the connection held, now that it is gone."""
+        """Release what the connection held, now that it is gone."""
 
     def tick(self) -> None:  # noqa: B027  # most only answer
         """Send what is due in this period."""
@@ -42,7 +42,7 @@ class Connection:
 
     @property
     def pending(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """Bytes that the client has not received yet."""
         return len(self._pending)
 
     @property
@@ -51,7 +51,7 @@ class Connection:
         return self._sock is not None
 
     def send(self, data: bytes) -> None:
-        """Send now what the socket takes, and keep the rest."""
+        """Send what the socket accepts now, and keep the rest."""
         if self._sock is None:
             return
         self._pending += data
@@ -96,7 +96,7 @@ class Connection:
             self.handler.received(data)
 
     def close(self) -> None:
-        """Close, once."""
+        """Close the connection, once."""
         if self._sock is None:
             return
         sock, self._sock = self._sock, None
@@ -119,11 +119,11 @@ Ready = Callable[[int], None]
 
 
 class Loop:
-    """Listens, and serves every connection between two ticks."""
+    """Listen, and serve every connection between two ticks."""
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self._selector = selectors.SelectSelector()  # the one whose timeout is finer than a millisecond
+        self._selector = selectors.SelectSelector()  # its timeout is finer than a millisecond
         self.connections: list[Connection] = []
         self.services: list[Service] = []
 
@@ -150,7 +150,7 @@ class Loop:
         self._selector.register(listener, selectors.EVENT_READ, lambda _events: self._accept(service))
 
     def watch_file(self, descriptor: int, ready: Callable[[], None]) -> None:
-        """Call something whenever a file can be read."""
+        """Call a function whenever a file can be read."""
         self._selector.register(descriptor, selectors.EVENT_READ, lambda _events: ready())
 
     def forget_file(self, descriptor: int) -> None:
@@ -158,7 +158,7 @@ class Loop:
         self._selector.unregister(descriptor)
 
     def watch(self, sock: socket.socket, ready: Ready, writing: bool) -> None:
-        """Watch a connection for room to write, too."""
+        """Watch a connection for input, and for space to write if ``writing``."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
         if self._selector.get_key(sock).events != events:
             self._selector.modify(sock, events, ready)
@@ -169,13 +169,13 @@ class Loop:
         self.connections.remove(connection)
 
     def close_connections(self, service: str) -> None:
-        """Close every connection to a service, or to ``all`` but the lab's."""
+        """Close every connection to a service, or with ``all``, to every service but the lab's."""
         for connection in list(self.connections):
             if connection.service == service or (service == "all" and connection.service != LAB):
                 connection.close()
 
     def set_accepting(self, service: str, accepting: bool) -> None:
-        """Have a service, or ``all`` but the lab's, refuse new connections or accept them again."""
+        """Make a service, or with ``all``, every service but the lab's, refuse or accept new connections."""
         for item in self.services:
             if item.name == service or (service == "all" and item.name != LAB):
                 item.accepting = accepting
@@ -192,7 +192,7 @@ class Loop:
                 key.data(events)
 
     def tick(self) -> None:
-        """Let every connection send what is due."""
+        """Make every connection send what is due."""
         for connection in list(self.connections):
             if connection.handler is not None:
                 connection.handler.tick()

@@ -1,7 +1,7 @@
-"""How the controller's reference moves: one class a kind of motion, one step a period.
+"""How the controller's reference moves: one class per kind of motion, one step per period.
 
 A reference has a posture q and a velocity v. The servo follows its target with a lag T, so the target that makes the
-arm follow the reference is q + T v; for servoJ, that is the very target that was received.
+arm follow the reference is q + T v; for servoJ, that is exactly the received target.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from td3robot.standin.arm import PERIOD_S
 from td3robot.standin.traits import NOMINAL, ServoTraits
 from td3robot.state import Array
 
-# The gain at which a servo has its damping; ur_rtde's default, and the lowest but 100 that URScript takes.
+# The gain at which a servo has its damping; ur_rtde's default, and the lowest but 100 that URScript accepts.
 USUAL_GAIN = 300.0
 
 
@@ -24,7 +24,7 @@ class Reference:
         self.q, self.v = q.copy(), np.zeros_like(q)
 
     def move(self, v: Array, lag_s: float) -> Array:
-        """Move for one period at a velocity; give the servo's target."""
+        """Move for one period at a velocity, and return the servo's target."""
         self.v = v
         target: Array = self.q + lag_s * v
         self.q = self.q + v * PERIOD_S
@@ -36,7 +36,7 @@ class Motion(ABC):
 
     Attributes:
         done: Whether it is over.
-        releases: Whether the arm, once it is at rest after this motion, is held wherever it came to rest.
+        releases: Whether the arm, once at rest after this motion, is held wherever it came to rest.
     """
 
     done = False
@@ -44,42 +44,42 @@ class Motion(ABC):
 
     @abstractmethod
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
-        """Move the reference one period on, at ``scale`` of its speed; give the servo's target (6,) [rad]."""
+        """Advance the reference by one period at ``scale`` of its speed, and return the servo's target (6,) [rad]."""
 
     def braked(self, deceleration: float) -> "Motion":
-        """Give the motion that ends this one, with the fastest joint's deceleration [rad/s^2]."""
+        """Return the motion that ends this one, with the fastest joint's deceleration [rad/s^2]."""
         return Brake(deceleration)
 
     def servoed(self, q: Array, traits: ServoTraits) -> "Servo":
-        """Give the servo that takes over from this motion, its first target at q (6,) [rad]."""
+        """Return the servo that takes over from this motion, with its first target at q (6,) [rad]."""
         return Servo(q, traits)
 
 
 class Hold(Motion):
-    """Stay."""
+    """Stay at rest."""
 
     done = True
 
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
-        """Stay."""
+        """Keep the posture."""
         return reference.move(np.zeros_like(reference.q), lag_s)
 
 
 class Servo(Motion):
     """servoJ: move to each target in a straight line within its time, followed as the servo's traits say.
 
-    Undamped enough, the reference follows the goal like a mass on a spring: with the lag T of the lookahead time
-    (2 zeta / omega for a ramp), ``a = omega^2 (goal - q) - 2 zeta omega v`` and ``omega = 2 zeta / T``. URScript's
+    With little enough damping, the reference follows the goal like a mass on a spring: with the lag T of the lookahead
+    time (2 zeta / omega for a ramp), ``a = omega^2 (goal - q) - 2 zeta omega v`` and ``omega = 2 zeta / T``. URScript's
     manual says that a higher gain reacts faster and may overshoot: zeta falls with its square root (assumed).
 
-    A servo that blocks takes the newest target when the time of the one before is over, and the same again where none
-    came, as a thread does that calls URScript's servoj in a loop.
+    A blocking servo takes the newest target when the time of the previous one is over, or the same one again if none
+    arrived, like a thread that calls URScript's servoj in a loop.
 
     Attributes:
-        goal: Where the straight line to the target is by now (6,) [rad].
-        target: The newest that was received (6,) [rad].
-        skipped: Targets that were never servoed to, since newer ones had come.
-        repeated: Calls for which there was no new target.
+        goal: The current point on the straight line to the target (6,) [rad].
+        target: The newest received target (6,) [rad].
+        skipped: Targets that were never servoed to, because newer ones had arrived.
+        repeated: Calls without a new target.
     """
 
     def __init__(self, q: Array, traits: ServoTraits = NOMINAL.servo) -> None:
@@ -92,16 +92,16 @@ class Servo(Motion):
         self._v: Array | None = None
 
     def servoed(self, q: Array, traits: ServoTraits) -> "Servo":
-        """Give this servo: it is already following targets."""
+        """Return this servo: it is already following targets."""
         return self
 
     def aim(self, target: Array, time_s: float, gain: float = USUAL_GAIN) -> None:
-        """Take a new target (6,) [rad], to be reached in ``time_s`` from when it gets through."""
+        """Add a new target (6,) [rad], to be reached ``time_s`` after it takes effect."""
         self.target, self._gain = target.copy(), gain
         self._coming.append((self._now_s + self._traits.transport_s, self.target, max(time_s, PERIOD_S)))
 
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:
-        """Move the goal towards the target, and let the reference follow, both slowed down by the slider."""
+        """Move the goal towards the target and let the reference follow, both slowed down by the slider."""
         if not self._traits.blocks or self._call_left_s <= 1e-9:
             self._call()
         self._now_s += PERIOD_S
@@ -112,7 +112,7 @@ class Servo(Motion):
         return reference.move(scale * self._velocity(reference, lag_s), lag_s)
 
     def _call(self) -> None:
-        """Servo to the newest target that got through, or once more to the one before."""
+        """Servo to the newest target in effect, or once more to the previous one."""
         came = 0
         while self._coming and self._coming[0][0] <= self._now_s + 1e-9:
             _, self._aim, self._left_s = self._coming.popleft()
@@ -148,7 +148,7 @@ class Speed(Motion):
 
 
 class Move(Motion):
-    """moveJ: all joints in step along a straight line, the leading one at a trapezoid of speed."""
+    """moveJ: all joints in step along a straight line, the leading one with a trapezoidal speed profile."""
 
     def __init__(self, start: Array, end: Array, speed: float, acceleration: float) -> None:
         self._start, self._way = start.copy(), end - start
@@ -171,7 +171,7 @@ class Move(Motion):
 
 
 class Brake(Motion):
-    """Come to rest along the present direction; ``deceleration`` is the fastest joint's [rad/s^2]."""
+    """Brake to rest along the present direction; ``deceleration`` is the fastest joint's [rad/s^2]."""
 
     releases = True
 
@@ -179,7 +179,7 @@ class Brake(Motion):
         self._deceleration = max(abs(deceleration), 1e-3)
 
     def braked(self, deceleration: float) -> Motion:
-        """Give this motion: it is already braking."""
+        """Return this motion: it is already braking."""
         return self
 
     def step(self, reference: Reference, lag_s: float, scale: float) -> Array:

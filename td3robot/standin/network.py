@@ -1,4 +1,4 @@
-"""The network between controller and client, as faults make it: late, lossy, frozen."""
+"""The network between controller and client, which faults make late, lossy or frozen."""
 
 import random
 from collections import deque
@@ -11,18 +11,18 @@ Action = Callable[[], None]
 
 
 class Line:
-    """Carries data packages both ways. What is late keeps its order, as on TCP.
+    """Carry data packages both ways. Late packages keep their order, as with TCP.
 
     Args:
         clock: The controller's time [s].
-        seed: Draws what is drawn.
-        traits: What the network does where no fault makes it worse.
+        seed: Seed of the random draws.
+        traits: The network's behaviour without faults.
 
     Attributes:
-        traits: As given.
-        delay_s, jitter_s: Of every package, each way.
+        traits: The network's behaviour without faults.
+        delay_s, jitter_s: Delay and jitter of every package, each way.
         drop: Probability that a package vanishes.
-        hiccup, hiccup_s: Probability that a package is late by so much, and with it all that follow.
+        hiccup, hiccup_s: Probability that a package, and with it all that follow, is late by this much.
         frozen: Nothing leaves.
         repeating: The last package of each connection is sent again and again.
     """
@@ -39,7 +39,7 @@ class Line:
         self.frozen = self.repeating = False
 
     def send(self, connection: Connection, package: bytes) -> None:
-        """Send a data package to a client, sooner or later or never."""
+        """Send a data package to a client, sooner, later or never."""
         if self.frozen:
             return
         if self.repeating:
@@ -49,7 +49,7 @@ class Line:
         self._carry(self._out, lambda: connection.send(package))
 
     def receive(self, action: Action) -> None:
-        """Take a data package from a client, sooner or later or never."""
+        """Process a data package from a client, sooner, later or never."""
         self._carry(self._in, action)
 
     def tick(self) -> None:

@@ -1,4 +1,4 @@
-"""Cells to rehearse in: some that users describe, by name, and any number drawn by a seed."""
+"""Cells to rehearse in: some named ones that users describe, and any number drawn from a seed."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,10 +28,10 @@ class Personality:
     """One cell.
 
     Attributes:
-        name: As on the command line.
+        name: Its name on the command line.
         reason: Who has such a cell, in a sentence.
         traits: How it differs from the training simulation.
-        calibration: Draws its arm.
+        calibration: From which its arm is drawn.
         stream_hz: How often its driver streams targets; None is the driver's default.
     """
 
@@ -42,7 +42,7 @@ class Personality:
     stream_hz: int | None = None
 
     def settings(self) -> dict[str, Any]:
-        """Return it as fields of :class:`~td3robot.standin.settings.StandinConfig`."""
+        """Return the cell as fields of :class:`~td3robot.standin.settings.StandinConfig`."""
         return {"traits": self.traits, "calibration": self.calibration}
 
     def differences(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ NAMED = {
 
 
 def personality(name: str) -> Personality:
-    """Return the cell of a name, or draw the one of a seed.
+    """Return the cell with a name, or draw the one of a seed.
 
     Raises:
         ConfigError: It is neither.
@@ -134,7 +134,7 @@ def drawn(seed: int) -> Personality:
     rng = np.random.default_rng(FIRST_DRAWN + seed)
 
     def between(low: float, high: float, digits: int = 4) -> float:
-        """Draw a number, rounded so that it can be read."""
+        """Draw a number, rounded for readability."""
         return round(float(rng.uniform(low, high)), digits)
 
     damping = between(0.55, 1.2, 2)

@@ -1,4 +1,4 @@
-"""Start a stand-in as a child of this process, prove that it is ours, and talk to its lab."""
+"""Starts a stand-in as a child of this process, proves that it is ours, and talks to its lab."""
 
 import json
 import secrets
@@ -24,7 +24,7 @@ class Standin:
     """A running stand-in, as a context manager. It dies with this process, however that ends.
 
     Attributes:
-        config: What it was started with.
+        config: Its settings.
         process: The child.
     """
 
@@ -39,7 +39,7 @@ class Standin:
         return self.config.host
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Send a request to the lab; :mod:`td3robot.standin.ports.lab` lists them.
+        """Send a request to the lab and return the answer; :mod:`td3robot.standin.ports.lab` lists the requests.
 
         Raises:
             RobotError: It refused, or does not answer.
@@ -57,15 +57,15 @@ class Standin:
         return answer
 
     def state(self) -> dict[str, Any]:
-        """Ask for the truth: posture, modes, objects, extremes at the wire, and the clock's figures."""
+        """Return the true state: posture, modes, objects, extremes at the wire, and the clock's figures."""
         return self.ask(state=True)
 
     def place(self, name: str, position_m: Sequence[float], quaternion_wxyz: Sequence[float] = (1, 0, 0, 0)) -> None:
-        """Put an object somewhere, at rest."""
+        """Place an object at a pose, at rest."""
         self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
 
     def fault(self, kind: str, **values: Any) -> None:
-        """Ask for a fault; :mod:`td3robot.standin.fault_kinds` lists them."""
+        """Request a fault; :mod:`td3robot.standin.fault_kinds` lists them."""
         self.ask(fault={"kind": kind, **values})
 
     def begin_episode(self, number: int) -> None:
@@ -77,11 +77,11 @@ class Standin:
         self.ask(emergency_stop=pressed)
 
     def reset(self, q: Sequence[float] | None = None) -> None:
-        """Place the arm at q (home, if not given), with all stops cleared and faults ended."""
+        """Place the arm at q (by default, at home), with all stops cleared and faults ended."""
         self.ask(reset=True if q is None else {"q": list(q)})
 
     def record(self) -> list[list[float]]:
-        """Take the servoJ targets received since the last call: controller time [s], then six angles [rad]."""
+        """Return the servoJ targets received since the last call: controller time [s], then six angles [rad]."""
         record: list[list[float]] = []
         left = 1
         while left:
@@ -91,11 +91,11 @@ class Standin:
         return record
 
     def log(self) -> list[str]:
-        """Ask for the controller's log, oldest entry first."""
+        """Return the controller's log, oldest entry first."""
         return [text for _, text in self.ask(log=True)["log"]]
 
     def kill(self) -> None:
-        """Kill it at once, as when its cable is pulled."""
+        """Kill it at once, as if its cable were pulled."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -118,7 +118,7 @@ class Standin:
             self._log.close()
 
     def output(self) -> str:
-        """Give what it wrote to its standard error."""
+        """Return what it wrote to standard error."""
         self._log.flush()
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
@@ -143,14 +143,14 @@ class Standin:
 
 
 def start_standin(host: str | None = None, **values: Any) -> Standin:
-    """Start a stand-in on an address of its own, and return when it serves.
+    """Start a stand-in on its own address, and return when it serves.
 
     Args:
         host: Loopback address; two stand-ins cannot share one. None takes a free one.
         **values: Other fields of :class:`StandinConfig`.
 
     Raises:
-        RobotError: It did not start, or what answers at the address is something else.
+        RobotError: It did not start, or something else answers at the address.
     """
     values.setdefault("token", secrets.token_hex(16))
     config = check_standin_config({"host": host or free_host(), **values})
@@ -175,7 +175,7 @@ def start_standin(host: str | None = None, **values: Any) -> Standin:
 
 
 def free_host() -> str:
-    """Find a loopback address on which nobody serves RTDE.
+    """Return a loopback address on which nothing serves RTDE.
 
     Raises:
         RobotError: There is none.
@@ -207,7 +207,7 @@ def _await_ready(standin: Standin) -> None:
 
 
 def _prove(standin: Standin) -> None:
-    """Refuse whatever is not the child that was just started."""
+    """Refuse anything that is not the child that was just started."""
     expected = standin.config.serial_number
     with socket.create_connection((standin.host, DASHBOARD_PORT), ANSWER_TIMEOUT_S) as dashboard:
         stream = dashboard.makefile("rw", encoding="utf-8", newline="\n")

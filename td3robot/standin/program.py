@@ -1,10 +1,10 @@
-"""What the controller runs: a program, whatever its language."""
+"""The interface of a program on the controller, whatever its language."""
 
 from abc import ABC, abstractmethod
 
 
 class Program(ABC):
-    """A program on the controller, asked once a tick."""
+    """A program on the controller, called once per tick."""
 
     @abstractmethod
     def begin(self) -> None:

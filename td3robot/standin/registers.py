@@ -1,4 +1,4 @@
-"""The registers that clients and the control script talk through, and the watchdog over them."""
+"""The registers through which clients and the control script communicate, and their watchdog."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ class Registers:
 
 @dataclass(slots=True)
 class Watchdog:
-    """Ends the program when an input is not written often enough (URScript's ``rtde_set_watchdog``).
+    """End the program if an input is not written often enough (URScript's ``rtde_set_watchdog``).
 
     Attributes:
         variable: Name of the input.

@@ -1,4 +1,4 @@
-"""When a controller stops the arm by itself. The rules model UR's; docs/standin.md lists them."""
+"""Rules by which a controller stops the arm by itself. They model UR's; docs/standin.md lists them."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from td3robot.standin.arm import SimulatedArm
 from td3robot.standin.settings import SafetyConfig
 from td3robot.state import Array
 
-# How much deeper than when it was unlocked the tool may go beyond a plane, while it is moved out [m].
+# How much further beyond a plane than when unlocked the tool may go while it is moved out [m].
 EXCUSED_M = 0.002
-# What a UR's safety configuration allows beyond the joint speed of its data sheet: 191 deg/s for 180 deg/s.
+# Factor by which a UR's safety configuration exceeds the joint speed of its data sheet: 191 deg/s for 180 deg/s.
 SAFETY_SHARE = 191.0 / 180.0
 
 
 class Safety:
-    """Watches the arm and the targets it is given."""
+    """Watch the arm and its targets."""
 
     def __init__(self, config: SafetyConfig, arm: SimulatedArm) -> None:
         self._config, self._arm = config, arm
@@ -23,14 +23,14 @@ class Safety:
         self._excused_m = 0.0
 
     def excuse(self) -> None:
-        """Let the tool stay as far beyond a plane as it is, so that it can be moved out."""
+        """Tolerate the tool's present distance beyond a plane, so that it can be moved out."""
         self._excused_m = self._beyond()[0]
 
     def objection(self, reference: Array) -> str | None:
-        """Say which limit the arm breaks, or None.
+        """Return the limit that the arm breaks, or None.
 
         Args:
-            reference: (6,) where the controller wants the arm to be [rad].
+            reference: (6,) the controller's target posture [rad].
         """
         arm, limits = self._arm, self._config
         excess = np.abs(arm.dq) - self._max_speed
@@ -53,7 +53,7 @@ class Safety:
         return self._objection_to_place()
 
     def objection_to_target(self, target: Array, before: Array) -> str | None:
-        """Say why servoJ cannot follow a target (6,) [rad] after the one before it, or None."""
+        """Return why servoJ cannot follow a target (6,) [rad] after the previous one, or None."""
         limits, model = self._config, self._arm.spec.arm
         jump = np.abs(target - before)
         if jump.max() > limits.max_target_jump_rad:
@@ -75,7 +75,7 @@ class Safety:
         return f"the tool centre point is {1e3 * depth:.1f} mm beyond the safety plane at {where}"
 
     def _beyond(self) -> tuple[float, str]:
-        """Measure how far the tool centre point is beyond the worst plane [m], and name the plane."""
+        """Return how far the tool centre point is beyond the worst plane [m], and the plane's name."""
         position = self._arm.tcp().position
         planes = [(self._arm.spec.table_height_m - position[2], "the table")]
         box = self._config.box

@@ -1,4 +1,4 @@
-"""The stand-in's process: its ports, its clock of 500 Hz, and its end with whoever started it."""
+"""The stand-in's process: its ports, its 500 Hz clock, and its end when its parent ends."""
 
 import gc
 import os
@@ -24,9 +24,9 @@ from td3robot.standin.ports.script import ScriptPort
 from td3robot.standin.ports.urcap import GripperPort
 from td3robot.standin.vision import VisionSystem
 
-# Later than this, the clock does not catch up: the controller's time falls behind the wall's [s].
+# If later than this, the clock does not catch up: the controller's time falls behind wall time [s].
 MAX_LATE_S = 0.02
-# Real-time priority, where it is allowed: a controller is another computer, which nothing here slows down. Above the
+# Real-time priority, if allowed: a real controller is another computer, which nothing here slows down. Above the
 # driver's worker (20 by default), in which ur_rtde spins while it waits for the controller.
 PRIORITY = 30
 READY = "ready"
@@ -38,7 +38,7 @@ class Server:
     def __init__(self, config: settings.StandinConfig) -> None:
         self.config = config
         self.loop = Loop(config.host)
-        self._listen()  # first, so that a port that is taken is reported at once
+        self._listen()  # first, so that a taken port is reported at once
         spec = config.spec()
         parameters = own_parameters(spec.arm, config.calibration)
         self.arm = SimulatedArm(spec, config.object_models(), parameters, config.traits.tool, config.traits.friction)
@@ -85,7 +85,7 @@ class Server:
         self.loop.close()
 
     def tick(self) -> None:
-        """Let one controller period pass on every port."""
+        """Advance by one controller period on every port."""
         if self._parent is not None and self.controller.ticks % RATE_HZ == 0 and os.getppid() != self._parent:
             self.stop()
         self.faults.tick()
@@ -95,7 +95,7 @@ class Server:
         self.loop.tick()
 
     def stop(self) -> None:
-        """Return from :meth:`run` after this tick."""
+        """Make :meth:`run` return after this tick."""
         self.stopped = True
 
     def live_with(self, lifeline: int, parent: int) -> None:
@@ -111,7 +111,7 @@ class Server:
         self._parent = parent
 
     def _warm_up(self) -> None:
-        """Take the first steps, which are slow, before time counts."""
+        """Make the first steps, which are slow, before time counts."""
         for _ in range(50):
             self.arm.step(self.arm.q, 0.0)
         self.arm.reset(self.arm.spec.arm.home)
@@ -136,8 +136,8 @@ def run_standin(
 
     Args:
         config: What to stand in for.
-        lifeline: A pipe whose end ends the stand-in.
-        parent: The process whose death ends it, where there is a lifeline.
+        lifeline: A pipe whose closing ends the stand-in.
+        parent: The process whose death ends it, if there is a lifeline.
         on_listening: Called once all ports are open.
 
     Raises:
@@ -155,7 +155,7 @@ def run_standin(
 
 
 def _ask_for_real_time() -> bool:
-    """Ask for real-time scheduling; most systems grant it to administrators only."""
+    """Request real-time scheduling, and return whether it was granted; most systems grant it to administrators only."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
     except (AttributeError, OSError):

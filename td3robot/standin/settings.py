@@ -1,4 +1,4 @@
-"""What a stand-in is started with."""
+"""Settings of a stand-in."""
 
 import hashlib
 import ipaddress
@@ -22,9 +22,9 @@ from td3robot.state import ObjectModel
 # Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
 RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT, GRIPPER_PORT = 30004, 29999, 30003, 63352
 PRIMARY_PORT, SECONDARY_PORT = 30001, 30002
-# The lab's is our own: what a person beside the arm would do or see.
+# The lab's port is our own: what a person beside the arm would do or see.
 LAB_PORT = 29990
-# PolyScope's versions (major, minor, bugfix, build) by their first two numbers; bugfix and build are some of theirs.
+# PolyScope versions (major, minor, bugfix, build) by their first two numbers; bugfix and build are examples.
 VERSIONS = {"5.11": (5, 11, 6, 1092), "5.23": (5, 23, 0, 1101)}
 
 
@@ -32,13 +32,13 @@ class SafetyConfig(Section):
     """When the stand-in stops the arm. All but the first two are this project's assumptions.
 
     Attributes:
-        max_joint_speed_rad_s: Of any joint; left out, 191/180 of each joint's own limit, as in a UR5e's default safety
-            configuration (191 deg/s) and data sheet (180 deg/s).
-        max_tcp_speed_m_s: 1.5 m/s, the tool speed limit of the same.
-        max_target_jump_rad: Largest step between two targets of servoJ, any joint.
-        max_deviation_rad: How far the arm may be from where the controller wants it, any joint.
-        max_contact_force_n: Force between arm or gripper and anything that is no object to be handled.
-        box: Where the tool centre point may be, besides above the table; no limit where it is left out.
+        max_joint_speed_rad_s: Limit for any joint; by default, 191/180 of each joint's own limit, as in a UR5e's
+            default safety configuration (191 deg/s) and data sheet (180 deg/s).
+        max_tcp_speed_m_s: 1.5 m/s, the tool speed limit of the same configuration.
+        max_target_jump_rad: Largest step between two servoJ targets, for any joint.
+        max_deviation_rad: Largest distance of the arm from the controller's target posture, for any joint.
+        max_contact_force_n: Force between arm or gripper and anything that is not an object to handle.
+        box: Where the tool centre point may be, besides above the table; by default, no limit.
     """
 
     max_joint_speed_rad_s: PositiveFloat | None = None
@@ -50,12 +50,12 @@ class SafetyConfig(Section):
 
 
 class CalibrationConfig(Section):
-    """How far the stand-in's own arm is from the nominal one, as every real arm is from its data sheet.
+    """How far the stand-in's own arm deviates from the nominal one, as every real arm does from its data sheet.
 
     The defaults move the tool by a millimetre or two; real arms differ by up to centimetres.
 
     Attributes:
-        seed: Draws the arm; another seed is another arm.
+        seed: Seed of the arm; another seed is another arm.
         length_m: Standard deviation of every length of the Denavit-Hartenberg parameters.
         angle_rad: Standard deviation of every angle.
     """
@@ -70,22 +70,21 @@ class StandinConfig(Section):
 
     Attributes:
         host: Address to listen on; every stand-in needs its own, and 127.0.0.2 to 127.255.255.254 are free to use.
-        polyscope: Version of PolyScope, of those whose control script is known.
-        robot: Arm and gripper, where the table is and what sits between flange and gripper; ``backend`` and the rates
-            do not matter.
+        polyscope: Version of PolyScope, one of those whose control script is known.
+        robot: Arm and gripper, table height and coupling between flange and gripper; ``backend`` and the rates do not
+            matter.
         calibration: How this arm differs from the nominal one; ``off`` for not at all.
-        traits: How this cell differs from the training simulation's idea of one.
-        objects: What lies on the table, by name.
-        tracker: ``HOST:PORT`` that object poses are sent to.
+        traits: How this cell differs from the one that the training simulation assumes.
+        objects: Objects on the table, by name.
+        tracker: ``HOST:PORT`` to which object poses are sent.
         lab_port: Port of the lab: faults, objects, truth.
         remote: Whether the controller starts in remote control.
         powered: Whether it starts with brakes released; otherwise powered off.
-        tcp_offset_m: The tool centre point of the installation, from the flange along its z axis; the cell's, if left
-            out.
-        payload_kg: The payload of the installation; left out, the gripper's mass to 0.1 kg, as people enter it.
-        gripper_active: Whether the gripper is activated from the start, as by a program that ran before.
-        accounting_window_s: Span over which the speed of received targets is averaged.
-        token: Whoever starts the stand-in recognises it by this.
+        tcp_offset_m: The installation's tool centre point, from the flange along its z axis; by default, the cell's.
+        payload_kg: The installation's payload; by default, the gripper's mass to 0.1 kg, as people enter it.
+        gripper_active: Whether the gripper is activated from the start, as by an earlier program.
+        accounting_window_s: Window over which the speed of received targets is averaged.
+        token: Lets the process that starts the stand-in recognise it.
         allow_network: Allow addresses that other computers can reach.
     """
 
@@ -116,12 +115,12 @@ class StandinConfig(Section):
 
     @property
     def serial_number(self) -> str:
-        """A serial number, digits only as ur_rtde asks, that whoever knows the token can recognise."""
+        """A serial number, digits only as ur_rtde requires, recognisable by anyone who knows the token."""
         return f"20{int(hashlib.sha256(self.token.encode()).hexdigest(), 16) % 10**9:09d}"
 
     @property
     def model(self) -> str:
-        """The arm's model, as the dashboard answers it."""
+        """The arm's model, as the dashboard reports it."""
         return model_names(ARMS[self.robot.arm])[0]
 
     def spec(self) -> RobotSpec:
@@ -129,7 +128,7 @@ class StandinConfig(Section):
         return robot_spec(self.robot)
 
     def object_models(self) -> tuple[ObjectModel, ...]:
-        """Return what lies on the table."""
+        """Return the objects on the table."""
         return tuple(item.model(name) for name, item in self.objects.items())
 
     @model_validator(mode="after")
@@ -162,13 +161,13 @@ def make_standin_config(
     faults: Path | None = None,
     **values: Any,
 ) -> StandinConfig:
-    """Combine what a command line says.
+    """Return the settings that a command line asks for.
 
     Args:
-        arm: What to stand in for.
-        robot: That of a run, whose gripper and table are put up; the 2F-85 on a bare table, if not given.
-        objects: What lies on the table.
-        gripper: Another gripper than the run's or the default.
+        arm: The arm to stand in for.
+        robot: A run's robot, for its gripper and table; by default, the 2F-85 on a bare table.
+        objects: The objects on the table.
+        gripper: A gripper in place of the run's or the default.
         faults: File of faults.
         **values: Other fields of :class:`StandinConfig`.
 
@@ -190,12 +189,12 @@ def make_standin_config(
 
 
 def known_arms() -> tuple[str, ...]:
-    """Name the arms that there is a stand-in for: those of Universal Robots."""
+    """Return the arms for which there is a stand-in: those of Universal Robots."""
     return tuple(name for name in ARMS if is_ur(name))
 
 
 def objects_on_table(models: Iterable[ObjectModel]) -> dict[str, ObjectConfig]:
-    """Describe a task's objects as the stand-in's settings do."""
+    """Return a task's objects in the form of the stand-in's settings."""
     return {
         item.name: ObjectConfig.model_validate(
             {"shape": item.shape, "size_m": item.size_m, "mass_kg": item.mass_kg, "friction": item.friction}
@@ -205,7 +204,7 @@ def objects_on_table(models: Iterable[ObjectModel]) -> dict[str, ObjectConfig]:
 
 
 def check_standin_config(values: Mapping[str, Any]) -> StandinConfig:
-    """Check settings.
+    """Return validated settings.
 
     Raises:
         ConfigError: One is wrong, in one sentence.

@@ -1,6 +1,6 @@
-"""What makes one cell differ from the next: its servo, tool, gripper, camera and network.
+"""Traits by which cells differ: servo, tool, gripper, camera and network.
 
-Nothing here is taken from the training simulation. docs/standin.md has the source of each range, and says what is
+Nothing here is taken from the training simulation. docs/standin.md has the source of each range, and states what is
 assumed.
 """
 
@@ -20,11 +20,11 @@ class ServoTraits(Section):
 
     Attributes:
         damping: Damping ratio of each joint at a gain of 300; below 1 it overshoots, and more so with a higher gain.
-            None follows with a first-order lag, which cannot.
-        transport_s: From the arrival of a target to the first motion towards it.
-        blocks: Whether servoJ holds the thread that calls it for its time, stretched by speed scaling. Of the targets
-            that come meanwhile only the newest is taken, and where none came the old one is servoed to once more.
-            Otherwise every target is taken as it comes.
+            None follows with a first-order lag, which cannot overshoot.
+        transport_s: Delay from the arrival of a target to the first motion towards it.
+        blocks: Whether servoJ blocks the calling thread for its time, stretched by speed scaling. Then only the newest
+            of the targets that arrive meanwhile is used, or the old one again if none arrived. Otherwise every target
+            is used as it arrives.
     """
 
     damping: tuple[Damping, ...] | None = None
@@ -36,8 +36,8 @@ class LimitTraits(Section):
     """Speeds above which the controller slows every trajectory down (speed scaling); None is no limit.
 
     Attributes:
-        joint_rad_s: Of the fastest joint.
-        tool_m_s: Of the tool centre point.
+        joint_rad_s: Speed of the fastest joint.
+        tool_m_s: Speed of the tool centre point.
     """
 
     joint_rad_s: Annotated[float, Field(ge=0.05, le=10.0)] | None = None
@@ -48,8 +48,8 @@ class FrictionTraits(Section):
     """Friction in the joints that the controller does not compensate.
 
     Attributes:
-        stick_rad: Coulomb friction over the servo's stiffness: a joint may rest so far from its target.
-        viscous_s: Viscous friction over the servo's stiffness: a joint follows a ramp so much later.
+        stick_rad: Coulomb friction over the servo's stiffness: how far from its target a joint may rest.
+        viscous_s: Viscous friction over the servo's stiffness: how much later a joint follows a ramp.
     """
 
     stick_rad: Annotated[float, Field(ge=0.0, le=0.005)] = 0.0
@@ -57,11 +57,11 @@ class FrictionTraits(Section):
 
 
 class ToolTraits(Section):
-    """What hangs at the flange, and what nobody told the controller about it.
+    """What the controller does not know about the tool.
 
     Attributes:
-        payload_kg: Mass beyond that of the gripper.
-        longer_m: How much farther from the flange the tool centre point really is.
+        payload_kg: Mass in addition to the gripper's.
+        longer_m: How much further from the flange the tool centre point really is.
     """
 
     payload_kg: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
@@ -69,11 +69,11 @@ class ToolTraits(Section):
 
 
 class GripperTraits(Section):
-    """How the gripper answers its registers.
+    """How the gripper responds to its registers.
 
     Attributes:
-        latency_s: From a written position to the first motion of the fingers.
-        pause_s: How long the fingers stand still for each new position that comes while they move.
+        latency_s: Delay from a written position to the first motion of the fingers.
+        pause_s: How long the fingers pause for each new position that arrives while they move.
         fastest: Its top speed as a share of the data sheet's.
     """
 
@@ -83,17 +83,17 @@ class GripperTraits(Section):
 
 
 class CameraTraits(Section):
-    """What a vision system makes of where the objects are.
+    """How a vision system reports object poses.
 
     Attributes:
         rate_hz: Frames a second.
-        latency_s: From the exposure to the datagram.
-        jitter_s: Up to so much later, drawn for each frame.
-        drop: Share of frames that never come.
-        hidden_m: An object nearer than this to the tool centre point is hidden by the hand.
+        latency_s: Delay from the exposure to the datagram.
+        jitter_s: Largest extra delay, drawn for each frame.
+        drop: Share of frames that never arrive.
+        hidden_m: The hand hides an object that is nearer than this to the tool centre point.
         noise_m: Standard deviation of every coordinate of every position.
-        offset_m: How far the camera's frame is off.
-        stamped: What the stamp of a pose says: when its frame was exposed, or when its datagram was sent.
+        offset_m: Error of the camera's frame.
+        stamped: What a pose's stamp means: when its frame was exposed, or when its datagram was sent.
     """
 
     rate_hz: Annotated[float, Field(ge=1.0, le=500.0)] = 60.0
@@ -107,7 +107,7 @@ class CameraTraits(Section):
 
     @property
     def settled_s(self) -> float:
-        """By then, nothing from before an object was placed elsewhere arrives any more, even if frames are lost [s]."""
+        """Time after which no pose from before an object was moved arrives any more, even if frames are lost [s]."""
         return self.latency_s + self.jitter_s + 5.0 / self.rate_hz
 
 
@@ -115,8 +115,8 @@ class NetworkTraits(Section):
     """What the network does to RTDE packages, each way.
 
     Attributes:
-        delay_s, jitter_s: Of every package; up to ``jitter_s`` more, drawn for each.
-        hiccup, hiccup_s: Share of packages that are late by so much, and with them all that follow.
+        delay_s, jitter_s: Delay of every package, plus up to ``jitter_s``, drawn for each.
+        hiccup, hiccup_s: Share of packages that are late by this much, and with them all that follow.
     """
 
     delay_s: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
@@ -126,7 +126,7 @@ class NetworkTraits(Section):
 
 
 class Traits(Section):
-    """One cell. The defaults are those of the training simulation's idea of an arm."""
+    """One cell. The defaults are what the training simulation assumes."""
 
     servo: ServoTraits = ServoTraits()
     limits: LimitTraits = LimitTraits()
@@ -137,5 +137,5 @@ class Traits(Section):
     network: NetworkTraits = NetworkTraits()
 
 
-# The training simulation's idea of an arm.
+# What the training simulation assumes.
 NOMINAL = Traits()

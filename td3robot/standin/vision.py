@@ -1,4 +1,4 @@
-"""Object poses as a vision system would send them: JSON datagrams, one an object and frame."""
+"""Object poses as a vision system would send them: JSON datagrams, one per object and frame."""
 
 import json
 import random
@@ -17,12 +17,12 @@ from td3robot.state import Pose
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one frame showed.
+    """One frame.
 
     Attributes:
         due_s: When its datagrams are sent, by the controller's time.
         exposed_at: Unix time of its exposure [s].
-        poses: Of the objects that were seen.
+        poses: Poses of the objects that were seen.
     """
 
     due_s: float
@@ -31,17 +31,17 @@ class Frame:
 
 
 class VisionSystem:
-    """Sends where the objects are, to whatever tracks them.
+    """Send the poses of the objects to a tracker.
 
     Args:
         arm: Knows where they are.
         address: ``HOST:PORT`` of the tracker; None sends nothing.
-        traits: Of the camera.
-        seed: Draws jitter, noise and lost frames.
+        traits: The camera's traits.
+        seed: Seed of jitter, noise and lost frames.
 
     Attributes:
         silent: Send nothing.
-        offset_m: Added to every position, besides the camera's own.
+        offset_m: Added to every position, in addition to the camera's own.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class VisionSystem:
             self._socket.setblocking(False)
 
     def tick(self) -> None:
-        """Expose a frame and send another, each when its time has come."""
+        """Expose a frame and send another, each when it is due."""
         if self._address is None:
             return
         if self._now_s >= self._next_s:
@@ -79,7 +79,7 @@ class VisionSystem:
             return
         due = self._now_s + late
         if self._coming:
-            due = max(due, self._coming[-1].due_s)  # frames are processed in their order
+            due = max(due, self._coming[-1].due_s)  # frames are processed in order
         self._coming.append(Frame(due, time.time(), self._seen()))
 
     def _seen(self) -> dict[str, Pose]:
@@ -109,4 +109,4 @@ class VisionSystem:
             try:
                 self._socket.sendto(json.dumps(message).encode(), self._address)
             except OSError:
-                return  # nobody listens, or the buffer is full: a datagram may be lost
+                return  # nothing listens, or the buffer is full: a datagram may be lost

@@ -1,4 +1,4 @@
-"""Seen from outside: when the stand-in's arm came to rest, and whether it stayed there."""
+"""Watches from outside when the stand-in's arm comes to rest, and whether it stays there."""
 
 import json
 import socket
@@ -8,14 +8,14 @@ from time import monotonic
 from td3robot.errors import RobotError
 from td3robot.standin.process import Standin
 
-# How often the lab is asked [s]; it answers once in its period of 2 ms.
+# How often the lab is polled [s]; it answers once per 2 ms period.
 LOOK_S = 0.01
-# Slower than this, any joint, is rest [rad/s].
+# The arm is at rest if every joint is slower than this [rad/s].
 AT_REST_RAD_S = 0.01
 
 
 class RestWatch(threading.Thread):
-    """Samples the arm's speed over a connection of its own to the lab, from ``start`` to ``finish``."""
+    """Sample the arm's speed over a separate connection to the lab, from ``start`` to ``finish``."""
 
     def __init__(self, standin: Standin) -> None:
         super().__init__(name="rest-watch", daemon=True)
@@ -24,7 +24,7 @@ class RestWatch(threading.Thread):
         self._samples: list[tuple[float, float]] = []
 
     def run(self) -> None:
-        """Sample until finished, or until nobody answers."""
+        """Sample until finished, or until the lab stops answering."""
         try:
             with socket.create_connection(self._address, 2.0) as lab, lab.makefile("r") as answers:
                 while not self._ending.wait(LOOK_S):
@@ -34,7 +34,7 @@ class RestWatch(threading.Thread):
             return  # the stand-in was killed, as faults do
 
     def finish(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._ending.set()
         self.join()
 
@@ -43,10 +43,10 @@ class RestWatch(threading.Thread):
         return any(at - 0.3 < time <= at and speed > AT_REST_RAD_S for time, speed in self._samples)
 
     def rest_after(self, at: float) -> float:
-        """Give how long after a time the arm moved for the last time [s]; the watch has to have gone on long enough.
+        """Return how long after a time the arm last moved [s]; the watch must have run long enough.
 
         Raises:
-            RobotError: Nothing was seen after that time.
+            RobotError: There is no sample after that time.
         """
         after = [(time, speed) for time, speed in self._samples if time > at]
         if not after:

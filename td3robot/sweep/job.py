@@ -1,4 +1,4 @@
-"""One run of a sweep: its directory, what its training wrote there, and the process that trains it."""
+"""One run of a sweep: its directory, its training's output, and the process that trains it."""
 
 import os
 import signal
@@ -17,24 +17,24 @@ from td3robot.learning.run_lock import RunLock
 from td3robot.policy import checkpoint
 from td3robot.subprocesses import end_with_parent, start_python
 
-# A training that was told to stop saves and ends with this status; one that refuses says why and ends with the other.
+# Exit statuses: of a training that saved and stopped when told to, and of one that refused and said why.
 STOPPED, REFUSED = 130, 2
-# What a run's process does: obey, and be the command line.
+# What a run's process does: obey, and run the command line.
 COMMAND = "obey(); from td3robot.cli import main; main()"
-# How long a directory may be in use by a training whose process was just killed [s].
+# How long a directory may stay locked by a training whose process was just killed [s].
 RELEASE_S = 20.0
-# How much of a log's end holds its last line [bytes].
+# How much of a log's end to read for its last line [bytes].
 TAIL = 4096
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained: it pickles, and means the same on every machine that has the directory.
+    """A run to train. It pickles, and means the same on every machine that has the directory.
 
     Attributes:
-        directory: The run directory, absolute.
-        config: The file of the configuration, absolute.
-        overrides: As ``--set`` has them; the seed is among them.
+        directory: Absolute path of the run directory.
+        config: Absolute path of the configuration.
+        overrides: As given to ``--set``, including the seed.
     """
 
     directory: Path
@@ -43,11 +43,11 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """What the training says."""
+        """The file of the training's output."""
         return self.directory.with_name(f"{self.directory.name}.log")
 
     def arguments(self) -> list[str]:
-        """Return those of ``td3robot`` that begin the run, or resume it where it was saved."""
+        """Return the arguments of ``td3robot`` that begin the run, or resume it where it was saved."""
         if has_checkpoint(self.directory):
             return ["train", "--resume", str(self.directory)]
         changes = [part for override in self.overrides for part in ("--set", override)]
@@ -57,7 +57,7 @@ class Job:
         """Start the training in a process that ends with this one.
 
         Raises:
-            CheckpointError: Another training is at work in the directory.
+            CheckpointError: Another training is using the directory.
         """
         set_aside_unsaved(self.directory)
         self.directory.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class Job:
             )
 
     def require_same_settings(self) -> None:
-        """Refuse a run directory that holds a run of other settings.
+        """Refuse a run directory that contains a run with other settings.
 
         Raises:
             ConfigError: It does, or cannot be read.
@@ -102,7 +102,7 @@ class Ending:
 
     Attributes:
         status: 0 for done, ``STOPPED``, ``REFUSED``, any other for a process that died.
-        words: Why, where it was neither done nor stopped.
+        words: Why, if it was neither done nor stopped.
     """
 
     status: int
@@ -110,18 +110,18 @@ class Ending:
 
     @property
     def died(self) -> bool:
-        """Whether it ended in a way that a new process could mend."""
+        """Whether it ended in a way that a new process could fix."""
         return self.status not in (0, STOPPED, REFUSED)
 
 
 @dataclass
 class Progress:
-    """What a run's files say.
+    """A run's progress, from its files.
 
     Attributes:
-        step: Up to where it has been trained.
+        step: The step that its training has reached.
         steps: The steps of its evaluations.
-        success: Their success rates; empty where the environment has none.
+        success: Their success rates; empty if the environment has none.
         returns: Their mean returns.
     """
 
@@ -132,14 +132,14 @@ class Progress:
 
     @property
     def values(self) -> list[float]:
-        """What evaluations are compared by: success or, without one, return."""
+        """The values by which evaluations are compared: success or, without it, return."""
         return self.success or self.returns
 
 
 def obey() -> None:
-    """Have this process end with the one that its first argument names, and stop when that sends SIGINT.
+    """Make this process end with the one that its first argument names, and stop when that sends SIGINT.
 
-    Ray blocks the signal in its workers, and shells ignore it in what they start in the background; both are inherited.
+    Ray blocks the signal in its workers, and shells ignore it in background processes; both are inherited.
     """
     end_with_parent(int(sys.argv.pop(1)))
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -147,7 +147,7 @@ def obey() -> None:
 
 
 def ending(job: Job, status: int) -> Ending:
-    """Say how a job's process ended."""
+    """Return how a job's process ended."""
     if status in (0, STOPPED):
         return Ending(status)
     if status == REFUSED:
@@ -158,7 +158,7 @@ def ending(job: Job, status: int) -> Ending:
 
 
 def saved_step(directory: Path) -> int | None:
-    """Return the step that a run was saved at, and can be resumed from; None where it was not saved yet."""
+    """Return the step at which a run was saved and can be resumed, or None if it was not saved yet."""
     try:
         saved = checkpoint.newest(directory)
         return int(saved.document("counters")["step"]) if saved.has("replay") else None
@@ -167,15 +167,15 @@ def saved_step(directory: Path) -> int | None:
 
 
 def has_checkpoint(directory: Path) -> bool:
-    """Whether a run was saved, whatever has become of what was."""
+    """Whether a run was saved, even if the checkpoint is damaged."""
     return any(directory.glob("last-*"))
 
 
 def set_aside_unsaved(directory: Path) -> None:
-    """Rename what a training left that died before it first saved, so that the run can begin again.
+    """Rename what was left by a training that died before its first save, so that the run can begin again.
 
     Raises:
-        CheckpointError: Another training is at work there.
+        CheckpointError: Another training is using the directory.
     """
     if not directory.is_dir() or not any(directory.iterdir()) or has_checkpoint(directory):
         return
@@ -187,7 +187,7 @@ def set_aside_unsaved(directory: Path) -> None:
 
 
 def progress(directory: Path) -> Progress:
-    """Read how far a run is; nothing where it has not begun."""
+    """Return a run's progress, which is empty if it has not begun."""
     found = Progress()
     with suppress(CheckpointError):
         found.step = int(max((points[-1][0] for points in read_log(directory, METRICS).values()), default=0))
@@ -201,7 +201,7 @@ def progress(directory: Path) -> Progress:
 
 
 def wait_until_released(directory: Path) -> None:
-    """Wait until no training holds a directory any more: one that was killed on this machine takes a moment."""
+    """Wait until no training holds a directory: one that was killed on this machine takes a moment."""
     until = monotonic() + RELEASE_S
     while directory.is_dir() and monotonic() < until:
         try:

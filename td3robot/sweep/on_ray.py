@@ -1,6 +1,6 @@
-"""Train the runs of a sweep on a Ray cluster, whose scheduler places them and starts them anew elsewhere.
+"""Trains the runs of a sweep on a Ray cluster, whose scheduler places them and restarts them elsewhere.
 
-All nodes share the sweep's directory, and have the same td3robot installed.
+All nodes share the sweep's directory and have the same td3robot installed.
 """
 
 import socket
@@ -11,9 +11,9 @@ from td3robot.errors import ConfigError
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, wait_until_released
 from td3robot.sweep.pool import train_here
 
-# How often Ray starts a run anew whose node or worker died.
+# How often Ray restarts a run whose node or worker died.
 RETRIES = 10
-# The cluster decides what runs when; so many runs wait in it.
+# The cluster decides what runs when; this many runs wait in it.
 WAITING = 64
 
 
@@ -21,11 +21,11 @@ class RayPool:
     """Train on a Ray cluster.
 
     Args:
-        address: Its head, as ``HOST:PORT``; ``auto`` for the one that this machine belongs to.
-        cores: How many each run gets.
+        address: Its head, as ``HOST:PORT``; ``auto`` for the cluster of this machine.
+        cores: Number of cores per run.
 
     Raises:
-        ConfigError: Nobody answers there, or no node has so many cores.
+        ConfigError: The cluster does not answer, or no node has this many cores.
         MissingExtraError: Ray is not installed.
     """
 
@@ -40,28 +40,28 @@ class RayPool:
         self._running: dict[Any, Job] = {}
 
     def room(self) -> int:
-        """Return how many more runs it takes; they wait there for cores."""
+        """Return how many more runs the cluster accepts; they wait there for cores."""
         return WAITING - len(self._running)
 
     def start(self, job: Job) -> None:
-        """Hand it to the cluster."""
+        """Hand the job to the cluster."""
         self._running[self._train.remote(job, cluster.installed_version())] = job
 
     def ended(self) -> list[tuple[Job, Ending]]:
-        """Return those that the cluster has finished, or given up."""
+        """Return the jobs that the cluster has finished or given up."""
         if not self._running:
             return []
         done, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         return [(self._running.pop(task), self._ending(task)) for task in done]
 
     def stop(self, job: Job) -> None:
-        """Have the cluster interrupt it."""
+        """Have the cluster interrupt the job."""
         for task, running in self._running.items():
             if running == job:
                 self._ray.cancel(task)
 
     def close(self) -> None:
-        """Leave the cluster, which ends what still runs."""
+        """Leave the cluster, which ends the jobs still running."""
         self._ray.shutdown()
 
     def _ending(self, task: Any) -> Ending:

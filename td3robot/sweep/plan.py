@@ -1,4 +1,4 @@
-"""What a sweep varies, and the settings that follow from it."""
+"""The plan of a sweep: what it varies, and the resulting settings."""
 
 import json
 from itertools import product
@@ -15,9 +15,9 @@ from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 
 PLAN, BASE = "sweep.yaml", "config.yaml"
-# More runs than anybody waits for; a grid that has more is a slip.
+# More runs than anybody would wait for; a grid with more is a mistake.
 MOST_RUNS = 1_000
-# Of a search, so many combinations of extreme values are checked; where there are more, each extreme is checked alone.
+# A search's combinations of extreme values are checked up to this many; beyond that, each extreme is checked alone.
 MOST_EXTREMES = 256
 
 Overrides = tuple[str, ...]
@@ -28,7 +28,7 @@ class Choice(Section):
 
     Attributes:
         name: The setting, as ``section.key``.
-        values: Its values, as ``--set`` has them.
+        values: Its values, as given to ``--set``.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Choice(Section):
 
 
 class Interval(Section):
-    """A range in which a search looks for the value of a setting.
+    """A range in which a search tries values of a setting.
 
     Attributes:
         name: The setting, as ``section.key``.
-        low, high: The ends, which belong to it. Two whole numbers make a range of whole numbers.
-        scale: ``log`` looks as often between 1 and 10 as between 10 and 100.
+        low, high: The ends, inclusive. Two whole numbers make a range of whole numbers.
+        scale: ``log`` samples as often between 1 and 10 as between 10 and 100.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Plan(Section):
     """What a sweep trains.
 
     Attributes:
-        seeds: Runs of each setting, with the configuration's seed and those that follow it.
-        choices: The settings that vary over a grid, or that a search chooses among.
+        seeds: Runs per setting, with the configuration's seed and those that follow it.
+        choices: The settings that vary over a grid, or among which a search chooses.
         intervals: The settings that a search varies.
-        search: How many combinations a search tries; left out, every combination of ``choices`` is trained.
-        steps: Environment steps of each run.
+        search: How many combinations a search tries; by default, every combination of ``choices`` is trained.
+        steps: Environment steps per run.
         first_seed: The seed of the first run of each setting.
     """
 
@@ -108,18 +108,18 @@ class Plan(Section):
 
     @property
     def varied(self) -> list[Choice | Interval]:
-        """What varies."""
+        """All varied settings."""
         return [*self.choices, *self.intervals]
 
     @property
     def settings(self) -> int:
-        """How many combinations are trained."""
+        """Number of combinations that are trained."""
         if self.search is not None:
             return self.search
         return prod(len(choice.values) for choice in self.choices)
 
     def grid(self) -> list[Overrides]:
-        """List every combination of the choices, as ``--set`` has them."""
+        """Return every combination of the choices, as given to ``--set``."""
         names = [choice.name for choice in self.choices]
         return [
             tuple(f"{name}={value}" for name, value in zip(names, values, strict=True))
@@ -127,7 +127,7 @@ class Plan(Section):
         ]
 
     def extremes(self) -> list[Overrides]:
-        """List the settings to check before anything starts: the whole grid, or the extremes of what is searched."""
+        """Return the settings to check before anything starts: the whole grid, or the extremes of a search."""
         if self.search is None:
             return self.grid()
         ends = [[f"{each.name}={value}" for value in each.values] for each in self.choices]
@@ -138,10 +138,10 @@ class Plan(Section):
 
 
 def parse_choice(text: str) -> Choice:
-    """Read ``section.key=value,value``; lists are written as in YAML: ``agent.actor_hidden=[64,64],[128,128]``.
+    """Parse ``section.key=value,value``; lists are written as in YAML: ``agent.actor_hidden=[64,64],[128,128]``.
 
     Raises:
-        ConfigError: It is not of that form.
+        ConfigError: The text has another form.
     """
     name, text = _split(text, "--grid", "section.key=value,value")
     values, depth, quote = [""], 0, ""
@@ -161,10 +161,10 @@ def parse_choice(text: str) -> Choice:
 
 
 def parse_interval(text: str) -> Interval:
-    """Read ``section.key=low:high`` or ``section.key=low:high:log``.
+    """Parse ``section.key=low:high`` or ``section.key=low:high:log``.
 
     Raises:
-        ConfigError: It is not of that form, or holds nothing.
+        ConfigError: The text has another form, or the range is empty.
     """
     name, values = _split(text, "--range", "section.key=low:high or section.key=low:high:log")
     low, *rest = values.split(":")
@@ -182,7 +182,7 @@ def parse_interval(text: str) -> Interval:
 
 
 def make_plan(base: RunConfig, seeds: int, choices: list[str], intervals: list[str], search: int | None) -> Plan:
-    """Make the plan of a sweep from what the command line says.
+    """Return the plan of a sweep from the arguments of the command line.
 
     Raises:
         ConfigError: It cannot be carried out.
@@ -202,7 +202,7 @@ def make_plan(base: RunConfig, seeds: int, choices: list[str], intervals: list[s
 
 
 def write_plan(directory: Path, plan: Plan, base: RunConfig) -> None:
-    """Write the plan and the configuration that it varies into a new directory, and check every setting first.
+    """Check every setting, then write the plan and the configuration that it varies into a new directory.
 
     Raises:
         ConfigError: A setting cannot be trained, or the directory is in use.
@@ -221,7 +221,7 @@ def read_plan(directory: Path) -> Plan:
     """Read the plan of a sweep.
 
     Raises:
-        ConfigError: The directory holds none, or it is damaged.
+        ConfigError: The directory has none, or it is damaged.
     """
     path = directory / PLAN
     for name in (PLAN, BASE):
@@ -241,7 +241,7 @@ def read_plan(directory: Path) -> Plan:
 
 
 def require_valid(plan: Plan, base: RunConfig) -> None:
-    """Refuse a plan with a setting that cannot be trained, before anything is.
+    """Refuse a plan with a setting that cannot be trained, before training anything.
 
     Raises:
         ConfigError: Naming the setting, and what is wrong with it.
@@ -253,7 +253,7 @@ def require_valid(plan: Plan, base: RunConfig) -> None:
 
 
 def override(name: str, value: int | float) -> str:
-    """Write a number as ``--set`` has it, with four significant digits."""
+    """Return an override for ``--set``, with four significant digits."""
     return f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
 
 

@@ -1,4 +1,4 @@
-"""What carries out the runs of a sweep: here, processes on the cores of this machine."""
+"""Pools that train the runs of a sweep: here, processes on the cores of this machine."""
 
 import os
 import signal
@@ -11,29 +11,29 @@ from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, ending
 
 
 class Pool(Protocol):
-    """What carries out jobs, several at a time."""
+    """Train jobs, several at a time."""
 
     def room(self) -> int:
-        """Return how many more jobs can be given to it now."""
+        """Return how many more jobs it accepts now."""
 
     def start(self, job: Job) -> None:
-        """Train a job, or wait for room where it belongs to others, too."""
+        """Train a job, or queue it if the pool is shared with others."""
 
     def ended(self) -> list[tuple[Job, Ending]]:
-        """Return the jobs that have ended since this was asked last."""
+        """Return the jobs that have ended since the last call."""
 
     def stop(self, job: Job) -> None:
-        """Have a job save and stop; asked again, give up what it waits for, and then end it."""
+        """Make a job save and stop; if called again, make it give up what it waits for, then end it."""
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End the jobs still running."""
 
 
 class LocalPool:
-    """Train in processes of this machine.
+    """Train in processes on this machine.
 
     Args:
-        cores: How many each run gets.
+        cores: Number of cores per run.
     """
 
     def __init__(self, cores: int) -> None:
@@ -41,15 +41,15 @@ class LocalPool:
         self._running: dict[Job, subprocess.Popen[bytes]] = {}
 
     def room(self) -> int:
-        """Return how many more runs have cores of their own."""
+        """Return how many more runs can have their own cores."""
         return self._slots - len(self._running)
 
     def start(self, job: Job) -> None:
-        """Start its process."""
+        """Start the job's process."""
         self._running[job] = job.start()
 
     def ended(self) -> list[tuple[Job, Ending]]:
-        """Return those whose processes have ended."""
+        """Return the jobs whose processes have ended."""
         done = [(job, process.poll()) for job, process in self._running.items()]
         found = [(job, ending(job, status)) for job, status in done if status is not None]
         for job, _ in found:
@@ -57,12 +57,12 @@ class LocalPool:
         return found
 
     def stop(self, job: Job) -> None:
-        """Send it what Ctrl-C sends."""
+        """Send the job the signal of Ctrl-C."""
         if job in self._running:
             self._running[job].send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """Kill what still runs; it was saved periodically."""
+        """Kill the jobs still running; they were saved periodically."""
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -71,7 +71,7 @@ class LocalPool:
 
 
 def train_here(job: Job, stop_s: float = 60.0) -> Ending:
-    """Train a job in a process of this machine, and wait for it; a ``KeyboardInterrupt`` stops it, saved.
+    """Train a job in a process on this machine, and wait for it; a ``KeyboardInterrupt`` saves and stops it.
 
     Args:
         job: What to train.
@@ -95,7 +95,7 @@ def train_here(job: Job, stop_s: float = 60.0) -> Ending:
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """Wait in short stretches, between which an interrupt is heard."""
+    """Wait in short intervals, between which an interrupt is handled, and return the exit status."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(0.5)

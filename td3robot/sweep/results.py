@@ -1,4 +1,4 @@
-"""What a sweep found: figures of every setting, the best run, a picture."""
+"""Results of a sweep: figures of every setting, the best run, a plot."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ from td3robot.report.words import counted
 from td3robot.sweep.sweep import Run, Setting, Sweep, run_score
 
 RESULTS, PICTURE = "sweep.json", "sweep.png"
-# So many settings are drawn; more could not be told apart.
+# At most this many settings are plotted; more could not be told apart.
 DRAWN = 10
 
 
 def figures(sweep: Sweep) -> dict[str, Any]:
-    """Collect the figures of a sweep, the best setting first.
+    """Return the figures of a sweep, the best setting first.
 
     Returns:
         ``seeds``, ``steps``, ``measure`` (``success_rate`` or ``mean_return``), ``best_run`` (of the best setting), and
@@ -36,12 +36,12 @@ def figures(sweep: Sweep) -> dict[str, Any]:
 
 
 def measure(sweep: Sweep) -> str:
-    """Name what evaluations are compared by."""
+    """Return the name of the value by which evaluations are compared."""
     return "success_rate" if any(run.progress.success for run in sweep.runs) else "mean_return"
 
 
 def ranked(sweep: Sweep) -> list[Setting]:
-    """Sort the settings, the best median score first, those without an evaluation last."""
+    """Return the settings sorted by median score, the best first and those without an evaluation last."""
     return sorted(sweep.settings.values(), key=_rank, reverse=True)
 
 
@@ -54,7 +54,7 @@ def write_results(sweep: Sweep) -> dict[str, Any]:
 
 
 def draw(sweep: Sweep, path: Path) -> None:
-    """Draw each setting's evaluations over the steps: the median of its seeds, and their range."""
+    """Plot each setting's evaluations over the steps: the median and range of its seeds."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 

@@ -1,4 +1,4 @@
-"""Where a sweep's settings come from: a grid, or a search that learns from those before."""
+"""Sources of a sweep's settings: a grid, or a search that learns from earlier settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +15,8 @@ class Known(NamedTuple):
     """A setting that is known when a sweep begins.
 
     Attributes:
-        number, overrides: What it is.
-        over: Whether nothing more is to be trained of it.
+        number, overrides: Identify the setting.
+        over: Whether its training is over.
     """
 
     number: int
@@ -25,32 +25,32 @@ class Known(NamedTuple):
 
 
 class Source(Protocol):
-    """Where settings come from, numbered from 0."""
+    """A source of settings, numbered from 0."""
 
     def known(self) -> list[Known]:
-        """List the settings that are known when a sweep begins, or is resumed."""
+        """Return the settings that are known when a sweep begins or is resumed."""
 
     def next(self) -> tuple[int, Overrides] | None:
-        """Return one more setting; None where there is none."""
+        """Return the next setting, or None if there is none."""
 
     def report(self, number: int, values: Sequence[float]) -> None:
-        """Note the evaluations of a setting: their means over its seeds, as far as all of them have come."""
+        """Record the evaluations of a setting: their means over its seeds, as far as all seeds have them."""
 
     def is_hopeless(self, number: int) -> bool:
-        """Whether a setting is to be given up."""
+        """Whether to give up a setting."""
 
     def finish(self, number: int, score: float | None) -> None:
-        """Note the score of a setting whose runs have ended; None where one failed, to be tried again on resume."""
+        """Record the score of a setting whose runs have ended; None if one failed, to try it again on resume."""
 
 
 class Grid:
-    """Every combination of the choices, in order; each has its chance."""
+    """Every combination of the choices, in order; none is given up."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def known(self) -> list[Known]:
-        """List all combinations."""
+        """Return all combinations."""
         return [Known(number, overrides) for number, overrides in enumerate(self._plan.grid())]
 
     def next(self) -> tuple[int, Overrides] | None:
@@ -58,24 +58,24 @@ class Grid:
         return None
 
     def report(self, number: int, values: Sequence[float]) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
     def is_hopeless(self, number: int) -> bool:
         """Return False."""
         return False
 
     def finish(self, number: int, score: float | None) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
 
 class Search:
     """Optuna's TPE sampler, which prefers settings like the best so far, and its median pruner.
 
-    Once five settings are complete, one is hopeless whose best evaluation so far is below the median of the complete
-    ones at the same evaluation. What was tried is kept in a journal of the sweep's directory, by which it is resumed.
+    Once five settings are complete, a setting is hopeless if its best evaluation so far is below the median of the
+    complete ones at the same evaluation. A journal in the sweep's directory keeps what was tried, for resuming.
 
     Args:
-        directory: The sweep's.
+        directory: The sweep's directory.
         plan: What to vary, and how often.
 
     Raises:
@@ -104,7 +104,7 @@ class Search:
             tried = self._study.trials
         except (KeyError, OSError, TypeError, ValueError) as error:
             raise ConfigError(f"{self._journal} is damaged ({error}); restore it, or begin a new sweep") from None
-        # Anew after a resume, or the same settings would be tried again.
+        # A new seed after a resume, or the same settings would be tried again.
         self._study.sampler = optuna.samplers.TPESampler(seed=plan.first_seed + len(tried))
         unfinished = [trial for trial in tried if not trial.state.is_finished()]
         self._space = {each.name: self._distribution(each) for each in plan.varied}
@@ -113,14 +113,14 @@ class Search:
         self._hopeless: set[int] = set()
 
     def known(self) -> list[Known]:
-        """List those that were tried before; some may have been interrupted."""
+        """Return the settings that were tried before; some may have been interrupted."""
         return self._known
 
     def next(self) -> tuple[int, Overrides] | None:
-        """Ask for another.
+        """Return the sampler's next setting.
 
         Raises:
-            ConfigError: What was tried does not fit what is to be varied.
+            ConfigError: The journal does not match the settings to vary.
         """
         if self._plan.search is None or len(self._study.trials) >= self._plan.search:
             return None
@@ -132,7 +132,7 @@ class Search:
         return trial.number, self._overrides(trial.params)
 
     def report(self, number: int, values: Sequence[float]) -> None:
-        """Report the evaluations."""
+        """Report the evaluations to the study."""
         trial = self._optuna.trial.Trial(self._study, self._trials[number])
         known = self._study.trials[number].intermediate_values
         for index, value in enumerate(values):
@@ -140,16 +140,16 @@ class Search:
                 trial.report(value, index)
 
     def is_hopeless(self, number: int) -> bool:
-        """Ask the pruner."""
+        """Whether the pruner gave up the setting."""
         if self._optuna.trial.Trial(self._study, self._trials[number]).should_prune():
             self._hopeless.add(number)
         return number in self._hopeless
 
     def finish(self, number: int, score: float | None) -> None:
-        """Tell the study."""
+        """Report the score to the study."""
         state = self._optuna.trial.TrialState
         if number in self._hopeless:
-            self._study.tell(number, state=state.PRUNED)  # it goes by what was reported
+            self._study.tell(number, state=state.PRUNED)  # the study uses the reported values
         elif score is not None:
             self._study.tell(number, score, state=state.COMPLETE)
 
@@ -166,7 +166,7 @@ class Search:
 
 
 def _mend(journal: Path) -> None:
-    """Drop the last line of a journal where a crash or a full disk tore it."""
+    """Drop the last line of a journal if a crash or a full disk tore it."""
     if journal.is_file():
         whole, newline, torn = journal.read_bytes().rpartition(b"\n")
         if torn:

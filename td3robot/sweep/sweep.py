@@ -1,4 +1,4 @@
-"""The loop of a sweep: settings become runs, runs go to a pool, those that die are resumed, and hopeless ones end."""
+"""The loop of a sweep: settings become runs, runs go to a pool, dead ones are resumed, and hopeless ones end."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from td3robot.sweep.pool import Pool
 from td3robot.sweep.source import Source
 
 WAITING, TRAINING, DONE, PRUNED, FAILED = "waiting", "training", "done", "pruned", "failed"
-# How often a run is resumed whose process died, and how often progress is read [s].
+# How often a run whose process died is resumed, and the interval between readings of progress [s].
 RESUMES, LOOK_S = 3, 1.0
 
 
@@ -24,11 +24,11 @@ class Run:
     Attributes:
         setting: Number of its setting.
         seed: Its seed.
-        job: What trains it.
+        job: The job that trains it.
         state: ``waiting``, ``training``, ``done``, ``pruned`` or ``failed``.
         words: Why it failed.
-        resumes: How often its process died, and it was resumed.
-        progress: What its files say.
+        resumes: How often its process died and it was resumed.
+        progress: Its progress, from its files.
     """
 
     setting: int
@@ -47,12 +47,12 @@ class Run:
 
 @dataclass
 class Setting:
-    """What some runs have in common.
+    """A setting, shared by runs with different seeds.
 
     Attributes:
-        number: Its place in the sweep.
+        number: Its number in the sweep.
         overrides: How it differs from the sweep's configuration.
-        runs: One for each seed.
+        runs: One per seed.
         reported: How many of its evaluations were reported.
     """
 
@@ -72,15 +72,15 @@ class Sweep:
     """Train every run of a plan.
 
     Args:
-        directory: Where the runs are, absolute; it holds the plan.
-        plan: What is trained.
-        source: Where settings come from.
-        pool: What trains.
-        show: Called with this sweep whenever it has looked at its runs.
+        directory: Absolute path of the directory with the plan and the runs.
+        plan: What to train.
+        source: Source of the settings.
+        pool: Trains the runs.
+        show: Called with this sweep whenever it has checked its runs.
 
     Attributes:
-        settings: Those so far, by number.
-        stop_requested: Whether to have every run save and stop.
+        settings: The settings so far, by number.
+        stop_requested: Whether to make every run save and stop.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Sweep:
         return [run for setting in self.settings.values() for run in setting.runs]
 
     def add(self, number: int, overrides: Overrides) -> Setting:
-        """Make the runs of a setting; those that were trained to their end before are done.
+        """Add the runs of a setting; those that were already trained to the end are done.
 
         Raises:
             ConfigError: One was trained with other settings.
@@ -119,7 +119,7 @@ class Sweep:
         """Train until every run has ended, or until a stop was requested and every run was saved.
 
         Raises:
-            ConfigError: A run directory holds a run of other settings.
+            ConfigError: A run directory contains a run with other settings.
         """
         for number, overrides, over in self._source.known():
             waiting = [run for run in self.add(number, overrides).runs if run.state == WAITING]
@@ -139,13 +139,13 @@ class Sweep:
             sleep(LOOK_S)
 
     def request_stop(self) -> None:
-        """Have every run save and stop; asked again, it insists."""
+        """Make every run save and stop; if called again, insist."""
         self.stop_requested = True
         for job in list(self._by_job):
             self._pool.stop(job)
 
     def _fill(self) -> None:
-        """Start what there is room for."""
+        """Start as many runs as the pool accepts."""
         while not self.stop_requested and self._pool.room() > 0:
             while not self._queue and (found := self._source.next()) is not None:
                 self._queue.extend(run for run in self.add(*found).runs if run.state == WAITING)
@@ -161,7 +161,7 @@ class Sweep:
             self._pool.stop(run.job)
 
     def _collect(self) -> None:
-        """Note which runs have ended, and how."""
+        """Record which runs have ended, and how."""
         for job, ending in self._pool.ended():
             run = self._by_job.pop(job)
             self._note(run, ending)
@@ -190,7 +190,7 @@ class Sweep:
                 run.words += f", {run.resumes + 1} times"
 
     def _look(self, setting: Setting) -> None:
-        """Read how far a setting's runs are, and end them where they are hopeless."""
+        """Read the progress of a setting's runs, and end them if they are hopeless."""
         active = [run for run in setting.runs if run.state == TRAINING]
         for run in active:
             run.progress = progress(run.job.directory)
@@ -203,7 +203,7 @@ class Sweep:
             self._queue = deque(run for run in self._queue if run.state == WAITING)
 
     def _report(self, setting: Setting) -> bool:
-        """Report the evaluations that all of a setting's runs have had; return whether there are new ones."""
+        """Report the evaluations that all of a setting's runs have, and return whether there are new ones."""
         curves = [run.progress.values for run in setting.runs]
         common = [fmean(values) for values in zip(*curves, strict=False)]
         before, setting.reported = setting.reported, len(common)
@@ -213,12 +213,12 @@ class Sweep:
         return True
 
     def _finish(self, setting: Setting) -> None:
-        """Tell the source how good a setting was."""
+        """Report a setting's score to the source."""
         scores = [score for run in setting.runs if (score := run_score(run)) is not None]
         failed = any(run.state == FAILED for run in setting.runs) or not scores
         self._source.finish(setting.number, None if failed else fmean(scores))
 
 
 def run_score(run: Run) -> float | None:
-    """Compute the mean over a run's evaluations of their success, or return: high where it learned soon and well."""
+    """Compute the mean success, or return, over a run's evaluations: high if it learned soon and well."""
     return fmean(run.progress.values) if run.progress.values else None

@@ -1,4 +1,4 @@
-"""Tasks: what is asked of the arm. Each file holds one, with its own section of a configuration."""
+"""Tasks: what the arm must do. Each file holds one task and its configuration section."""
 
 from td3robot import registry
 from td3robot.registry import Registry

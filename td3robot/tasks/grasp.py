@@ -23,48 +23,48 @@ from td3robot.tasks.shaping import nearness, progress, roughness
 
 OBJECT = "object"
 
-# The way to the object leads over a funnel, so that open fingers come down around it: beside it, the tool is
-# wanted this much higher, or more where that would not take the fingers over the object; reached this far out [m].
+# The approach follows a funnel, so that open fingers come down around the object. This is its height, or more if the
+# fingers would not clear the object, and the radius at which it reaches that height [m].
 FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
-# Scale on which the observation resolves the last of a turn [rad].
+# Scale on which the observation resolves the last part of a turn [rad].
 NEAR_TURN = 0.1
-# The object is to be held this much above the height that counts as lifted [m].
+# The hold point is this far above the height that counts as lifted [m].
 ABOVE = 0.03
-# Scale on which what holding is worth falls with the distance from that point [m].
+# Scale on which the holding reward falls with the distance from the hold point [m].
 AT_POINT = 0.02
-# Moving sideways has its price less than this above where the object lay [m].
+# Sideways motion is penalized less than this far above where the object lay [m].
 LOW = 0.01
-# Scale on which holding still is told from moving slowly [m/s].
+# Scale that separates holding still from moving slowly [m/s].
 STILL = 0.02
-# A turning tool counts as fast as a point of it this far from the axis [m]: nothing else would keep it from turning.
+# A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning.
 TURN_RADIUS = 0.05
-# Share of what holding is worth that is felt at any speed.
+# Share of the holding reward that responds to speed over the whole range, not only near rest.
 SLOW_SHARE = 0.3
-# Turned from the pads' way by this, a grip is worth a third [rad].
+# A grip that is misaligned with the pads by this angle is worth a third [rad].
 TURNED = 0.3
-# Practice begins this far from the grasp point [m], turned by at most this [rad].
+# Practice episodes begin at this offset from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
-# Where the patch is wider by this share on each side in training, and what is drawn beyond it lies on its edge: with
-# nothing to learn from on one side, edges are where a policy is worst.
+# In training, the patch is widened by this share on each side, and samples beyond it are clipped to its edge: with data
+# on one side only, a policy is worst at the edges.
 EDGES = 0.1
-# Play between object and open jaw that leaves room for all of that [m].
+# Clearance between object and open jaw at which the full practice offset fits [m].
 PRACTICE_ROOM = 0.04
-# Within this distance of the grasp point the tool is where closing makes sense [m].
+# Scale of the distance to the grasp point at which closing makes sense [m].
 AT_OBJECT = 0.02
-# Scale on which the commanded tool point is kept at the grasp point while the fingers close [m].
+# Scale on which keeping the commanded tool point at the grasp point is rewarded while the fingers close [m].
 PRECISE = 0.01
-# What is lifted within this distance of the tool point is between the pads, and does not lie on the gripper [m].
+# An object lifted within this distance of the tool point is between the pads, not lying on the gripper [m].
 IN_HAND = 0.04
-# Fingers that changed by less than this closed fraction in REST_S are at rest: a 2F-85 at its slowest, 20 mm/s, changes
-# twice as much.
+# Fingers that moved by less than this closed fraction in REST_S are at rest: a 2F-85 at its slowest, 20 mm/s, moves
+# twice as far.
 AT_REST = 0.012
 # The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
-# An object that has not been seen for longer is as good as unseen [s].
+# The observed age of the object saturates here [s].
 LONG_UNSEEN_S = 1.0
-# Drivers that end up further closed than the object's width allows, by this closed fraction, have nothing between the
-# pads; but at the latest half-way to where they stand closed on nothing, with what bias and noise leave of that.
+# Fingers closed further than the object's width allows, by this fraction, hold nothing. The margin ends at the latest
+# half-way to the closed fraction of an empty grip, less bias and noise.
 EMPTY_MARGIN, ON_NOTHING = 0.16, 0.965
 
 
@@ -73,13 +73,13 @@ class GraspRewards(Section):
 
     Attributes:
         approach: Reward for progress of the tool down to the object.
-        alignment: Reward for turning the tool to the way in which the object can be gripped.
+        alignment: Reward for turning the tool to an orientation in which the object can be gripped.
         precision: Reward for keeping the tool where the object can be gripped.
         close: Reward for progress of the fingers around the object.
         grasp: Reward for closing on the object.
         push: Penalty on sliding the object over the table.
-        lift: Reward for being near the point at which the object is to be held.
-        rise: Reward for progress of the object to that point.
+        lift: Reward for an object near its hold point.
+        rise: Reward for progress of the object to its hold point.
         held: Reward for holding it there at rest.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
@@ -99,7 +99,7 @@ class GraspRewards(Section):
 
 
 def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
-    """Say which size or mass of an object is beyond which bound of a jaw, or None where it fits."""
+    """Return which bound of a jaw the object's size or mass exceeds, as a sentence, or None if it fits."""
     width, height = item.grip_width_m, item.size_m[2]
     lowest = jaw.lowest_m(width)
     if width > jaw.widest_m:
@@ -129,12 +129,12 @@ def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
 
 
 def over(item: ObjectConfig, jaw: Jaw) -> float:
-    """Return how far over the grasp point the tool is wanted beside an object, so that the fingers pass over it [m]."""
+    """Return how far above the grasp point the tool should be beside an object, so that the fingers clear it [m]."""
     return max(FUNNEL_HEIGHT, item.size_m[2] / 2 + jaw.fingertips_m)
 
 
 def empty_beyond(closed_on_object: float) -> float:
-    """Return the closed fraction beyond which fingers hold nothing, for an object that should stop them at one."""
+    """Return the closed fraction beyond which fingers hold nothing, if the object should stop them at this one."""
     return closed_on_object + min(EMPTY_MARGIN, (ON_NOTHING - closed_on_object) / 2)
 
 
@@ -145,17 +145,17 @@ class GraspConfig(TaskConfig):
         patch_low, patch_high: Where on the table (x, y) [m] objects lie.
         start_height_m: Range of the tool's height above the table at the start.
         lift_height_m: How far the object must be lifted.
-        rest_speed_m_s: Below this speed of the tool, and not moving in the hand, the object counts as held at rest; a
-            turn about the vertical of 1 rad/s counts as 0.05 m/s.
-        hold_s: How long it must be held, at the end of an episode.
-        practice_hold_s: In training, an episode is over once it was held for so long without a break: more of the same
-            teaches little, and the next object more.
-        full_turn_rad_s: Speed of the tool's turn that earns the whole of ``alignment``. Not less than what two joints
-            at the guard's limit turn it by (2 * 1.57 rad/s): clipped on one side only, turning away fast and back
+        rest_speed_m_s: Below this tool speed, and not moving in the hand, the object counts as held at rest. Turning
+            about the vertical at 1 rad/s counts as 0.05 m/s.
+        hold_s: How long the object must be held at the end of an episode.
+        practice_hold_s: In training, an episode ends once the object was held for this long without a break: the next
+            object teaches more.
+        full_turn_rad_s: Turn rate of the tool that earns the whole of ``alignment``. At least the rate that two joints
+            at the guard's limit reach (2 * 1.57 rad/s): if only one side were clipped, turning away fast and back
             slowly would pay.
         near_m: Scale on which the observation resolves the last stretch to the object.
-        practice_share: Share of the training's episodes that begin with the tool around the object, so that closing and
-            lifting are met before the way there is learned; evaluations have none.
+        practice_share: Share of training episodes that begin with the tool around the object, so that closing and
+            lifting are practised before the approach is learned; evaluations have none.
     """
 
     name: Literal["grasp"] = "grasp"
@@ -188,7 +188,7 @@ class GraspConfig(TaskConfig):
         return {"patch_low": arm.regions["patch"].low, "patch_high": arm.regions["patch"].high}
 
     def space(self, table_height_m: float, gripper: GripperModel) -> Box:
-        """Return where the tool has to be able to go, in the base frame: from grasping to above the lift."""
+        """Return the box that the tool must reach, in the base frame: from grasping to above the lift."""
         lowest = gripper.jaw.grasp_height_m
         low = table_height_m + lowest
         lifted = max(lowest, self.object.size_m[2] / 2) + self.lift_height_m
@@ -200,7 +200,7 @@ class GraspConfig(TaskConfig):
         return (self.object.model(OBJECT),)
 
     def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
-        """Refuse a patch off the table, and an object that the gripper cannot pick up, or the arm cannot carry."""
+        """Refuse a patch off the table, and an object that the gripper cannot pick up or the arm cannot carry."""
         table, jaw, item = arm.regions["table"], gripper.jaw, self.object
         for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, table.low, table.high, strict=True):
             if low < edges[0] or high > edges[1]:
@@ -236,19 +236,19 @@ class GraspConfig(TaskConfig):
 
 
 def _speed(velocity: Array, turn_rate: float) -> float:
-    """Compute the speed of a tool [m/s] from its velocity (3,) [m/s] and its turn about the vertical [rad/s]."""
+    """Compute the speed of a tool [m/s] from its velocity (3,) [m/s] and its turn rate about the vertical [rad/s]."""
     return geometry.length(velocity) + TURN_RADIUS * abs(turn_rate)
 
 
 class Measures(NamedTuple):
-    """What a world is scored by.
+    """The quantities that score a world.
 
     Attributes:
-        distance: From the measured tool point to the grasp point [m].
+        distance: Distance from the measured tool point to the grasp point [m].
         turn: Smallest turn about the vertical that lines the commanded tool up with the object [rad].
-        funnel: How far the tool point is from the grasp point, by way of the funnel [m].
-        around: Whether closing fingers would have the object between them, in [0, 1].
-        share: How far the fingers are closed, as a share of their way to the object.
+        funnel: Distance from the tool point to the grasp point along the funnel [m].
+        around: How surely closing fingers would have the object between them, in [0, 1].
+        share: How far the fingers are closed, as a share of their travel to the object.
     """
 
     distance: float
@@ -259,7 +259,7 @@ class Measures(NamedTuple):
 
     @property
     def open(self) -> float:
-        """What is left to do of closing around the object, in [0, 1]."""
+        """How much of closing around the object is left to do, in [0, 1]."""
         return 1.0 - self.around * self.share
 
 
@@ -270,19 +270,19 @@ class Grasp(Task):
     be too near the table; g is nearness of the measured tool point to it, ``exp(-(distance / 20 mm)^2)``.
 
     * ``approach``: progress of the tool point down a funnel over the grasp point
-    * ``alignment``: progress of the tool's turn about the vertical towards the nearest way the object can be gripped
+    * ``alignment``: progress of the tool's turn about the vertical towards the nearest grip orientation
     * ``precision``: ``exp(-(distance of the commanded tool point / 10 mm)^2)`` times ``exp(-(turn / 0.3)^2)``; 1 where
       the object is held
-    * ``close``: progress of the fingers' way to the object's width, as a share of it, times g and
+    * ``close``: progress of the fingers as a share of their travel to the object's width, times g and
       ``exp(-(turn / 0.3)^2)``; closed on nothing counts as open
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half that share, plus half where the object is held
-    * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, where it is less than 10 mm
+    * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, while it is less than 10 mm
       above where it lay
-    * ``lift``: g times how near the object is to where it is to be held, above where it lay
+    * ``lift``: g times how near the object is to its hold point, above where it lay
     * ``rise``: progress of the object to that point
     * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, times
-      ``exp(-(distance to that point / 20 mm)^2)``, where the object is lifted far enough, in the hand; the speed is the
-      commanded tool's, so that an action is paid at once, and a turn about the vertical of 1 rad/s adds 50 mm/s
+      ``exp(-(distance to that point / 20 mm)^2)``, once the object is lifted far enough, in the hand; the speed is the
+      commanded tool's, so that an action is rewarded at once, and turning about the vertical at 1 rad/s adds 50 mm/s
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -301,8 +301,8 @@ class Grasp(Task):
         self._full_turn = config.full_turn_rad_s / spec.control_rate_hz
         self._lift = config.lift_height_m + ABOVE
         self._over = over(config.object, spec.gripper.jaw)
-        # Largest change of the funnel's measure over the tool's way, so that its progress is never clipped: clipped on
-        # one side only, going back and forth would pay. The commanded point may move sideways while the measured one
+        # Largest change of the funnel distance per tool travel, so that its progress is never clipped: if only one side
+        # were clipped, going back and forth would pay. The commanded point may move sideways while the measured one
         # goes up or down.
         self._funnel_slope = 1.0 + self._over / FUNNEL_RADIUS + 1.0
         self._period = spec.period_s
@@ -312,11 +312,11 @@ class Grasp(Task):
         self._raise = np.array([0.0, 0.0, max(0.0, spec.gripper.jaw.grasp_height_m - height / 2)])
         # The pads close along the tool's x axis; a box is gripped across its shorter side.
         self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
-        # Open fingers begin their practice around a wide object with less offset, and not inside it.
+        # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
         self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         self._closed_on_object = spec.gripper.closed_on(config.object.grip_width_m)
         self._empty_beyond = empty_beyond(self._closed_on_object)
-        # The last world that was measured, since the next control period begins with it.
+        # The last measured world: the next control period begins with it.
         self._measured: tuple[World, Measures] | None = None
         xyz = ("x", "y", "z")
         self.layout = Layout(
@@ -340,15 +340,15 @@ class Grasp(Task):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give the name, the object's form, and the scale of ``target_near``."""
+        """Return the name, the object's shape, and the scale of ``target_near``."""
         item = self.config.object
         return {"name": self.name, "near_m": self.config.near_m, "object": item.model_dump(mode="json")}
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
-        """Draw where the object lies, how it is turned, and where the tool starts above the patch.
+        """Sample the object's position and yaw, and the tool's start above the patch.
 
-        Practising, more objects lie on the patch's edges, and a share of the episodes begins with the tool around the
-        object, turned as the pads are at home, where the tool's x axis is the base's.
+        In practice, more objects lie on the patch's edges, and a share of the episodes begins with the tool around the
+        object, which is aligned with the pads at home, where the tool's x axis is the base's.
         """
         config = self.config
         low, high = np.array(config.patch_low), np.array(config.patch_high)
@@ -367,25 +367,25 @@ class Grasp(Task):
         return self.settle(Goal(lying, start), {OBJECT: pose})
 
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
-        """Lift from where the object lies."""
+        """Return the goal with its hold point above where the object lies."""
         lying = objects[OBJECT]
         target = lying.position + np.array([0.0, 0.0, self._lift])
         return replace(goal, position=target, objects=objects)
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
-        """Add where the tool is told to be and how it moves, where it is wanted from there, and the gripper.
+        """Return the robot's fields, the commanded tool pose and velocity, the target seen from it, and the gripper.
 
-        The *target* is the grasp point or, once the object is held, where the tool has the object where it is to be
-        held: the tool comes to rest at a point, since nothing would bring it back from drifting if it could rest
-        anywhere. The commanded tool is known without delay or noise; of the measured one there are the joint angles.
+        The *target* is the grasp point or, once the object is held, the tool position that puts the object at its hold
+        point. The tool has one point to rest at, because nothing would correct its drift if it could rest anywhere.
+        The commanded tool is known without delay or noise; of the measured arm, only the joint angles are observed.
         """
         commanded, item = world.commanded_tcp, world.objects[OBJECT]
         yaw = geometry.yaw(commanded.rotation)
         held = world.held is not None
-        # What is held moves as the tool does, so the way left to the commanded tool does not depend on delays.
+        # A held object moves with the tool, so what is left for the commanded tool does not depend on delays.
         target = goal.position + world.tcp.position - item.position if held else item.position + self._raise
         way = target - commanded.position
-        # Of what is in the hand, there is nothing left to line up with, and chasing it would never end.
+        # An object in the hand leaves nothing to line up with, and chasing it would never end.
         turn = 0.0 if held else self._turn(commanded, item)
         left = float(goal.position[2] - item.position[2])
         return {
@@ -407,7 +407,7 @@ class Grasp(Task):
         }
 
     def score(self, moment: Moment, goal: Goal) -> Score:
-        """Judge one control period."""
+        """Score one control period."""
         config, weights, before, world = self.config, self.config.rewards, moment.before, moment.world
         item = world.objects[OBJECT]
         earlier, now = self._measures(before), self._measures(world)
@@ -416,7 +416,7 @@ class Grasp(Task):
         left = self._left(world, goal)
         lifted = nearness(now.distance, AT_OBJECT) * max(0.0, 1.0 - left / self._lift)
         high = now.distance <= IN_HAND and height >= config.lift_height_m
-        # What is in the hand moves as the tool does; a camera's noise is no motion.
+        # A held object moves with the tool; camera noise is no motion.
         turn_rate = geometry.yaw(world.tcp.rotation @ before.tcp.rotation.T) / self._period
         at_rest = _speed(world.tcp_velocity, turn_rate) <= config.rest_speed_m_s
         achieved = high and world.held is not None and at_rest
@@ -439,7 +439,7 @@ class Grasp(Task):
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
 
     def _measures(self, world: World) -> Measures:
-        """Measure a world, or remember what was measured of the last one."""
+        """Return a world's measures, from memory if it was the last one measured."""
         if self._measured is None or self._measured[0] is not world:
             distance = self._distance(world, world.tcp)
             turn = self._turn(world.commanded_tcp, world.objects[OBJECT])
@@ -448,10 +448,10 @@ class Grasp(Task):
         return self._measured[1]
 
     def _funnel(self, world: World) -> float:
-        """Measure how far the tool point is from the grasp point, by way of the funnel [m].
+        """Compute the distance from the tool point to the grasp point along the funnel [m].
 
-        Sideways the commanded point counts, so that an action is paid at once; in height the measured one, which moves
-        with an object that it carries.
+        Sideways, the commanded point counts, so that an action is rewarded at once; in height, the measured one, which
+        moves with an object that it carries.
         """
         point = world.objects[OBJECT].position + self._raise
         beside = float(np.hypot(*(world.commanded_tcp.position - point)[:2]))
@@ -459,31 +459,31 @@ class Grasp(Task):
         return beside + abs(float(world.tcp.position[2] - point[2]) - wanted)
 
     def _left(self, world: World, goal: Goal) -> float:
-        """Measure how far the object is from where it is to be held [m]."""
+        """Compute the object's distance from its hold point [m]."""
         return geometry.length(goal.position - world.objects[OBJECT].position)
 
     def _distance(self, world: World, tool: Pose) -> float:
-        """Measure how far a tool, measured or commanded, is from the grasp point [m]."""
+        """Compute the distance of a tool, measured or commanded, from the grasp point [m]."""
         return geometry.length(world.objects[OBJECT].position + self._raise - tool.position)
 
     def _precision(self, world: World, turn: float) -> float:
-        """Judge how well the commanded tool, turned from the object by ``turn`` [rad], is kept at the grasp point."""
+        """Score how well the commanded tool, turned from the object by ``turn`` [rad], keeps to the grasp point."""
         return nearness(self._distance(world, world.commanded_tcp), PRECISE) * nearness(turn, TURNED)
 
     def _share(self, world: World) -> float:
-        """Measure how far the fingers are closed, as a share of their way to the object; 0 closed on nothing."""
+        """Compute how far the fingers are closed, as a share of their travel to the object; 0 if closed on nothing."""
         closed = self._gripper.closed_fraction(world.robot.driver_q)
         if closed > self._empty_beyond:
             return 0.0
         return min(max(closed / self._closed_on_object, 0.0), 1.0)
 
     def _stillness(self, speed: float) -> float:
-        """Judge a speed [m/s]: in [0, 1], 1 at rest, and better the slower from full speed on."""
+        """Score a speed [m/s] in [0, 1]: 1 at rest, and higher the slower, from full speed down."""
         slow = max(0.0, 1.0 - speed * self._period / self._step)
         return SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * exp(-speed / STILL)
 
     def held(self, state: RobotState, earlier: RobotState, commanded: JointCommand) -> str | None:
-        """Say that the object is held where the fingers rest short of what is commanded, as far apart as it is wide."""
+        """Return the object if the fingers rest short of their command, about as far apart as the object is wide."""
         closed = self._gripper.closed_fraction(state.driver_q)
         rests = abs(closed - self._gripper.closed_fraction(earlier.driver_q)) < AT_REST
         short = commanded.gripper - closed > SHORT_OF_COMMAND

@@ -1,4 +1,4 @@
-"""Reach: bring the tool centre point to a goal, and rest there."""
+"""Reach: bring the tool centre point to a goal and rest there."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,7 +21,7 @@ class ReachRewards(Section):
     """Weights of the reach task's reward terms; :class:`Reach` has the formulas.
 
     Attributes:
-        progress: Reward for every bit of the way that the commanded tool point comes nearer.
+        progress: Reward for progress of the commanded tool point to the goal.
         precision: Reward for being near the goal, on the scale of the tolerance.
         settled: Reward for being at the goal and at rest.
         smoothness: Penalty on changes of the action.
@@ -39,12 +39,12 @@ class ReachConfig(TaskConfig):
     """Bring the tool centre point to a goal and rest there.
 
     Attributes:
-        goals: Where goals (and starts) are drawn from, uniformly.
+        goals: Box from which goals (and starts) are sampled uniformly.
         gripper: Range of the closed fraction that the gripper holds, drawn for each episode: a policy that has seen
             its fingers at one angle only depends on that angle to the milliradian.
         tolerance_m: Within this distance of the goal counts as there.
-        settle_speed_m_s: Below this tool speed counts as at rest.
-        hold_s: How long the tool must be there and at rest, at the end of an episode.
+        settle_speed_m_s: Below this speed, the tool counts as at rest.
+        hold_s: How long the tool must be there and at rest at the end of an episode.
         near_m: Scale on which the observation resolves the last stretch to the goal.
     """
 
@@ -67,19 +67,19 @@ class ReachConfig(TaskConfig):
         return {"goals": {"low": region.low, "high": region.high}}
 
     def space(self, table_height_m: float, gripper: GripperModel) -> Box:
-        """Return where the tool has to be able to go, in the base frame."""
+        """Return the box that the tool must reach, in the base frame."""
         return self.goals
 
 
 class Reach(Task):
     """Bring the tool to a goal and rest there.
 
-    Reward terms, each times its weight, with d the distance of tool and goal:
+    Reward terms, each times its weight, with d the distance from tool to goal:
 
     * ``progress``: ``clip((c_before - c) / (tool speed limit * period), -1, 1)`` with c the distance of the *commanded*
-      tool point to the goal, so that an action is paid in its own period and not when the servo has followed
+      tool point to the goal, so that an action is rewarded in its own period and not when the servo has followed
     * ``precision``: ``exp(-(d / tolerance)^2)``
-    * ``settled``: 1 where d is within tolerance and the tool is at rest, else 0
+    * ``settled``: 1 if d is within tolerance and the tool is at rest, else 0
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -105,11 +105,11 @@ class Reach(Task):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give the name, and the scale of ``goal_near``."""
+        """Return the name, and the scale of ``goal_near``."""
         return {"name": self.name, "near_m": self.config.near_m}
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
-        """Draw goal and start, each uniformly from the box of goals, and what the gripper holds."""
+        """Sample goal and start, each uniformly from the box of goals, and the gripper's closed fraction."""
         box = self.config.goals
         return Goal(
             position=rng.uniform(box.low, box.high),
@@ -118,10 +118,10 @@ class Reach(Task):
         )
 
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
-        """Add the tool's position, the goal seen from it, and where the servo is still going.
+        """Return the robot's fields, the tool's position, the goal seen from it, and how far the servo still has to go.
 
-        ``goal_near`` is the way from the commanded tool point to the goal, ``tanh(way / near)``: it resolves the last
-        centimetres, which are lost in ``goal_from_tcp`` once that is scaled to the whole workspace.
+        ``goal_near`` is ``tanh(way / near)`` of the vector from the commanded tool point to the goal. It resolves the
+        last centimetres, which are lost in ``goal_from_tcp`` once that is scaled to the whole workspace.
         """
         tcp, commanded = world.tcp.position, world.commanded_tcp.position
         return {
@@ -133,7 +133,7 @@ class Reach(Task):
         }
 
     def score(self, moment: Moment, goal: Goal) -> Score:
-        """Judge one control period by the measured tool position and speed."""
+        """Score one control period by the measured tool position and speed."""
         config, weights, world = self.config, self.config.rewards, moment.world
         distance = length(goal.position - world.tcp.position)
         speed = length(world.tcp_velocity)

@@ -1,4 +1,4 @@
-"""A grasp written by hand: what shows that the task can be done, and what learned policies are compared with."""
+"""A hand-written grasp: it shows that the task can be done, and learned policies are compared with it."""
 
 from math import copysign
 
@@ -10,25 +10,25 @@ from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.tasks.grasp import GraspConfig, empty_beyond, over
 
-# Come down only this near the vertical over the object [m], turned by less than this [rad]; close within this [m].
+# Descend only within this distance of the vertical over the object [m] and this turn [rad]; close within this [m].
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
 # ... and once the commanded tool is slower than this [m/s].
 SLOW = 0.06
-# Share of what is left that one action asks for: the arm answers over several periods.
+# Share of the remaining distance that one action asks for: the arm responds over several periods.
 GAIN = 0.5
-# Drivers further closed than commanded by more than noise and bias, in closed fraction: the fingers are opening.
+# Fingers closed further than commanded by this fraction, more than noise and bias, are opening.
 OPENING = 0.03
 
 
 class ScriptedGrasp:
-    """Hover over the object, turn, come down, close, lift and hold; open and try again if nothing is held.
+    """Hover over the object, turn, descend, close, lift and hold; open and try again if nothing is held.
 
-    It keeps no memory: an observation of the grasp task is all it decides by. Its actions are ``tcp_delta``.
+    It is stateless: it decides by the current observation of the grasp task alone. Its actions are ``tcp_delta``.
 
     Args:
         layout: The grasp task's observation.
         tool_step_m: How far a full action moves the tool in one period.
-        turn_step_rad: The same, turning.
+        turn_step_rad: How far a full action turns it.
         action: What an action means.
     """
 
@@ -45,7 +45,7 @@ class ScriptedGrasp:
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._gripper = spec.gripper
         self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
-        # Over the grasp point while the tool is not yet over the object [m].
+        # Height above the grasp point while the tool is not yet over the object [m].
         self._hover = over(config.object, spec.gripper.jaw)
         self._empty_beyond = empty_beyond(spec.gripper.closed_on(config.object.grip_width_m))
 
@@ -53,7 +53,7 @@ class ScriptedGrasp:
         """Compute the action (5,): tool displacement, turn, gripper."""
         seen = self._layout.unpack(observation.astype(np.float64))
         way = seen["target_from_commanded"]
-        # A tracker that reports the object too low sends the tool no further down than the guard lets it.
+        # If a tracker reports the object too low, the tool goes no further down than the guard lets it.
         way[2] = max(way[2], self._lowest - seen["commanded_position"][2])
         turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
         closed = self._gripper.closed_fraction(seen["driver_q"])

@@ -1,4 +1,4 @@
-"""Bounded pieces that rewards are made of."""
+"""Bounded building blocks of rewards."""
 
 from math import exp
 
@@ -14,8 +14,8 @@ def nearness(distance: float, scale: float) -> float:
 def progress(before: float, after: float, full: float) -> float:
     """Compute ``clip((before - after) / full, -1, 1)`` for a distance before and after one period.
 
-    The difference of a potential (Ng, Harada and Russell 1999): over any path it sums to what was gained, so
-    going back and forth earns nothing, yet each action is paid at once.
+    A potential difference (Ng, Harada and Russell 1999): over any path it sums to what was gained, so going back and
+    forth earns nothing, yet each action is rewarded at once.
     """
     return min(max((before - after) / full, -1.0), 1.0)
 

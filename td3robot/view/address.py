@@ -1,4 +1,4 @@
-"""Where a page is, and how a person gets there."""
+"""Address of a page, and how to open it."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ PORTS = 100
 
 
 def free_port(host: str, wanted: int | None) -> int:
-    """Find a port that nobody listens on: the wanted one, or the first from 8080 on.
+    """Return a free port: the wanted one, or the first from 8080 on.
 
     Raises:
         ConfigError: The wanted port is taken, or none is free.
@@ -35,7 +35,7 @@ def free_port(host: str, wanted: int | None) -> int:
 
 
 def how_to_get_there(url: str, ports: Sequence[int], environment: Mapping[str, str] = os.environ) -> str:
-    """Say the address in one line; over SSH also how its ports get to where the browser is."""
+    """Return one line with the address and, over SSH, how to forward its ports."""
     connection = environment.get("SSH_CONNECTION", "").split()
     if len(connection) < 3:
         return f"view: {url}"
@@ -45,7 +45,7 @@ def how_to_get_there(url: str, ports: Sequence[int], environment: Mapping[str, s
 
 
 def open_browser(url: str) -> str | None:
-    """Open a page in the person's browser; return a sentence where there is none."""
+    """Open a page in the person's browser, and return a sentence if there is none."""
     try:
         opened = webbrowser.open(url)
     except webbrowser.Error:

@@ -1,11 +1,11 @@
-"""A physical arm, or a stand-in, as it reports itself: opened for reading, and nothing else."""
+"""A physical arm or stand-in as it reports itself, opened for reading only."""
 
 from td3robot.build import robot_spec
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.robots.cells import CellConfig
 from td3robot.view.source import Snapshot, Source, Workcell
 
-# How often the arm is looked at [s].
+# How often the arm is read [s].
 PERIOD_S = 0.05
 
 
@@ -13,7 +13,7 @@ class LiveArm(Source):
     """What a cell's controller reports.
 
     Args:
-        cell: How the arm is reached. It is opened passive: no program starts on the controller, and nothing moves.
+        cell: How to reach the arm. It is opened passive: no program starts on the controller, and nothing moves.
 
     Raises:
         RobotError: It cannot be reached.
@@ -33,7 +33,7 @@ class LiveArm(Source):
 
     @property
     def workcell(self) -> Workcell:
-        """The arm with its own kinematics, where the controller tells them."""
+        """The arm, with its own kinematics if the controller reports them."""
         return Workcell(self._robot.spec, (), self._workspace)
 
     def advance(self) -> Snapshot:
@@ -47,5 +47,5 @@ class LiveArm(Source):
         return Snapshot(self._robot.read(), caption=caption, lasts_s=PERIOD_S)
 
     def close(self) -> None:
-        """Let go of the arm."""
+        """Release the arm."""
         self._robot.close()

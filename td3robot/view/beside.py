@@ -1,4 +1,4 @@
-"""A viewer beside a program that does something else: a child process that ends with it."""
+"""A viewer beside another program: a child process that ends with it."""
 
 import os
 import subprocess
@@ -12,9 +12,9 @@ from typing import Self
 
 from td3robot.subprocesses import start_python
 
-# Arithmetic on small arrays, whose threads would take other programs' cores.
+# The arrays are small, and threads would take other programs' cores.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# How far a viewer stands back behind other programs.
+# The viewer's niceness.
 NICE = 10
 
 
@@ -22,8 +22,8 @@ class ViewBeside:
     """A viewer's process, as a context manager: it ends with this process, however that ends, and disturbs nothing.
 
     Args:
-        say: What to do with the sentence when it ends by itself.
-        options: Of ``td3robot view``.
+        say: Called with a sentence if it ends by itself.
+        options: Options of ``td3robot view``.
     """
 
     def __init__(self, say: Callable[[str], None], options: Sequence[str] = ()) -> None:
@@ -39,11 +39,11 @@ class ViewBeside:
             stdin=subprocess.PIPE,  # it ends when this end is closed
             stdout=subprocess.DEVNULL,
         )
-        stand_back(self._process.pid)  # before it has begun to read its modules
+        stand_back(self._process.pid)  # before it begins to load its modules
         threading.Thread(target=self._wait, args=(self._process,), daemon=True, name="viewer").start()
 
     def close(self) -> None:
-        """End it. May be repeated."""
+        """End the viewer. May be repeated."""
         self._closing = True
         process = self._process
         if process is not None and process.stdin is not None and not process.stdin.closed:
@@ -71,7 +71,7 @@ class ViewBeside:
 
 
 def parent_left() -> Callable[[], bool]:
-    """Return what tells whether the process that started this one has ended, or wants this one to end."""
+    """Return a function that tells whether the parent process has ended or wants this one to end."""
     left = threading.Event()
 
     def read() -> None:
@@ -85,14 +85,14 @@ def parent_left() -> Callable[[], bool]:
 
 
 def stand_back(pid: int) -> None:
-    """Give a process only the time that nobody else wants, and all threads that it is going to start."""
+    """Run a process, with all threads that it will start, only when nothing else needs the CPU."""
     with suppress(ProcessLookupError):
         try:
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-        except (AttributeError, OSError):  # another system than Linux, or one that forbids it
+        except (AttributeError, OSError):  # not Linux, or a system that forbids it
             os.setpriority(os.PRIO_PROCESS, pid, 19)
 
 
 def be_modest() -> None:
-    """Let every other program go first."""
+    """Lower this process's priority below that of every other program."""
     os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))

@@ -1,4 +1,4 @@
-"""Episodes in simulation, played for whoever looks: by a policy, by nobody, at random, or by hand behind the guard."""
+"""Episodes in simulation, played for viewing: by a policy, by nobody, at random, or by hand behind the guard."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,11 +17,11 @@ Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
 
 BY_HAND = "by hand"
-# A posture asked for by hand is approached at this share of what is left a second, so that the arm comes to rest there.
+# A posture set by hand is approached at this share of the remaining distance per second, so that the arm rests there.
 JOG_GAIN_HZ = 2.0
 # How long the end of an episode is shown [s].
 END_S = 1.0
-# A random action is held for so long: a new one in every period would only make the arm tremble [s].
+# A random action is held for this long: a new one in every period would only make the arm tremble [s].
 HELD_S = 0.5
 
 
@@ -31,8 +31,8 @@ class Episodes(Source):
     The episodes are those of ``td3robot eval`` with the same seed, unless a goal is moved.
 
     Args:
-        config: What the environment was made from.
-        environment: In simulation.
+        config: The environment's configuration.
+        environment: The simulated environment.
         acts: What may move the arm, by name; ``by hand`` is added.
         title, kind: See :class:`Source`.
         seed: Each episode's own seed is derived from it.
@@ -71,7 +71,7 @@ class Episodes(Source):
         return Workcell(self._environment.robot.spec, self._config.task.objects(), self._config.guard.workspace)
 
     def advance(self) -> Snapshot:
-        """Play one control period, or begin the next episode where one is over."""
+        """Play one control period, or begin the next episode if one is over."""
         if self._over:
             self._begin(None)
             return self._snapshot(begins=True)
@@ -92,15 +92,15 @@ class Episodes(Source):
         self._over = True
 
     def set_goal(self, position: Array) -> None:
-        """Go to a goal (3,) [m] from where the arm is: an episode of its own.
+        """Begin an episode that goes to a goal (3,) [m] from where the arm is.
 
         Raises:
-            ConfigError: It is out of the box of goals, or of reach.
+            ConfigError: The goal is outside the box of goals, or out of reach.
         """
         self._begin(position)
 
     def choose_act(self, name: str) -> None:
-        """Let another of :attr:`acts` move the arm, from where it is."""
+        """Choose another of :attr:`acts` to move the arm, from where it is."""
         if name == self._act or self._number < 0:
             self._act = name
             return
@@ -109,7 +109,7 @@ class Episodes(Source):
         self._observation = self._environment.resume()
 
     def jog(self, q: Array, gripper: float) -> None:
-        """Ask for a posture (n,) [rad] and a closed fraction, which the guard rules on, until something else acts."""
+        """Request a posture (n,) [rad] and a closed fraction, subject to the guard, until something else acts."""
         self.choose_act(BY_HAND)
         self._wanted = (q, gripper)
 
@@ -128,7 +128,7 @@ class Episodes(Source):
         ]
 
     def close(self) -> None:
-        """Let go of the simulation."""
+        """Release the simulation."""
         self._environment.close()
 
     def _begin(self, goal: Array | None) -> None:
@@ -146,7 +146,7 @@ class Episodes(Source):
         self._ruling = ruling
 
     def _jogged(self) -> Snapshot:
-        """Let one control period pass in which the arm approaches the posture that was asked for."""
+        """Advance by one control period in which the arm approaches the requested posture."""
         environment, commanded = self._environment, self._environment.guard.commanded
         q, gripper = self._wanted or (commanded.q, commanded.gripper)
         left = q - commanded.q
@@ -176,16 +176,16 @@ class Episodes(Source):
 
 
 def at_rest(size: int) -> Act:
-    """Return what acts with zeros."""
+    """Return a policy that always returns zeros."""
     return lambda observation: np.zeros(size, np.float32)
 
 
 class AtRandom:
-    """Acts at random, each action held for a while.
+    """Act at random, holding each action for a while.
 
     Args:
-        size: Of an action.
-        held: Control periods that each is held for.
+        size: Size of an action.
+        held: Control periods for which each action is held.
     """
 
     def __init__(self, size: int, held: int) -> None:

@@ -1,4 +1,4 @@
-"""What is seen of a compiled MuJoCo model as shapes for Swift: its meshes as STL files, boxes and cylinders as such."""
+"""Visible geometry of a compiled MuJoCo model as Swift shapes: meshes as STL files, boxes and cylinders as such."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("spare", "<
 
 
 def shapes_of(picture: Picture, folder: Path) -> list[tuple[int, spatialgeometry.Shape]]:
-    """Return every geometry that is seen, by its number, as a shape; meshes are written to a folder first."""
+    """Return every visible geometry as a shape, with its number; meshes are written to a folder first."""
     return [(geom, _shape(picture.model, geom, folder)) for geom in picture.seen_geoms()]
 
 
@@ -23,7 +23,7 @@ def write_stl(path: Path, vertices: Array, faces: Array) -> None:
     Args:
         path: The file.
         vertices: (n, 3) [m].
-        faces: (m, 3) of their numbers.
+        faces: (m, 3) vertex indices.
     """
     corners = vertices[faces]
     facets = np.zeros(len(faces), FACET)

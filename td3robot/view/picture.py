@@ -1,4 +1,4 @@
-"""The cell's MuJoCo model, for looking at: nothing in it moves by itself."""
+"""The cell's MuJoCo model for viewing: nothing in it moves by itself."""
 
 import mujoco
 import numpy as np
@@ -8,9 +8,9 @@ from td3robot.robots.simulated.scene import TCP_SITE, place_cell, simulation_spe
 from td3robot.state import Array, JointCommand, Pose, RobotState
 from td3robot.view.source import Snapshot, Workcell
 
-# Where an object is put that nobody sees.
+# Where an object that is not seen is placed.
 AWAY = Pose(np.array([0.0, 0.0, -50.0]), np.eye(3))
-# Geometry groups that are looked at; what is only touched is in group 3.
+# Visible geometry groups; collision-only geometry is in group 3.
 SEEN_GROUPS = (0, 1, 2)
 HIDDEN_GROUP = 4
 
@@ -19,8 +19,8 @@ class Picture:
     """An arm, its gripper, the table and the objects.
 
     Attributes:
-        model: Of the whole cell.
-        measured, commanded: What it looks like as measured, and as commanded.
+        model: Model of the whole cell.
+        measured, commanded: Its data in the measured and the commanded posture.
     """
 
     def __init__(self, workcell: Workcell) -> None:
@@ -29,14 +29,14 @@ class Picture:
         scene = simulation_spec(workcell.spec, 500, workcell.objects)
         for site in scene.sites:
             site.group = HIDDEN_GROUP
-        scene.delete(scene.geom("floor"))  # it has no end, and a page draws one of its own
+        scene.delete(scene.geom("floor"))  # it is infinite, and a page draws its own
         self.model = scene.compile()
         self.measured, self.commanded = mujoco.MjData(self.model), mujoco.MjData(self.model)
         self._tool = self.model.site(TCP_SITE).id
         self.place(Snapshot(at_home(workcell.spec)))
 
     def place(self, snapshot: Snapshot) -> None:
-        """Put everything where a moment has it."""
+        """Place everything as in a snapshot."""
         state = snapshot.state
         objects = self._away | dict(snapshot.objects)
         place_cell(self.model, self.measured, self._spec, state.q, state.driver_q, objects)
@@ -46,17 +46,17 @@ class Picture:
         place_cell(self.model, self.commanded, self._spec, self._command.q, drivers, {})
 
     def commanded_posture(self) -> tuple[Array, float]:
-        """Return the joint angles (n,) [rad] and the closed fraction that were commanded last."""
+        """Return the last commanded joint angles (n,) [rad] and closed fraction."""
         return self._command.q, self._command.gripper
 
     def tool(self) -> Pose:
-        """Return where the tool centre point is, as measured."""
+        """Return the measured pose of the tool centre point."""
         return Pose(
             self.measured.site_xpos[self._tool].copy(), self.measured.site_xmat[self._tool].reshape(3, 3).copy()
         )
 
     def seen_geoms(self, bodies: list[int] | None = None) -> list[int]:
-        """List what is looked at, of some bodies or of all."""
+        """Return the visible geometries of some bodies, or of all."""
         model = self.model
         return [
             geom
@@ -65,7 +65,7 @@ class Picture:
         ]
 
     def arm_bodies(self) -> list[int]:
-        """List the bodies of arm and gripper that move with the joints and have something to be seen."""
+        """Return the bodies of arm and gripper that move with the joints and have visible geometry."""
         model = self.model
         first = model.joint(self._spec.arm.joint_names[0]).id
         moving = {int(model.jnt_bodyid[first])}
@@ -76,6 +76,6 @@ class Picture:
 
 
 def at_home(spec: RobotSpec) -> RobotState:
-    """Return the arm at home, at rest, with its gripper open."""
+    """Return the state of the arm at home, at rest, with its gripper open."""
     home = spec.arm.home
     return RobotState(home, np.zeros_like(home), spec.gripper.drivers_at(0.0), 0.0)

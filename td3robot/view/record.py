@@ -1,4 +1,4 @@
-"""A deployment's record: followed while it is written, or played back at its own pace."""
+"""A deployment's record: followed while it is written, or played back in real time."""
 
 import json
 import re
@@ -22,16 +22,16 @@ from td3robot.state import JointCommand, ObjectModel, Pose, RobotState
 from td3robot.view.source import Chart, Snapshot, Source, Workcell
 from td3robot.view.words import joint_name
 
-# What a line begins with, as the recorder writes it.
+# Beginning of a line, as the recorder writes it.
 KIND = re.compile(rb'\{"kind": ?"(\w+)"')
-# Lines that hold a moment of the arm, and those that say something about what follows.
+# Lines with a moment of the arm, and those about what follows.
 MOMENTS = (b"period", b"travel", b"rest")
 NOTES = (b"session", b"goal", b"episode_end", b"stop")
-# Read at a time, so that the picture stays smooth while a long record is gone through [bytes].
+# Bytes read at a time, so that the picture stays smooth while a long record is indexed.
 CHUNK = 4 << 20
-# A record that was written to so recently is followed, and not played from its beginning [s].
+# A record that was written to within this time is followed, not played from its beginning [s].
 RECENT_S = 10.0
-# A pause in a record is not waited for longer than this [s].
+# Pauses in a record are shortened to this [s].
 LONGEST_S = 1.0
 # Points of a curve; a longer episode is sampled.
 POINTS = 400
@@ -41,7 +41,7 @@ class Note(NamedTuple):
     """A line about the moments that follow it.
 
     Attributes:
-        moment: The number of the first of them.
+        moment: The number of the first of these moments.
     """
 
     moment: int
@@ -49,13 +49,13 @@ class Note(NamedTuple):
 
 
 class RecordIndex:
-    """Where the moments of a record are in its file, which may be long, and may grow.
+    """The positions of a record's moments in its file, which may be long and may grow.
 
-    Only places are kept in memory, 8 bytes a moment; lines are read when they are looked at.
+    Only positions are kept in memory, 8 bytes per moment; lines are read when needed.
 
     Attributes:
         notes: Goals, ends of episodes and stops, in order.
-        session: What the session was, or None before its line.
+        session: The session's line, or None before it was read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,10 +73,10 @@ class RecordIndex:
         return len(self._places)
 
     def extend(self) -> bool:
-        """Go through what was added, at most a few megabytes; return whether that was all of it.
+        """Index what was added, at most a few megabytes at a time, and return whether that was all.
 
         Raises:
-            RecordError: The file is no record.
+            RecordError: The file is not a record.
         """
         self._file.seek(self._read_to)
         data = self._file.read(CHUNK)
@@ -140,10 +140,10 @@ class Recorded(Source):
 
     Args:
         path: The record, or its folder.
-        follow: Whether to show what is added; None decides by whether it is being written now.
+        follow: Whether to show what is added; None follows a record that is being written now.
 
     Raises:
-        RecordError: It cannot be read, or is no record.
+        RecordError: It cannot be read, or is not a record.
     """
 
     actions = frozenset({"play", "step", "speed", "seek"})
@@ -163,26 +163,26 @@ class Recorded(Source):
 
     @property
     def workcell(self) -> Workcell | None:
-        """What the contract in the record says; None before its first line was written."""
+        """The workcell from the contract in the record, or None before its first line was written."""
         return self._workcell
 
     @property
     def length(self) -> int:
-        """How many moments there are."""
+        """Number of moments."""
         return len(self._index)
 
     @property
     def position(self) -> int:
-        """The number of the next one."""
+        """Number of the next moment."""
         return self._next
 
     def seek(self, position: int) -> None:
-        """Go to a moment; at the last, follow what is added."""
+        """Go to a moment; at the last one, follow what is added."""
         self._next = min(max(position, 0), max(self.length - 1, 0))
         self._following = self._next >= self.length - 1
 
     def advance(self) -> Snapshot | None:
-        """Return the next moment; following, the newest one."""
+        """Return the next moment or, when following, the newest one."""
         self._whole = self._index.extend()
         self._know()
         if self._following and self._whole and self.length > self._next:
@@ -216,7 +216,7 @@ class Recorded(Source):
         self._index.close()
 
     def _lines_in_view(self) -> list[dict[str, Any]]:
-        """Read the periods of the episode in view, every one or at most some hundreds of them."""
+        """Return the periods of the episode in view: all of them, or a sample of some hundreds."""
         if not self.length:
             return []
         moments = self._index.episode(min(self._next, self.length - 1))
@@ -224,12 +224,12 @@ class Recorded(Source):
         return [line for line in map(self._index.moment, numbers) if "command" in line]
 
     def _ghost(self, line: dict[str, Any]) -> JointCommand | None:
-        """Return what the ghost shows at a line: what was commanded."""
+        """Return the ghost's command at a line: the command in the record."""
         command = line.get("command")
         return JointCommand(np.array(command["q"]), command["gripper"]) if command else None
 
     def _know(self) -> None:
-        """Learn from the session's line what is to be seen."""
+        """Read from the session's line what there is to see."""
         session = self._index.session
         if self._workcell is not None:
             return
@@ -294,7 +294,7 @@ class Recorded(Source):
 
 
 def workcell_of(contract: Mapping[str, Any]) -> Workcell:
-    """Return what a contract says of arm, gripper, table, objects and workspace.
+    """Return the arm, gripper, table, objects and workspace of a contract.
 
     Raises:
         ConfigError: This version does not know its arm, gripper or task.

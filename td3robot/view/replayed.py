@@ -1,4 +1,4 @@
-"""A record with its replay: the arm as it was measured, and the simulated arm that was sent the same."""
+"""A record with its replay: the measured arm, and the simulated arm that was sent the same commands."""
 
 from array import array
 from pathlib import Path
@@ -13,10 +13,10 @@ from td3robot.view.words import joint_name
 
 
 class Simulated:
-    """What a simulated arm did with what a record holds, by the record's own time.
+    """The motion of a simulated arm with a record's commands, by the record's own time.
 
     Args:
-        joints: How many joints the arm has.
+        joints: Number of joints.
     """
 
     def __init__(self, joints: int) -> None:
@@ -30,7 +30,7 @@ class Simulated:
         self._rows.extend((*q.tolist(), gripper))
 
     def at(self, time_s: float) -> tuple[Array, float] | None:
-        """Return joint angles (n,) [rad] and closed fraction at a line's time [s], or None where nothing was sent."""
+        """Return joint angles (n,) [rad] and closed fraction at a line's time [s], or None if nothing was sent."""
         place = int(np.searchsorted(np.frombuffer(self._times), time_s - 1e-6)) if self._times else 0
         if place == len(self._times) or abs(self._times[place] - time_s) > 1e-6:
             return None
@@ -46,7 +46,7 @@ class Replayed(Recorded):
         simulated: The replay, by the times of the record's lines.
 
     Raises:
-        RecordError: It cannot be read, or is no record.
+        RecordError: It cannot be read, or is not a record.
     """
 
     ghost = "the simulated arm that was sent the same"

@@ -1,4 +1,4 @@
-"""Bringing a source and a page together, at the source's own pace."""
+"""Shows a source on a page, at the source's own pace."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -8,34 +8,34 @@ from typing import Any, NamedTuple
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.view.source import Chart, Snapshot, Source, Workcell
 
-# How often curves are drawn anew, and the words [s].
+# How often curves and words are redrawn [s].
 CHARTS_S, WORDS_S = 2.0, 0.2
-# How long nothing is asked of a source that has nothing now, or whom nobody watches [s].
+# Pause before asking a source again that has nothing now, or that nobody watches [s].
 IDLE_S = 0.05
-# Pictures further apart than this are each worth drawing [s].
+# Frames closer together than this are not all worth drawing [s].
 FRAME_S = 1.0 / 30.0
-# So late that what was missed is not made up for [s].
+# If later than this, missed time is not made up for [s].
 LATE_S = 0.25
 
 
 class Wish(NamedTuple):
-    """What somebody did on the page: one of :data:`~td3robot.view.source.ACTIONS`, with its value."""
+    """A person's action on the page: one of :data:`~td3robot.view.source.ACTIONS`, with its value."""
 
     action: str
     value: Any = None
 
 
 class Page(ABC):
-    """Where a source is shown. Every call comes from one thread, and none waits for a browser for long."""
+    """A page that shows a source. All calls come from one thread, and none waits long for a browser."""
 
     @property
     @abstractmethod
     def watched(self) -> bool:
-        """Whether anybody looks."""
+        """Whether anybody is watching."""
 
     @abstractmethod
     def build(self, workcell: Workcell) -> None:
-        """Show what stands there."""
+        """Show the workcell."""
 
     @abstractmethod
     def draw(self, snapshot: Snapshot) -> None:
@@ -43,7 +43,7 @@ class Page(ABC):
 
     @abstractmethod
     def write(self, lines: Iterable[str]) -> None:
-        """Show words, a line each."""
+        """Show lines of text."""
 
     @abstractmethod
     def plot(self, charts: list[Chart]) -> None:
@@ -51,17 +51,17 @@ class Page(ABC):
 
     @abstractmethod
     def wishes(self) -> list[Wish]:
-        """Return what was done on the page since the last call."""
+        """Return the actions on the page since the last call."""
 
     def seek(self, position: int, length: int) -> None:  # noqa: B027  # not every page has a slider for it
-        """Show where in a record this is."""
+        """Show the position in a record."""
 
     def playing(self, playing: bool) -> None:  # noqa: B027  # not every page can pause
         """Show whether it plays or pauses."""
 
     @abstractmethod
     def refuse(self, sentence: str) -> None:
-        """Say that something cannot be done, or went wrong."""
+        """Show a sentence that something cannot be done, or went wrong."""
 
     @abstractmethod
     def close(self) -> None:
@@ -72,9 +72,9 @@ class Show:
     """A source on a page.
 
     Args:
-        source: What is shown.
-        page: Where.
-        clock, wait: Of the pace.
+        source: The source to show.
+        page: The page to show it on.
+        clock, wait: Clock and sleep function that set the pace.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Show:
         self._plotted = self._written = -CHARTS_S
 
     def run(self, over: Callable[[], bool]) -> None:
-        """Show until something is over."""
+        """Show until ``over`` returns True."""
         while not over():
             self.tick()
 
     def tick(self) -> None:
-        """Do what was asked for, and show one moment."""
+        """Carry out the actions on the page, and show one moment."""
         for wish in self._page.wishes():
             try:
                 self._do(wish)
@@ -127,7 +127,7 @@ class Show:
             self._page.plot(self._source.charts())
 
     def _build(self) -> None:
-        """Build the picture, once it is known of what."""
+        """Build the page once the workcell is known."""
         workcell = self._source.workcell
         if workcell is not None and workcell is not self._workcell and self._workcell is None:
             self._workcell = workcell

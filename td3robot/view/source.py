@@ -1,4 +1,4 @@
-"""What can be looked at: one moment after the other, and the curves beside them."""
+"""Sources of what to show: one moment after another, and the curves beside them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from td3robot.errors import ConfigError
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
-# What a source may be asked for, besides to advance.
+# Actions of a source, besides advancing.
 ACTIONS = ("play", "step", "speed", "next", "goal", "seek", "act", "jog")
 
 
 @dataclass(frozen=True, slots=True)
 class Workcell:
-    """What stands there, whatever it does.
+    """The static description of a scene.
 
     Attributes:
-        objects: What lies on the table.
+        objects: The objects on the table.
         workspace: Where the guard keeps the tool, in the base frame [m].
     """
 
@@ -32,13 +32,13 @@ class Snapshot:
     """One moment.
 
     Attributes:
-        state: Measured.
-        commanded: What the guard last let through, or None where nothing is commanded.
-        objects: Where they are, by name; one that is missing is not seen.
-        goal: (3,) where the tool, or the object, shall go [m], or None.
-        reasons: Why the guard changed the wish; empty where it did not.
-        caption: In words, a line each.
-        lasts_s: Until the next moment.
+        state: The measured state.
+        commanded: The command that the guard last let through, or None if nothing is commanded.
+        objects: Their poses by name; a missing one is not seen.
+        goal: (3,) where the tool, or the object, must go [m], or None.
+        reasons: Why the guard changed the wish; empty if it did not.
+        caption: Lines of text.
+        lasts_s: Time until the next moment.
         begins: Whether an episode begins here.
     """
 
@@ -54,11 +54,11 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Chart:
-    """Some lines over one axis.
+    """Curves over one axis.
 
     Attributes:
-        title: With the unit.
-        over: What the axis counts, with its unit.
+        title: Title with the unit.
+        over: Title of the axis with its unit.
         x: (points,), increasing.
         lines: By name, each (points,).
         span: Lowest and highest value of the other axis; None leaves it to the data.
@@ -72,14 +72,14 @@ class Chart:
 
 
 class Source(ABC):
-    """Something to look at.
+    """Something to show.
 
     Attributes:
-        title: What it is called.
+        title: Its name.
         kind: What it is, in words.
-        actions: What it can be asked for, of :data:`ACTIONS`.
-        acts: What may move the arm, by name; the first does.
-        status: What is going on, in a sentence; empty where the caption says enough.
+        actions: The actions that it supports, of :data:`ACTIONS`.
+        acts: What may move the arm, by name; initially the first one.
+        status: What is going on, in a sentence; empty if the caption says enough.
         ghost: What the translucent arm is, for the legend.
     """
 
@@ -93,18 +93,18 @@ class Source(ABC):
     @property
     @abstractmethod
     def workcell(self) -> Workcell | None:
-        """What stands there; None where that is not known yet."""
+        """The workcell, or None if it is not known yet."""
 
     @abstractmethod
     def advance(self) -> Snapshot | None:
-        """Return the next moment, or None where there is none now.
+        """Return the next moment, or None if there is none now.
 
         Raises:
-            Td3RobotError: There is not going to be one; the sentence is shown.
+            Td3RobotError: There will not be one; the sentence is shown.
         """
 
     def charts(self) -> list[Chart]:
-        """Return the curves as they are now."""
+        """Return the current curves."""
         return []
 
     def next_episode(self) -> None:  # noqa: B027  # not every source has use for it
@@ -114,28 +114,28 @@ class Source(ABC):
         """Go to a goal (3,) [m] from where the arm is.
 
         Raises:
-            ConfigError: It cannot be had.
+            ConfigError: The goal is not possible.
         """
         raise ConfigError(f"{self.title} takes no goal")
 
     def choose_act(self, name: str) -> None:  # noqa: B027  # not every source has use for it
-        """Let another of :attr:`acts` move the arm."""
+        """Choose another of :attr:`acts` to move the arm."""
 
     def jog(self, q: Array, gripper: float) -> None:  # noqa: B027  # not every source has use for it
-        """Ask for a posture (n,) [rad] and a closed fraction, which the guard rules on."""
+        """Request a posture (n,) [rad] and a closed fraction, subject to the guard."""
 
     @property
     def length(self) -> int:
-        """How many moments there are to seek in; 0 where there are none."""
+        """Number of moments to seek in, or 0."""
         return 0
 
     @property
     def position(self) -> int:
-        """Which of them is next."""
+        """Number of the next moment."""
         return 0
 
     def seek(self, position: int) -> None:  # noqa: B027  # not every source has use for it
-        """Go to one of them; at the last, follow what is added."""
+        """Go to a moment; at the last one, follow what is added."""
 
     def close(self) -> None:  # noqa: B027  # not every source has use for it
-        """Let go of everything. May be repeated."""
+        """Release everything. May be repeated."""

@@ -27,10 +27,10 @@ GOAL_COLOR = (0.09, 0.64, 0.29, 0.9)
 
 
 class SwiftPage(Page):
-    """A page for one tab, which may be closed and loaded anew. A slow tab slows this process down, and no other.
+    """A page for one tab, which may be closed and reloaded. A slow tab slows down this process, and no other.
 
     Args:
-        source: What is going to be shown; its actions decide about the controls.
+        source: The source to show; its actions determine the controls.
     """
 
     def __init__(self, source: Source) -> None:
@@ -47,23 +47,23 @@ class SwiftPage(Page):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The page's address."""
         return self._swift.url
 
     @property
     def ports(self) -> Sequence[int]:
-        """What has to be forwarded to see it from elsewhere."""
+        """The ports to forward to see it from elsewhere."""
         return self._swift.ports
 
     @property
     def watched(self) -> bool:
-        """Whether a tab is open; one that came is given the whole scene."""
+        """Whether a tab is open; a new one is sent the whole scene."""
         if self._swift.tab_came():
             self._guarded(self._fill)
         return bool(self._swift.has_tab)
 
     def build(self, workcell: Workcell) -> None:
-        """Export the meshes, and show everything."""
+        """Export the meshes and show everything."""
         picture = Picture(workcell)
         parts = shapes_of(picture, Path(self._folder.name))
         self._cell = workcell, picture, parts
@@ -92,15 +92,15 @@ class SwiftPage(Page):
         self._guarded(lambda: self._swift.step(0.0))
 
     def plot(self, charts: list[Chart]) -> None:
-        """Show none: Swift has no curves; viser's page has."""
+        """Do nothing: Swift has no curves; viser's page does."""
 
     def wishes(self) -> list[Wish]:
-        """Return what was done in the tab since the last call."""
+        """Return the actions in the tab since the last call."""
         found, self._wishes = self._wishes, []
         return found
 
     def playing(self, playing: bool) -> None:
-        """Name the button by what it does next."""
+        """Label the button with what it does next."""
         if self._labels and "play" in self._source.actions:
             self._play.label = "Pause" if playing else "Play"
 
@@ -114,7 +114,7 @@ class SwiftPage(Page):
         self._folder.cleanup()
 
     def _guarded(self, call: Any) -> None:
-        """Talk to the tab; where it leaves meanwhile, wait for the next one."""
+        """Talk to the tab; if it closes meanwhile, wait for the next one."""
         if not self._swift.has_tab:
             return
         try:
@@ -123,7 +123,7 @@ class SwiftPage(Page):
             self._swift.tab_left()
 
     def _fill(self) -> None:
-        """Give a new tab everything."""
+        """Send everything to a new tab."""
         env = self._swift
         env._send_socket("axes", False, expected=False)
         env._send_socket("ground_opacity", 0.0, expected=False)  # it lies in the table's top
@@ -175,7 +175,7 @@ class SwiftPage(Page):
             env.add_ui(swift.Select(lambda index: self._choose(options[int(index)]), label="Moved by", options=options))
 
     def _choose(self, act: str) -> None:
-        """Let another act move the arm; by hand, the sliders begin where the arm is."""
+        """Choose what moves the arm; by hand, the sliders start where the arm is."""
         self._by_hand = act == BY_HAND
         self._wish("act", act)
         if self._cell is not None and self._by_hand:
@@ -186,7 +186,7 @@ class SwiftPage(Page):
                 slider.value = float(value)
 
     def _moved(self, number: int, value: float) -> None:
-        """Take over a slider that somebody moved; the page also repeats what it was given."""
+        """Handle a slider that a person moved; the page also repeats the values that it was sent."""
         if self._by_hand and abs(value - self._wanted[number]) > 0.5:
             self._wanted[number] = value
             self._wish("jog", (np.radians(self._wanted[:-1]), float(self._wanted[-1]) / 100.0))
@@ -211,13 +211,13 @@ class SwiftPage(Page):
 
 
 def part_poses(picture: Picture, geoms: Sequence[int]) -> list[SE3]:
-    """Return where geometries are."""
+    """Return the poses of geometries."""
     data = picture.measured
     return [Pose(data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3)).to_se3() for geom in geoms]
 
 
 def tool_in_words(tool: SE3) -> str:
-    """Say where the tool is, and how it is turned."""
+    """Return the tool's position and orientation in words."""
     x, y, z = 1e3 * tool.t
     roll, pitch, yaw = tool.rpy(unit="deg")
     return f"Tool at ({x:.0f}, {y:.0f}, {z:.0f}) mm, roll {roll:.0f}°, pitch {pitch:.0f}°, yaw {yaw:.0f}°"

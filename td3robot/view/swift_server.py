@@ -1,8 +1,8 @@
-"""Swift with servers of our own: on loopback alone, and with no file but its own page and one folder of meshes.
+"""Swift with our own servers: on loopback only, serving nothing but its page and one folder of meshes.
 
-Swift 2.1 by itself listens on every interface and hands out any file that the user may read; its page names
-``localhost`` and its ports itself, so that it is for one computer, or for forwarded ports. This module knows Swift's
-inside, which is why its minor version is pinned.
+By itself, Swift 2.1 listens on every interface and serves any file that the user may read. Its page refers to
+``localhost`` and its ports, so it works on one computer, or with forwarded ports. This module depends on Swift's
+internals, which is why its minor version is pinned.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from td3robot.view.address import LOOPBACK
 FIRST_PAGE_PORT, PORTS = 52000, 100
 PAGE = Path(swift.__file__).parent / "public"
 RETRIEVE = "/retrieve/"
-# How long a tab that is loaded anew has to leave before it comes back, and how often its queue is looked at [s].
+# How long a reloaded tab has to leave before it comes back, and how often its queue is checked [s].
 LEAVE_S = 3.0
 LOOK_S = 0.005
 
@@ -38,7 +38,7 @@ class LoopbackSwift(Swift):  # type: ignore[misc]
         meshes: The folder that it may read, besides its own page.
 
     Attributes:
-        ports: Of the page, and of the tab's connection.
+        ports: The page's port, and that of the tab's connection.
     """
 
     def __init__(self, meshes: Path) -> None:
@@ -57,16 +57,16 @@ class LoopbackSwift(Swift):  # type: ignore[misc]
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The page's address."""
         return f"http://localhost:{self.ports[0]}/?{self.ports[1]}"
 
     @property
     def has_tab(self) -> bool:
-        """Whether a tab shows what was added since it came."""
+        """Whether a tab shows what was added since it opened."""
         return self._tab and not self._disconnected.is_set()
 
     def tab_came(self) -> bool:
-        """Whether a tab came since the last one left; the scene is empty then, and everything is to be added anew."""
+        """Whether a tab opened since the last one closed; then the scene is empty, and needs everything again."""
         try:
             self.inq.get_nowait()
         except Empty:
@@ -79,7 +79,7 @@ class LoopbackSwift(Swift):  # type: ignore[misc]
         return True
 
     def tab_left(self) -> None:
-        """Drop what the tab that left was still to be told."""
+        """Drop the messages still queued for the closed tab."""
         self._tab = False
         for queue in (self.outq, self.inq):
             with contextlib.suppress(Empty):
@@ -98,7 +98,7 @@ class LoopbackSwift(Swift):  # type: ignore[misc]
 
 
 class OneTab(SwiftSocket):  # type: ignore[misc]
-    """The tab's connection; a second tab is told to go, where Swift would mix the two up."""
+    """The tab's connection; a second tab is turned away, because Swift would mix the two up."""
 
     async def serve(self, websocket: Any, path: str | None = None) -> None:
         """Serve one tab."""
@@ -112,10 +112,10 @@ class OneTab(SwiftSocket):  # type: ignore[misc]
         await super().serve(websocket, path)
 
     async def producer(self) -> Any:
-        """Wait for what the tab is to be told, on the event loop.
+        """Wait for the next message to the tab, on the event loop.
 
-        Swift waits in a thread, which nothing ends where the tab leaves as the servers stop, and which then keeps the
-        program from ending.
+        Swift waits in a thread. If the tab closes while the servers stop, nothing ends that thread, and it keeps the
+        program from exiting.
         """
         while True:
             with contextlib.suppress(Empty):
@@ -124,14 +124,14 @@ class OneTab(SwiftSocket):  # type: ignore[misc]
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves Swift's page, and below ``/retrieve/`` the meshes."""
+    """Serve Swift's page and, below ``/retrieve/``, the meshes."""
 
     def __init__(self, meshes: Path, socket_port: int, *args: Any) -> None:
         self._meshes, self._socket_port = meshes, socket_port
         super().__init__(*args, directory=str(PAGE))
 
     def do_GET(self) -> None:
-        """Send a file, or refuse."""
+        """Send a file, or refuse the request."""
         wanted = urlsplit(self.path)
         if wanted.path == "/" and not wanted.query:
             self.send_response(302)
@@ -145,16 +145,16 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             super().do_GET()
 
     def list_directory(self, path: Any) -> None:
-        """Refuse: there is nothing to be listed."""
+        """Refuse: there is nothing to list."""
         self.send_error(403)
 
     def end_headers(self) -> None:
-        """Have nothing kept: the next session's meshes are others."""
+        """Disable caching: the next session has other meshes."""
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
     def log_message(self, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _send_mesh(self, path: Path) -> None:
         path = path.resolve()

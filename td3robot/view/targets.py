@@ -1,4 +1,4 @@
-"""From what somebody types to what there is to see."""
+"""Opens the source for the target that a person types."""
 
 from pathlib import Path
 
@@ -23,11 +23,11 @@ def open_target(target: str, seed: int, follow: bool) -> Source:
 
     Args:
         target: A path, or the name of a released policy.
-        seed: Of the episodes that are played.
-        follow: Whether another program writes it right now, so that nothing in it yet is no mistake.
+        seed: Seed of the episodes to play.
+        follow: Whether another program is writing it now, so that it may still be empty.
 
     Raises:
-        Td3RobotError: There is nothing of that name, or it cannot be looked at.
+        Td3RobotError: There is nothing with that name, or it cannot be shown.
     """
     path = _named(Path(target))
     if path.suffix in (".yaml", ".yml"):
@@ -52,7 +52,7 @@ def open_target(target: str, seed: int, follow: bool) -> Source:
 
 
 def _named(path: Path) -> Path:
-    """Look a name up where there is no such path: a policy first, then a configuration, then a cell."""
+    """Return a path, or what it names if there is no such path: a policy first, then a configuration, then a cell."""
     for look in (catalog.policy, catalog.configuration, catalog.cell):
         if (found := look(path)).exists():
             return found
@@ -60,7 +60,7 @@ def _named(path: Path) -> Path:
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a YAML file is a run's configuration, and not a cell."""
+    """Whether a YAML file is a run's configuration rather than a cell."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):

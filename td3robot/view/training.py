@@ -1,4 +1,4 @@
-"""A run that is training: its curves as they grow, and its newest policy playing evaluation episodes."""
+"""A run in training: its curves as they grow, and its newest policy playing evaluation episodes."""
 
 import csv
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Run(Source):
     """A run directory, in training or finished.
 
     Args:
-        path: The run directory. Before its first checkpoint, the arm rests, and can be moved by hand.
+        path: The run directory. Before its first checkpoint, the arm rests and can be moved by hand.
     """
 
     kind = "a training run; its newest policy plays evaluation episodes in simulation"
@@ -38,7 +38,7 @@ class Run(Source):
 
     @property
     def workcell(self) -> Workcell | None:
-        """That of the policies; None where the run has neither configuration nor checkpoint yet."""
+        """The policies' workcell, or None if the run has neither configuration nor checkpoint yet."""
         return self._episodes.workcell if self._episodes is not None else None
 
     def advance(self) -> Snapshot | None:
@@ -69,17 +69,17 @@ class Run(Source):
             self._episodes.set_goal(position)
 
     def choose_act(self, name: str) -> None:
-        """Let the policy move the arm, or the sliders."""
+        """Choose whether the policy or the sliders move the arm."""
         if self._episodes is not None:
             self._episodes.choose_act(name)
 
     def jog(self, q: Array, gripper: float) -> None:
-        """Ask for a posture, which the guard rules on."""
+        """Request a posture, subject to the guard."""
         if self._episodes is not None:
             self._episodes.jog(q, gripper)
 
     def close(self) -> None:
-        """Let go of the simulation."""
+        """Release the simulation."""
         if self._episodes is not None:
             self._episodes.close()
 
@@ -88,7 +88,7 @@ class Run(Source):
         return self._act(observation)
 
     def _look(self) -> None:
-        """Take the newest policy, if there is a newer one."""
+        """Load the newest policy, if there is a newer one."""
         newest = newest_checkpoint(self._path)
         if newest is None:
             self.status = "No checkpoint yet: the arm rests; curves are here as soon as they are written"
@@ -109,7 +109,7 @@ class Run(Source):
         self.status = f"Policy of step {step:,}"
 
     def _show(self, environment: object) -> None:
-        """Begin with episodes of the run's environment; without a policy, the arm rests."""
+        """Start episodes of the run's environment; without a policy, the arm rests."""
         config = require_robot(environment, self._path)
         made = make_robot_env(config)
         if self._act is None:
@@ -133,7 +133,7 @@ def require_robot(config: object, path: Path) -> RobotEnvironmentConfig:
 
 
 def newest_checkpoint(run: Path) -> Path | None:
-    """Find the whole checkpoint of the highest step in a run directory; of two, the one without the replay."""
+    """Return the complete checkpoint with the highest step in a run directory; of two, the one without a replay."""
     found = [path for kind in KINDS for path in run.glob(f"{kind}-*") if (path / MANIFEST).is_file()]
     return max(found, key=lambda path: (path.name.partition("-")[2], path.name.startswith(KINDS[0])), default=None)
 
@@ -142,7 +142,7 @@ class Table:
     """A CSV file that another program appends to, by columns.
 
     Attributes:
-        columns: By name, each with the rows' steps (points,) and values (points,); empty cells are left out.
+        columns: Columns by name, each with the rows' steps (points,) and values (points,), without empty cells.
     """
 
     def __init__(self, path: Path) -> None:
@@ -151,7 +151,7 @@ class Table:
         self.columns: Mapping[str, tuple[Array, Array]] = {}
 
     def refresh(self) -> None:
-        """Read the file again if it was changed; a row that is being written is left for the next time."""
+        """Read the file again if it has changed; a row that is being written is left for the next call."""
         try:
             about = self._path.stat()
         except FileNotFoundError:
@@ -169,7 +169,7 @@ class Table:
 
 
 def run_charts(metrics: Table, evaluations: Table) -> list[Chart]:
-    """Return success, return, reward terms and interventions over the steps of a run, as far as they are known."""
+    """Return charts of success, return, reward terms and interventions over the steps of a run, as far as known."""
     rows: list[tuple[str, Mapping[str, tuple[Array, Array] | None], tuple[float, float] | None, float]] = [
         (
             "Success (%)",

@@ -24,13 +24,13 @@ from td3robot.view.words import ruling_in_words
 COLORS = ("#0b6bcb", "#d9480f", "#2b8a3e", "#9c36b5", "#c99700", "#087f8c", "#868e96", "#e64980")
 GHOST, GOAL, TRAIL, CHANGED, WALLS = (40, 120, 255), (22, 163, 74), (37, 99, 235), (220, 38, 38), (245, 158, 11)
 GOAL_RADIUS_M = 0.02
-# A body's commanded pose nearer than this to its measured one is not drawn: the two would flicker [m].
+# A body's commanded pose is not drawn if it is nearer than this to the measured one: the two would flicker [m].
 SAME_M = 0.003
 # How far the floor is below the table's top, which is 40 mm thick [m].
 FLOOR_M = 0.045
-# Points of the tool's trail, and how often it is drawn anew, in pictures.
+# Points of the tool's trail, and how often it is redrawn, in frames.
 TRAIL_POINTS, TRAIL_EVERY = 120, 3
-# How long a tab may take to draw the arm before it is no longer announced [s].
+# How long a tab shows that the arm is loading, at most [s].
 LOADING_S = 120.0
 # Around a curve: above, so that half a label fits; right, as the page has it [pixels].
 PADDING = (10, 24, 0, 0)
@@ -48,7 +48,7 @@ class ViserPage(Page):
     """A page for any number of tabs, which may come and go; nothing waits for them.
 
     Args:
-        source: What is going to be shown; its actions decide about the controls.
+        source: The source to show; its actions determine the controls.
         host: Address to listen on.
         port: Port to listen on, which must be free.
     """
@@ -71,7 +71,7 @@ class ViserPage(Page):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         return int(self._server.get_port())
 
     @property
@@ -113,14 +113,14 @@ class ViserPage(Page):
         self._ruling = ruling_in_words(snapshot.reasons) if snapshot.commanded is not None else ""
 
     def write(self, lines: Iterable[str]) -> None:
-        """Show words, and what the guard did."""
+        """Show lines of text, and what the guard did."""
         words = (*lines, *([self._ruling] if getattr(self, "_ruling", "") else []))
         if words != self._lines:
             self._lines = words
             self._words.content = "  \n".join(words)
 
     def plot(self, charts: list[Chart]) -> None:
-        """Show curves; those that are gone are removed."""
+        """Show curves, and remove those that are gone."""
         titles = {chart.title for chart in charts}
         for title in self._charts.keys() - titles:
             self._charts.pop(title)[1].remove()
@@ -137,7 +137,7 @@ class ViserPage(Page):
                 self._charts[chart.title] = tuple(chart.lines), self._add_chart(chart, data)
 
     def wishes(self) -> list[Wish]:
-        """Return what was done in any tab since the last call."""
+        """Return the actions in any tab since the last call."""
         found = []
         while True:
             try:
@@ -152,7 +152,7 @@ class ViserPage(Page):
             self._seeker.value = min(max(position, 1), length)
 
     def playing(self, playing: bool) -> None:
-        """Name the button by what it does next."""
+        """Label the button with what it does next."""
         if "play" in self._source.actions:
             self._play.options = (BUTTONS["play"] if playing else PLAY, *self._buttons[1:])
 
@@ -166,13 +166,13 @@ class ViserPage(Page):
         self._server.stop()
 
     def _announce(self, client: Any) -> None:
-        """Say in a new tab that the arm is on its way, until the tab has drawn it."""
+        """Show in a new tab that the arm is loading, until the tab has drawn it."""
         notice = client.add_notification("td3robot", "loading the arm ...", loading=True, with_close_button=False)
         Thread(target=self._await_arm, args=(client, notice), daemon=True).start()
 
     def _await_arm(self, client: Any, notice: Any) -> None:
         if self._built.wait(LOADING_S):
-            with suppress(RuntimeError, TimeoutError):  # the tab was closed, or is not looked at
+            with suppress(RuntimeError, TimeoutError):  # the tab was closed, or is in the background
                 client.get_render(8, 8, timeout=LOADING_S)
         notice.remove()
 
@@ -180,7 +180,7 @@ class ViserPage(Page):
         self._wishes.put(Wish(action, value))
 
     def _wish_of(self, event: Any, action: str, value: Any) -> None:
-        """Take over what somebody did, and not what this program set itself."""
+        """Record a person's action, but not what this program set itself."""
         if event.client is not None:
             self._wish(action, value)
 
@@ -334,14 +334,14 @@ class ViserPage(Page):
 
 
 def _scales(chart: Chart) -> dict[str, uplot.Scale]:
-    """Fit both axes to the values; the page would not where some are missing, and keeps those of its first drawing."""
+    """Return both axes, fitted to the values: the page cannot if some are missing, and keeps those first drawn."""
     values = np.concatenate([*chart.lines.values(), np.array(chart.span or ())])
     return {"x": {"time": False, "auto": False, "range": _range(chart.x, 0.0)},
             "y": {"auto": False, "range": _range(values, 0.05)}}  # fmt: skip
 
 
 def _range(values: Array, share: float) -> tuple[float, float]:
-    """Return the ends of an axis: those of the known values, and a share more; room around a single one."""
+    """Return the ends of an axis: those of the known values plus a margin, or space around a single value."""
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     room = share * (high - low) if high > low else max(0.5, 0.05 * abs(low))
@@ -349,5 +349,5 @@ def _range(values: Array, share: float) -> tuple[float, float]:
 
 
 def _keep_private(server: Any) -> None:
-    """Refuse what any tab could ask viser for: a public address through a tunnel."""
+    """Refuse what any tab could request from viser: a public address through a tunnel."""
     server.request_share_url = lambda verbose=True: None

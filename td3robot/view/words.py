@@ -1,4 +1,4 @@
-"""Words of the pages: what the guard did, and what is what in the picture."""
+"""Texts of the pages: what the guard did, and names of what is shown."""
 
 import re
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ REASONS = {
 
 
 def ruling_in_words(reasons: Iterable[str]) -> str:
-    """Say what the guard did in a control period."""
+    """Return what the guard did in a control period, in words."""
     limits = [REASONS.get(reason, reason) for reason in reasons]
     return f"Guard: **held back** by {', '.join(limits)}" if limits else "Guard: lets it through"
 
 
 def joint_name(identifier: str) -> str:
-    """Write a joint's name as reports do: ``shoulder_pan_joint`` is ``Shoulder pan``."""
+    """Return a joint's name as in reports: ``shoulder_pan_joint`` is ``Shoulder pan``."""
     return re.sub(r"^fr3_joint", "joint ", identifier).removesuffix("_joint").replace("_", " ").capitalize()

@@ -14,16 +14,16 @@ from td3robot.learning.compiled.layout import Flat
 
 
 class Blas(NamedTuple):
-    """The product's address, and room for the arguments that Fortran wants by address."""
+    """The product's address, and space for the arguments that Fortran takes by address."""
 
     sgemm: int
-    letters: NDArray[np.uint8]  # "N" for a matrix as it lies, "T" for its transpose
+    letters: NDArray[np.uint8]  # "N" for a matrix as stored, "T" for its transpose
     sizes: NDArray[np.int32]
     factors: NDArray[np.float32]
 
 
 def make_blas() -> Blas:
-    """Make what :func:`product` needs."""
+    """Return what :func:`product` needs."""
     address = get_cython_function_address("scipy.linalg.cython_blas", "sgemm")
     letters = np.frombuffer(b"NT", np.uint8).copy()
     return Blas(address, letters, np.zeros(6, np.int32), np.array([1.0, 0.0], np.float32))
@@ -48,8 +48,8 @@ def product(
 ) -> None:
     """Write the product of a (rows, inner) and b (inner, columns) into out (rows, columns).
 
-    All three are flat arrays that begin with the matrix, row by row; one that is ``turned`` lies transposed. Fortran
-    counts column by column, so it is asked for the transpose: that of b times that of a.
+    All three are flat arrays that begin with the matrix in row-major order; a ``turned`` one is stored transposed.
+    Fortran is column-major, so it computes the transpose: that of b times that of a.
     """
     sizes = blas.sizes
     sizes[0], sizes[1], sizes[2] = columns, rows, inner

@@ -12,7 +12,7 @@ from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Sums may be taken in another order, and a product and a sum be rounded once; NaN and infinity stay what they are.
+# Sums may be reordered, and a product and a sum rounded once; NaN and infinity keep their meaning.
 _SEMANTICS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
 _njit: Any = numba.njit
 _config: Any = config
@@ -25,13 +25,13 @@ def jit(function: Function) -> Function:
 
 
 def fold(function: Function) -> Function:
-    """Compile a function as part of the one place that calls it, which takes the compiler less time."""
+    """Compile a function inlined at its only call site, which takes less compile time."""
     compiled: Function = _njit(function, **_SEMANTICS, inline="always")
     return compiled
 
 
 def entry(function: Function) -> Function:
-    """Compile a function that Python calls, keeping the result on disk where that is possible."""
+    """Compile a function that Python calls, caching the result on disk if possible."""
     folder, before = cache_folder(), _config.CACHE_DIR
     _config.CACHE_DIR = str(folder)
     try:
@@ -42,17 +42,17 @@ def entry(function: Function) -> Function:
 
 
 def cache_home() -> Path:
-    """Return where compiled code is kept: ``NUMBA_CACHE_DIR``, or a folder of the user's own cache."""
+    """Return where compiled code is cached: ``NUMBA_CACHE_DIR``, or a folder in the user's own cache."""
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "td3robot"
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for these sources and this numba, or None where nothing can be written.
+    """Return the folder for these sources and this numba, or None if it cannot be written.
 
-    Numba itself sees only whether the file of the outermost function changed, and would run old code after a change
-    in another.
+    Numba itself only checks whether the file of the outermost function changed, and would run old code after a change
+    in another file.
     """
     content = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     name = hashlib.sha256(content + numba.__version__.encode()).hexdigest()[:16]

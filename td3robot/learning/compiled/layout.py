@@ -1,4 +1,4 @@
-"""Where every weight lies in flat arrays that networks, optimizers and compiled code share."""
+"""The layout of all weights in flat arrays that networks, optimizers and compiled code share."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,16 +10,16 @@ Table = NDArray[np.int64]
 Flat = NDArray[np.float32]
 Span = tuple[int, tuple[int, ...]]  # where a parameter begins, and its shape
 
-# Columns of a table; a row for each linear layer.
+# Columns of a table with one row per linear layer.
 INPUTS, OUTPUTS, WEIGHT, BIAS, GAIN, SHIFT, UNITS = range(7)
 ABSENT = -1
 
 
 class NetworkLayout:
-    """The place of one multilayer perceptron, or of some alike, in a flat array.
+    """The layout of one multilayer perceptron, or of several alike, in a flat array.
 
-    Networks that are alike (two critics) lie interleaved: the first's weights of a layer, the second's weights of it,
-    and so on. So the first layers of both, which see the same input, are one matrix, and their product is one.
+    Networks that are alike (two critics) are interleaved layer by layer: the first's weights, then the second's. So the
+    first layers of both, which see the same input, are one matrix and take one product.
 
     Args:
         sizes: Width of the input, of each hidden layer, and of the output.
@@ -28,7 +28,7 @@ class NetworkLayout:
         start: Where the first begins.
 
     Attributes:
-        table: A row for each linear layer, (layers, 7): its widths; where the first network's weight (outputs, inputs),
+        table: One row per linear layer, (layers, 7): its widths; where the first network's weight (outputs, inputs),
             bias, and layer norm's gain and shift begin (``ABSENT`` without); and the hidden units before it.
         stop: Where the last network ends.
     """
@@ -48,11 +48,11 @@ class NetworkLayout:
                 row[SHIFT] = self._place(outputs)
 
     def spans(self, copy: int) -> list[Span]:
-        """Return where each parameter of one of the networks lies, in the order of ``Module.parameters()``."""
+        """Return the span of each parameter of one network, in the order of ``Module.parameters()``."""
         return self._spans[copy]
 
     def _place(self, *shape: int) -> int:
-        """Give one parameter of every network its place, and return that of the first network's."""
+        """Reserve a place for one parameter of every network, and return the first network's."""
         first, size = self.stop, int(np.prod(shape))
         for spans in self._spans:
             spans.append((self.stop, shape))

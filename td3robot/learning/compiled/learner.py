@@ -1,4 +1,4 @@
-"""The compiled learner: TD3's update without autograd, all that a round owes in one call."""
+"""The compiled learner: TD3's update without autograd, with all updates of a round in one call."""
 
 from collections.abc import Callable
 from pickle import UnpicklingError
@@ -21,18 +21,18 @@ from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.td3 import TD3
 
-MOST = 64  # updates in one call: their noise and rows are drawn beforehand
+MOST = 64  # updates per call: their noise and rows are drawn beforehand
 
 
 class CompiledLearner(Learner):
     """Do an agent's updates in compiled code, on the agent's own tensors.
 
-    The random draws are those of the reference, in the same order, so that a run may change from one to the other.
+    The random draws are those of the reference, in the same order, so that a run may switch from one to the other.
 
     Args:
-        agent: What learns, on the CPU.
-        threads: Of the matrix products.
-        report: Told when the first compilation begins.
+        agent: The agent that learns, on the CPU.
+        threads: Threads of the matrix products.
+        report: Called when the first compilation begins.
 
     Raises:
         LearnerUnavailableError: It cannot be compiled here.
@@ -51,7 +51,7 @@ class CompiledLearner(Learner):
         self._compile(report)
 
     def learn(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> list[Metrics]:
-        """Do updates, and return the metrics of those that moved the actor."""
+        """Do updates, and return the metrics of those that updated the actor."""
         self._storage.adopt()
         found: list[Metrics] = []
         with self._blas_threads.limit(limits=self.threads):
@@ -61,7 +61,7 @@ class CompiledLearner(Learner):
         return found
 
     def _draw(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> Draws:
-        """Draw what the reference would draw: for each update its transitions, and its noise."""
+        """Draw what the reference would draw: the transitions and the noise of each update."""
         agent, batch = self._agent, self._agent.config.batch_size
         noise = torch.empty(count, batch, agent.action_size)
         for each in noise:
@@ -81,7 +81,7 @@ class CompiledLearner(Learner):
         return [dict(zip(METRICS, row.unbind(), strict=True)) for row in torch.from_numpy(metrics[moved])]
 
     def _compile(self, report: Callable[[str], None]) -> None:
-        """Compile, or load what was compiled before, by doing no update."""
+        """Compile, or load from the cache, by a call without updates."""
         if cache_folder() is None:
             report(
                 f"{cache_home()} cannot be written, so the learner is compiled anew at each start, which takes some "
@@ -99,7 +99,7 @@ class CompiledLearner(Learner):
                 f"the learner cannot be compiled here ({what}); delete {cache_home()} and try again"
             ) from error
         program: Any = learn
-        program.disable_compile()  # one program for every size; anything else would be compiled in silence
+        program.disable_compile()  # one program for every size; anything else would be compiled silently
 
 
 def _settings(agent: TD3) -> Settings:

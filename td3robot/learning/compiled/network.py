@@ -1,8 +1,8 @@
 """Forward and backward pass of multilayer perceptrons, compiled.
 
-Values lie feature by feature: of (features, batch) numbers, the first ``batch`` are the first feature of each
-transition. So bias, ReLU and layer norm run along the batch, in vector registers, and those of networks that are alike
-lie one below the other. Every array is flat, so that whatever the networks' sizes, one compiled program does it.
+Values are stored feature by feature: of (features, batch) numbers, the first ``batch`` are the first feature of each
+transition. So bias, ReLU and layer norm run along the batch, in vector registers, and similar networks are stacked.
+Every array is flat, so that one compiled program serves networks of any size.
 """
 
 from typing import NamedTuple
@@ -18,10 +18,10 @@ ZERO, ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Network(NamedTuple):
-    """Where networks that are alike lie in a flat array: of :class:`~td3robot.learning.compiled.layout.NetworkLayout`.
+    """Networks that are alike in a flat array, as in :class:`~td3robot.learning.compiled.layout.NetworkLayout`.
 
-    ``table`` is the layout's; ``copies`` says how many of the networks are meant, from the first on. A network that is
-    not ``learned`` only hands a slope on to its input.
+    ``table`` is the layout's; ``copies`` is how many of the networks are meant, from the first on. A network that is
+    not ``learned`` only passes a gradient on to its input.
     """
 
     table: Table
@@ -30,11 +30,11 @@ class Network(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a forward pass leaves for the backward pass; (copies * units * batch,) each where nothing else is said.
+    """What a forward pass keeps for the backward pass; (copies * units * batch,) each unless noted.
 
-    ``hidden`` has what follows each ReLU, ``normal`` the normalised values before layer norm's gain, ``spread`` the
-    inverse deviation of each transition, (copies * layers * batch,), ``slope`` the loss's slope in what precedes each
-    ReLU; ``mean`` and ``mixed`` (batch,) are room for means over features.
+    ``hidden`` has the outputs of each ReLU, ``normal`` the normalised values before layer norm's gain, ``spread`` the
+    inverse deviation of each transition, (copies * layers * batch,), ``slope`` the loss's gradient before each ReLU;
+    ``mean`` and ``mixed`` (batch,) are space for means over features.
     """
 
     hidden: Flat
@@ -47,14 +47,14 @@ class Trace(NamedTuple):
 
 @fold
 def units(values: Flat, network: Network, layer: int, copy: int, batch: int) -> Flat:
-    """Return what a trace holds of a hidden layer, from one network on."""
+    """Return a trace's values of a hidden layer, from one network on."""
     before, features = network.table[layer, UNITS], network.table[layer, OUTPUTS]
     return values[(before * network.copies + copy * features) * batch :]
 
 
 @fold
 def rectify(z: Flat, features: int, batch: int, bias: Flat) -> None:
-    """Add the bias to z (features, batch), in place, and let no value be negative."""
+    """Add the bias to z (features, batch) and apply ReLU, in place."""
     for i in range(features):
         row, b = z[i * batch : (i + 1) * batch], bias[i]
         for j in range(batch):
@@ -66,7 +66,7 @@ def rectify(z: Flat, features: int, batch: int, bias: Flat) -> None:
 def normalize_and_rectify(
     z: Flat, features: int, batch: int, bias: Flat, gain: Flat, shift: Flat, normal: Flat, spread: Flat, mean: Flat
 ) -> None:
-    """Add the bias to z (features, batch), normalise each column, scale, shift, and let no value be negative.
+    """Add the bias to z (features, batch), normalise each column, scale, shift, and apply ReLU, in place.
 
     Ba, Kiros and Hinton, "Layer Normalization", 2016, equations 2 and 4; the variance is that over n, as in torch.
     """
@@ -98,7 +98,7 @@ def normalize_and_rectify(
 
 @fold
 def activate(flat: Flat, network: Network, layer: int, copy: int, trace: Trace, batch: int) -> None:
-    """Turn a hidden layer's products into what follows its ReLU, in place."""
+    """Turn a hidden layer's products into the outputs of its ReLU, in place."""
     table, features = network.table, network.table[layer, OUTPUTS]
     z = units(trace.hidden, network, layer, copy, batch)
     bias = flat[table[layer, BIAS] + copy * features :]
@@ -123,7 +123,7 @@ def forward(blas: Blas, flat: Flat, network: Network, x: Flat, batch: int, trace
             z = output[copy * outputs * batch :] if last else units(trace.hidden, network, layer, copy, batch)
             if layer > 0:
                 product(blas, outputs, batch, inputs, weight, False, below, False, z)
-            elif copy == 0:  # all networks see the same: one product for all
+            elif copy == 0:  # all networks see the same input: one product for all
                 product(blas, copies * outputs, batch, inputs, weight, False, below, False, z)
             if last:
                 for i in range(outputs):
@@ -145,7 +145,7 @@ def sum_rows(values: Flat, rows: int, batch: int, sums: Flat) -> None:
 
 @fold
 def cut(slope: Flat, hidden: Flat, size: int) -> None:
-    """Take a slope back through a ReLU, in place: none passes where it put out zero."""
+    """Propagate a gradient back through a ReLU, in place: none passes where its output was zero."""
     for i in range(size):
         slope[i] = ZERO if hidden[i] <= ZERO else slope[i]
 
@@ -164,10 +164,10 @@ def cut_and_denormalize(
     gain_slope: Flat,
     shift_slope: Flat,
 ) -> None:
-    """Take the slope (features, batch) back through a ReLU and the layer norm before it, in place.
+    """Propagate the gradient (features, batch) back through a ReLU and the layer norm before it, in place.
 
-    With d the slope in the normalised value n, and means over features, the slope in what was normalised is
-    ``spread * (d - mean(d) - n * mean(d * n))``; the slopes in gain and shift are sums over the batch.
+    With d the gradient with respect to the normalised value n, and means over features, the gradient before
+    normalisation is ``spread * (d - mean(d) - n * mean(d * n))``; those for gain and shift are sums over the batch.
     """
     share = np.float32(1.0 / features)
     mean[:] = ZERO
@@ -196,7 +196,7 @@ def cut_and_denormalize(
 
 @fold
 def deactivate(flat: Flat, network: Network, layer: int, copy: int, trace: Trace, batch: int, gradient: Flat) -> None:
-    """Take the slope after a hidden layer back to that of its products, in place."""
+    """Propagate the gradient after a hidden layer back to its products, in place."""
     table, features = network.table, network.table[layer, OUTPUTS]
     slope = units(trace.slope, network, layer, copy, batch)
     hidden = units(trace.hidden, network, layer, copy, batch)
@@ -224,11 +224,11 @@ def backward(
     gradient: Flat,
     x_slope: Flat,
 ) -> None:
-    """Take the slope in the outputs back through the networks, after :func:`forward` with the same arguments.
+    """Propagate the gradient of the outputs back through the networks, after :func:`forward` with the same arguments.
 
-    ``output_slope`` is the loss's slope in each output (copies * outputs, batch). A network that is learned gets the
-    slope in each weight in ``gradient``, which lies like ``flat``; one that is not gets the slope in x in ``x_slope``
-    (inputs, batch), and leaves in ``gradient`` nothing that means anything.
+    ``output_slope`` is the loss's gradient for each output (copies * outputs, batch). A learned network gets the
+    gradient of each weight in ``gradient``, which is laid out like ``flat``; one that is not learned gets the gradient
+    of x in ``x_slope`` (inputs, batch), and leaves meaningless values in ``gradient``.
     """
     table, copies, learned = network.table, network.copies, network.learned
     last = table.shape[0] - 1

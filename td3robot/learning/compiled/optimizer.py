@@ -13,7 +13,7 @@ BLOCK = 4096  # numbers at a time: the weights, moments and targets of a block s
 
 
 class Memory(NamedTuple):
-    """Everything that an update moves: flat arrays in which actor and critics lie alike, actor first.
+    """Everything that an update changes: flat arrays with the same layout of actor and critics, actor first.
 
     ``weights``, ``targets``, ``gradient``, Adam's ``first`` and ``second`` moments are (weights,); the actor's
     ``average`` is (weights of the actor,), or empty.
@@ -29,7 +29,7 @@ class Memory(NamedTuple):
 
 @fold
 def adam(weights: Flat, gradient: Flat, first: Flat, second: Flat, rate: float, count: int) -> None:
-    """Move weights (weights,) by one step, the ``count``-th, from 1 on, at a learning rate.
+    """Move weights (weights,) by one step, the ``count``-th, counting from 1, at a learning rate.
 
     Kingma and Ba, "Adam", 2015, Algorithm 1, with the operations grouped as torch groups them; ``first`` and ``second``
     are the running averages of the gradient and of its square.
@@ -56,7 +56,7 @@ def follow(averages: Flat, weights: Flat, share: np.float32) -> None:
 def step(
     memory: Memory, start: int, stop: int, rate: float, count: int, tau: np.float32, average_tau: np.float32
 ) -> None:
-    """Do Adam's step for the weights from start to stop, and let targets and average follow where a share says so."""
+    """Do Adam's step for the weights from start to stop, and let targets and average follow by their shares, if any."""
     for begin in range(start, stop, BLOCK):
         end = min(begin + BLOCK, stop)
         weights = memory.weights[begin:end]

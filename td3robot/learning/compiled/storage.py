@@ -1,4 +1,4 @@
-"""An agent's weights, targets and Adam states in flat arrays, of which its torch modules and optimizers are views."""
+"""Flat arrays of an agent's weights, targets and Adam states; its torch modules and optimizers are views of them."""
 
 from collections.abc import Iterator
 
@@ -14,15 +14,15 @@ from td3robot.learning.td3 import TD3
 
 
 class Storage:
-    """Take over an agent's tensors: afterwards torch and compiled code read and write the same numbers.
+    """Take over an agent's tensors: afterwards, torch and compiled code read and write the same numbers.
 
-    So checkpoints, play and the reference update know nothing of it.
+    So checkpoints, play and the reference update do not notice.
 
     Args:
         agent: Its parameters become views; so do its optimizers' states.
 
     Attributes:
-        memory, networks: What compiled code is given.
+        memory, networks: Arguments of the compiled code.
     """
 
     def __init__(self, agent: TD3) -> None:
@@ -44,7 +44,7 @@ class Storage:
         self.adopt()
 
     def adopt(self) -> None:
-        """Take over the tensors as they are now, where they are not views yet: those of a checkpoint just loaded."""
+        """Take over the current tensors that are not views yet: those of a checkpoint just loaded."""
         if self._states and all(states.get(key) is state for states, key, state in self._states):
             return
         self._states = []
@@ -60,7 +60,7 @@ class Storage:
         return int(self._steps[name][0])
 
     def set_steps(self, name: str, count: int) -> None:
-        """Write down how many steps an optimizer took."""
+        """Record how many steps an optimizer took."""
         self._steps[name][:] = count
 
     def _trained(self) -> Iterator[tuple[str, list[Span]]]:
@@ -69,7 +69,7 @@ class Storage:
         yield "Q2", self.critics.spans(1)
 
     def _adopt_optimizer(self, name: str, spans: list[Span]) -> None:
-        """Have Adam's states be views; an optimizer that never took a step has none, which means zeros."""
+        """Make Adam's states views; an optimizer that never took a step has none, which means zeros."""
         optimizer: torch.optim.Adam = getattr(self._agent, f"{name}_optimizer")
         self._steps[name] = np.zeros(len(spans), np.float32)
         steps = torch.from_numpy(self._steps[name])
@@ -87,7 +87,7 @@ class Storage:
 
 
 def _take_over(network: nn.Module, flat: Flat, spans: list[Span]) -> None:
-    """Make a network's parameters views of a flat array, with the values that they have."""
+    """Make a network's parameters views of a flat array, keeping their values."""
     for parameter, span in zip(network.parameters(), spans, strict=True):
         view = _view(flat, span)
         view.copy_(parameter.data)

@@ -1,6 +1,6 @@
-"""TD3's update, compiled: all that a round owes in one call.
+"""TD3's update, compiled: all updates of a round in one call.
 
-Names and order are those of :meth:`td3robot.learning.td3.TD3.update`, which is the reference.
+Names and order are those of the reference, :meth:`td3robot.learning.td3.TD3.update`.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ METRICS = ("critic_loss", "Q1_mean", "target_Q_mean", "actor_loss")
 
 
 class Networks(NamedTuple):
-    """Actor and critics, and Q1 alone, through which the actor learns; the actor lies from start to split."""
+    """Actor and critics, and Q1 alone, through which the actor learns; the actor spans start to split."""
 
     actor: Network
     critics: Network
@@ -44,17 +44,17 @@ class Settings(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What was drawn: rows of the replay (updates, batch), and standard normals (updates, batch, action)."""
+    """Random draws: rows of the replay (updates, batch), and standard normals (updates, batch, action)."""
 
     rows: NDArray[np.int64]
     noise: Flat
 
 
 class Scratch(NamedTuple):
-    """Room for one update, flat, feature by feature.
+    """Space for one update, flat, feature by feature.
 
-    ``x`` and ``next_x`` (observation + action, batch) are what the critics see, and their first rows what the actors
-    see; ``x_slope`` the slope in ``x``. ``reward``, ``discount`` and ``target`` are (batch,), ``action`` and
+    ``x`` and ``next_x`` (observation + action, batch) are the critics' inputs, and their first rows the actors';
+    ``x_slope`` is the gradient of ``x``. ``reward``, ``discount`` and ``target`` are (batch,), ``action`` and
     ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch).
     """
 
@@ -74,7 +74,7 @@ class Scratch(NamedTuple):
 
 @jit
 def clamp(value: np.float32, bound: np.float32) -> np.float32:
-    """Bound a value to ``bound`` on both sides; NaN stays."""
+    """Clamp a value to ``bound`` on both sides; NaN stays."""
     if value > bound:
         return bound
     if value < -bound:
@@ -120,7 +120,7 @@ def find_target(
 
 @fold
 def critics_slope(blas: Blas, memory: Memory, networks: Networks, scratch: Scratch, metrics: Flat) -> None:
-    """Compute the slope of the sum of both critics' mean squared errors in their weights."""
+    """Compute the gradient of the sum of both critics' mean squared errors with respect to their weights."""
     batch = scratch.target.size
     share = np.float32(1.0 / batch)
     forward(blas, memory.weights, networks.critics, scratch.x, batch, scratch.trace, scratch.value)
@@ -143,7 +143,7 @@ def critics_slope(blas: Blas, memory: Memory, networks: Networks, scratch: Scrat
 def actor_slope(
     blas: Blas, memory: Memory, networks: Networks, settings: Settings, scratch: Scratch, metrics: Flat
 ) -> None:
-    """Compute the slope of -Q1(s, pi(s)) in the actor's weights: the deterministic policy gradient."""
+    """Compute the gradient of -Q1(s, pi(s)) with respect to the actor's weights: the deterministic policy gradient."""
     batch, action = scratch.target.size, scratch.action
     begin = settings.shift.size * batch
     forward(blas, memory.weights, networks.actor, scratch.x, batch, scratch.actor_trace, action)
@@ -180,15 +180,15 @@ def learn(
     """Do as many updates as rows were drawn for.
 
     Args:
-        blas: Of :func:`~td3robot.learning.compiled.blas.make_blas`.
-        rows: The replay (capacity, width).
-        draws: Which transitions and which noise.
-        memory: Is moved.
-        networks: Where each network lies in it.
+        blas: The result of :func:`~td3robot.learning.compiled.blas.make_blas`.
+        rows: The replay buffer (capacity, width).
+        draws: Transitions and noise.
+        memory: Changed in place.
+        networks: Layout of each network in it.
         settings: Hyperparameters.
-        counts: How many updates, steps of Adam for the actor, and for the critics, were done before (3,).
-        scratch: Room for one update.
-        metrics: Gets ``METRICS`` of each update (updates, 4).
+        counts: Earlier updates, Adam steps of the actor, and Adam steps of the critics (3,).
+        scratch: Space for one update.
+        metrics: Receives ``METRICS`` of each update (updates, 4).
     """
     for number in range(draws.rows.shape[0]):
         moves = (counts[0] + number + 1) % settings.policy_freq == 0

@@ -1,4 +1,4 @@
-"""The arms: one file an arm, or a family of them."""
+"""The arms: one file per arm or family of arms."""
 
 from td3robot import registry
 from td3robot.registry import Registry

@@ -23,8 +23,8 @@ LOWER = np.array([-2.7437, -1.7837, -2.9007, -3.0421, -2.8065, 0.5445, -3.0159])
 UPPER = np.array([2.7437, 1.7837, 2.9007, -0.1518, 2.8065, 4.5169, 3.0159])
 VELOCITY = np.array([2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26])
 FLANGE_M = 0.107
-# Franka's tools are bolted on turned by -45 deg, with fingers that slide along the tool's y axis. The flange's frame is
-# turned here so that its x axis is theirs, as everywhere in td3robot.
+# Franka's tools are mounted at -45 deg, with fingers that slide along the tool's y axis. Here, the flange frame is
+# turned so that its x axis is the fingers' direction, as everywhere in td3robot.
 FLANGE_TURN = pi / 4
 CHAIN = Chain.from_modified_dh(
     a=(0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088),
@@ -33,9 +33,8 @@ CHAIN = Chain.from_modified_dh(
     flange_m=FLANGE_M,
 ).turned(FLANGE_TURN)
 
-# The envelope of joint speeds: the range that it is drawn in, a little wider than LOWER and UPPER [rad]; how much the
-# arm can decelerate in it [rad/s2]; by how much it lies below the parabola, and the tolerance of libfranka's own
-# limiter [rad/s].
+# The joint speed envelope: its range, slightly wider than LOWER and UPPER [rad]; the deceleration that it assumes
+# [rad/s2]; its offset below the parabola, and the tolerance of libfranka's own limiter [rad/s].
 ENVELOPE_LOWER = np.array([-2.75010, -1.79180, -2.90650, -3.04810, -2.81010, 0.54092, -3.01960])
 ENVELOPE_UPPER = np.array([2.75010, 1.79180, 2.90650, -0.14580, 2.81010, 4.52050, 3.01960])
 ENVELOPE_DECELERATION = np.array([6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0])
@@ -57,10 +56,10 @@ def fr3_joint_speeds(q: Array) -> tuple[Array, Array]:
 
 
 def menagerie_fr3() -> "mujoco.MjSpec":
-    """Load the arm of the Menagerie's FR3, without its hand.
+    """Load the Menagerie's FR3 without its hand.
 
     Raises:
-        MissingExtraError: The wheel that brings it is not installed.
+        MissingExtraError: The wheel that contains it is not installed.
     """
     import mujoco
 
@@ -84,8 +83,8 @@ def menagerie_fr3() -> "mujoco.MjSpec":
 
 
 # Home: Franka's "ready" posture, turned by 90 degrees so that the tool is in front of the arm (+y).
-# Servo: the stiffness is the Menagerie's, and stays overdamped at the largest inertia each joint can see: 6 kg m2 for
-# the first two with their payload stretched out, 2.7 and 2 for the next, 0.3 for the wrist, reflected motors included.
+# Servo: the stiffness is the Menagerie's, which stays overdamped at the largest inertia each joint can see: 6 kg m2 for
+# the first two with the payload stretched out, 2.7 and 2 for the next, 0.3 for the wrist, reflected motors included.
 # Lag: franka-rs followed a 20 Hz target within 68 to 96 ms on `franka-sim`, by speed; measured there, not on a robot.
 # Payload: Franka's data sheet. Regions: docs/franka.md says how they were found.
 FR3: ArmModel = ARMS.register(

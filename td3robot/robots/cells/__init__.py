@@ -1,4 +1,4 @@
-"""One physical or stand-in cell: its robot, how that is reached and driven, and what tells where its objects are.
+"""A physical or stand-in cell: its robot, how to reach and drive it, and the source of its object poses.
 
 A cell's file replaces the section ``environment.robot`` of a run; everything a policy was trained for stays the run's.
 Each kind of controller has a module here, named like its ``robot.backend``, that adds sections and makes the driver.
@@ -30,21 +30,21 @@ from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TaughtPose, Tr
 
 CELLS: Registry[type["CellConfig"]] = registry.CELLS
 
-# Within a second at 0.25 m/s, an arm whose states stand still goes further than any task's tolerance.
+# In a second at 0.25 m/s, an arm whose state stream has stopped moves further than any task's tolerance.
 StateAge = Annotated[float, Field(gt=0.0, le=1.0)]
 ConnectTimeout = Annotated[float, Field(ge=0.5, le=120.0)]
-# So many targets at least are streamed in a control period: fewer draw no straight line.
+# Minimum number of targets streamed in a control period: fewer do not make a straight line.
 TARGETS = 2.0
-# What a tool at the guard's limit carries may be so far from where it was last seen [m].
+# An object carried at the guard's tool speed limit may get this far from where it was last seen [m].
 UNSEEN_M = 0.15
 
 
 class CellConfig(Section):
-    """What every cell has. Validating this class gives an instance of the type that the backend names.
+    """The settings of every cell. Validating this class gives an instance of the type that the backend names.
 
     Attributes:
-        robot: As in a run; the backend says who drives it.
-        tracker: Where object poses come from, or None.
+        robot: As in a run; the backend selects the driver.
+        tracker: Source of object poses, or None.
         taught: Objects that lie where a person said; for cells without a tracker.
     """
 
@@ -55,7 +55,7 @@ class CellConfig(Section):
 
     @property
     def name(self) -> str:
-        """What commands call this cell: its file's path, its name in the catalog, or CELL where it has no file."""
+        """Name of this cell in commands: its file's path, its name in the catalog, or CELL if it has no file."""
         return self._name
 
     @property
@@ -65,17 +65,17 @@ class CellConfig(Section):
 
     @classmethod
     def require_driver(cls) -> None:
-        """Require the packages that the driver is made of.
+        """Require the packages that the driver needs.
 
         Raises:
             MissingExtraError: They are not installed.
         """
 
     def require_within(self, guard: GuardConfig) -> None:
-        """Refuse values that do not go with the limits of a run.
+        """Refuse values that conflict with the limits of a run.
 
         Raises:
-            ConfigError: Naming the value, the bound, and what would do.
+            ConfigError: Naming the value, the bound, and what would be accepted.
         """
         if self.tracker is None:
             return
@@ -88,34 +88,34 @@ class CellConfig(Section):
             )
 
     def changes(self) -> list[tuple[str, str, str]]:
-        """Return every value that differs from its default, as (key, default, value) in words."""
+        """Return every value that differs from its default, as (key, default, value) texts."""
         return list(_changes(self, None))
 
     def endpoints(self) -> dict[str, tuple[str, int]]:
-        """Return the addresses that the driver connects to, by what answers there: (host, TCP port)."""
+        """Return the addresses that the driver connects to, as (host, TCP port) by service."""
         return {}
 
     @property
     def host(self) -> str:
-        """Where its controller is, in words."""
+        """The controller's address, in words."""
         return ", ".join(dict.fromkeys(host for host, _ in self.endpoints().values())) or "the robot"
 
     @abstractmethod
     def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
-        """Make the driver of this cell's robot, not connected yet.
+        """Return the driver of this cell's robot, not connected yet.
 
         Args:
             spec: The robot that it has to be.
             passive: For reading only; see :class:`PhysicalRobot`.
-            max_tcp_speed_m_s: Of the run's guard: where the tool is measured near it, the arm is driven slower.
+            max_tcp_speed_m_s: The limit of the run's guard; near it, by the measured tool, the arm is driven slower.
         """
 
     def gripper_speed(self, gripper: GripperModel) -> float | None:
-        """Compute the speed that the gripper is driven at, as a share of its fastest; None where nothing says so."""
+        """Compute the speed at which the gripper is driven, as a share of its fastest, or None if not configured."""
         return None
 
     def objects(self, bounds: ObjectBounds) -> Objects:
-        """Make what tells where objects are: the tracker, or where a person said they lie.
+        """Return the source of object poses: the tracker, or the taught poses.
 
         Args:
             bounds: The objects, and where they can be.
@@ -128,13 +128,13 @@ class CellConfig(Section):
         return TaughtObjects(bounds.rest_m, self.taught, bounds)
 
     def named(self, name: str) -> Self:
-        """Return the cell with what commands call it."""
+        """Return the cell with the name that commands use for it."""
         cell = self.model_copy()
         cell._name = name
         return cell
 
     def with_taught(self, taught: Mapping[str, TaughtPose]) -> Self:
-        """Return the cell with objects where a person says they lie, in place of its tracker."""
+        """Return the cell with taught objects in place of its tracker."""
         if not taught:
             return self
         return self.model_copy(update={"tracker": None, "taught": {**self.taught, **taught}})
@@ -154,7 +154,7 @@ class CellConfig(Section):
 
 
 def require_rate(control_hz: float, key: str, stream_hz: float) -> None:
-    """Refuse a control rate that leaves fewer than ``TARGETS`` streamed targets to a period; for validators."""
+    """Refuse a control rate that leaves fewer than ``TARGETS`` streamed targets per period; for validators."""
     if control_hz * TARGETS > stream_hz:
         raise ValueError(
             f"robot.control_rate_hz {control_hz:g} leaves less than {TARGETS:g} targets of {key} {stream_hz:g} to a "
@@ -163,7 +163,7 @@ def require_rate(control_hz: float, key: str, stream_hz: float) -> None:
 
 
 def _changes(section: Section, usual: Section | None, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield what differs from the usual section, or from the defaults of its kind; an address has no default."""
+    """Yield the differences from the usual section, or from the defaults of its kind; an address has no default."""
     for name, field in type(section).model_fields.items():
         value, key = getattr(section, name), f"{prefix}{name}"
         default = field.get_default(call_default_factory=True, validated_data={})
@@ -179,10 +179,10 @@ def _changes(section: Section, usual: Section | None, prefix: str = "") -> Itera
 
 
 def cell_type(values: Mapping[str, Any]) -> type[CellConfig]:
-    """Choose the type of a cell by its ``robot.backend``, or by the section of its own where ``robot`` names none.
+    """Return the type of a cell by its ``robot.backend``, or by its driver's section if ``robot`` names none.
 
     Raises:
-        ValueError: No cell is driven so; see :meth:`Registry.known`.
+        ValueError: There is no such cell type; see :meth:`Registry.known`.
     """
     robot = values.get("robot")
     if isinstance(robot, RobotConfig):
@@ -200,10 +200,10 @@ def cell_type(values: Mapping[str, Any]) -> type[CellConfig]:
 
 
 def load_cell(path: Path) -> CellConfig:
-    """Read a cell's YAML file, given by its path or by the name of one that comes with td3robot.
+    """Read a cell's YAML file, given by its path or by the name of one that ships with td3robot.
 
     Raises:
-        ConfigError: It cannot be read, or describes no cell.
+        ConfigError: It cannot be read, or does not describe a cell.
     """
     try:
         file = catalog.cell(path)

@@ -1,4 +1,4 @@
-"""The cell of a Franka FR3 with its hand: how both are reached and driven."""
+"""The cell of a Franka FR3 with its hand: how to reach and drive both."""
 
 from math import inf
 from typing import Annotated, Literal, Self
@@ -19,20 +19,20 @@ class FrankaConfig(Section):
 
     Attributes:
         host: Name or address of the control box.
-        serial_number: Of the robot, from its label: the interface for research (FCI) does not tell it. It names the
-            robot in the ledger; without one, its address does.
+        serial_number: The robot's serial number, from its label: the Franka Control Interface (FCI) does not report it.
+            It names the robot in the ledger; without it, the address does.
         realtime: ``enforce`` on a robot's computer (needs PREEMPT_RT); ``ignore`` against a stand-in.
         stream_hz: How often targets are handed to franka-rs, whose generator runs at 1 kHz.
         fraction: Share of the FR3's joint velocity, acceleration and jerk limits that the generator may use; at 1, a
-            reflex stopped the arm within half a second once.
-        stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint.
-        late_periods: Without a new target for so many control periods, the arm is stopped and the fault reported.
-        max_state_age_s: A state stream that stands still for longer is a fault.
-        contact_torque_nm, contact_force_n: Where the robot's own contact reflex stops the arm.
+            reflex once stopped the arm within half a second.
+        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint.
+        late_periods: Without a new target for this many control periods, the arm is stopped and the fault reported.
+        max_state_age_s: A state stream that stops for longer than this is a fault.
+        contact_torque_nm, contact_force_n: Thresholds at which the robot's own contact reflex stops the arm.
         hand: Whether there is a Franka Hand.
-        hand_speed_m_s: Of the opening's width; the hand does up to 0.1.
-        hand_force_n: Of a grasp.
-        realtime_priority: Of the worker on SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
+        hand_speed_m_s: Speed at which the opening's width changes; the hand reaches up to 0.1.
+        hand_force_n: Force of a grasp.
+        realtime_priority: The worker's priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
         connect_timeout_s: How long the control box may take to answer.
     """
 
@@ -70,18 +70,18 @@ class FrankaCell(CellConfig):
         require_extra("franka", "driving a Franka arm", "franka")
 
     def endpoints(self) -> dict[str, tuple[str, int]]:
-        """Return the control box's port, and the hand's."""
+        """Return the ports of the control box and the hand."""
         from td3robot.robots.franka.link import HAND_PORT, ROBOT_PORT
 
         ports = {"FCI": ROBOT_PORT} | ({"hand": HAND_PORT} if self.franka.hand else {})
         return {name: (self.franka.host, port) for name, port in ports.items()}
 
     def gripper_speed(self, gripper: GripperModel) -> float | None:
-        """Compute what ``franka.hand_speed_m_s`` asks for."""
+        """Compute the speed share of ``franka.hand_speed_m_s``."""
         return self.franka.hand_speed_m_s / (gripper.closing_rate * gripper.jaw.stroke_m) if self.franka.hand else None
 
     def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
-        """Make the driver of this cell's arm and hand."""
+        """Return the driver of this cell's arm and hand."""
         from td3robot.robots.franka.robot import FrankaRobot
 
         return FrankaRobot(spec, self, passive, max_tcp_speed_m_s)

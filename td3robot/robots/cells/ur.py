@@ -1,4 +1,4 @@
-"""The cell of a Universal Robots arm with a Robotiq gripper on its URCap: how both are reached and driven."""
+"""The cell of a Universal Robots arm with a Robotiq gripper on its URCap: how to reach and drive both."""
 
 from math import inf
 from pathlib import Path
@@ -18,7 +18,7 @@ from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.tracker import Port
 
 Count = Annotated[int, Field(ge=0, le=255)]
-# An age of so many states is the least that says something: they come with some jitter.
+# The shortest useful age limit, in state periods: states arrive with some jitter.
 STATES = 2.5
 
 
@@ -27,21 +27,22 @@ class UrConfig(Section):
 
     Attributes:
         host: Name or address of the controller.
-        models: What its dashboard may answer to ``get robot model``; left out, the names of the cell's arm.
-        serial_number: Of the controller, where no other one will do.
-        calibration: Whose kinematics tool pose and guard are computed with: the ``controller``'s own, the ``nominal``
-            ones of the data sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it.
+        models: Accepted answers of its dashboard to ``get robot model``; by default, the names of the cell's arm.
+        serial_number: Serial number of the controller, if no other one will do.
+        calibration: Kinematics for tool pose and guard: the ``controller``'s own, the ``nominal`` ones of the data
+            sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it.
         rtde_rate_hz: How often targets are streamed and states reported.
-        lookahead_s, gain: Arguments of ``servoj``; ur_rtde takes 0.03 to 0.2 s, and 100 to 2000.
-        watchdog_hz: The controller stops the arm when nothing arrives for a period of this rate.
-        stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint; not below the guard's acceleration limit.
-        servo_stop_deceleration_m_s2: Of the tool, for what is left when servoing ends: the argument of ``servoStop``.
-            Below 1, it would take longer than the controller's watchdog waits.
-        late_periods: Without a new target for so many control periods, the arm is stopped and the fault reported.
-        max_state_age_s: A state stream that stands still for longer is a fault.
-        min_speed_scaling: Below this speed slider the arm lags behind what it is sent, and is not driven; at half speed
-            it would be further behind with every period.
-        realtime_priority: Of the worker on SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
+        lookahead_s, gain: Arguments of ``servoj``; ur_rtde accepts 0.03 to 0.2 s, and 100 to 2000.
+        watchdog_hz: The controller stops the arm if nothing arrives for one period of this rate.
+        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint; not below the guard's
+            acceleration limit.
+        servo_stop_deceleration_m_s2: Tool deceleration for the motion left when servoing ends: the argument of
+            ``servoStop``. Below 1, stopping would take longer than the controller's watchdog waits.
+        late_periods: Without a new target for this many control periods, the arm is stopped and the fault reported.
+        max_state_age_s: A state stream that stops for longer than this is a fault.
+        min_speed_scaling: Below this setting of the speed slider, the arm lags behind its targets and is not driven; at
+            half speed it would fall further behind with every period.
+        realtime_priority: The worker's priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
         connect_timeout_s: How long the controller may take to answer, and to start its program.
     """
 
@@ -80,12 +81,12 @@ class GripperConfig(Section):
     """How a Robotiq gripper is driven through its URCap.
 
     Attributes:
-        port: Of the gripper's URCap.
-        open_count, closed_count: Position counts that it reports when open, and when closed on nothing; left out, those
-            of the gripper's model. Drivers are linear in between.
+        port: Port of the gripper's URCap.
+        open_count, closed_count: Position counts that it reports when open, and when closed on nothing; by default,
+            those of the gripper's model. Drivers are linear in between.
         speed, force: Counts of the device, 0 to 255.
-        poll_hz: How often its position is asked for.
-        max_age_s: A position that is older is a fault.
+        poll_hz: How often its position is polled.
+        max_age_s: A position older than this is a fault.
         answer_timeout_s: How long one answer may take.
     """
 
@@ -131,7 +132,7 @@ class UrCell(CellConfig):
         require_extra("ur", "driving a UR arm", "rtde_control")
 
     def require_within(self, guard: GuardConfig) -> None:
-        """Refuse a stop that is gentler than the guard lets a policy move."""
+        """Refuse a stop that decelerates less than the guard allows a policy to accelerate."""
         super().require_within(guard)
         stop, wanted = self.ur.stop_deceleration_rad_s2, guard.max_joint_acceleration_rad_s2
         if stop < wanted:
@@ -141,18 +142,18 @@ class UrCell(CellConfig):
             )
 
     def endpoints(self) -> dict[str, tuple[str, int]]:
-        """Return the controller's ports, and that of the gripper's URCap."""
+        """Return the ports of the controller and of the gripper's URCap."""
         from td3robot.robots.ur.link import DASHBOARD_PORT, RTDE_PORT
 
         ports = {"RTDE": RTDE_PORT, "dashboard": DASHBOARD_PORT, "gripper": self.gripper.port}
         return {name: (self.ur.host, port) for name, port in ports.items()}
 
     def gripper_speed(self, gripper: GripperModel) -> float | None:
-        """Compute what ``gripper.speed`` asks for: speeds are linear in counts (data sheet)."""
+        """Compute the speed share of ``gripper.speed``: speeds are linear in counts (data sheet)."""
         return None if gripper.counts is None else gripper.counts.speed_share(self.gripper.speed)
 
     def driver(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> PhysicalRobot:
-        """Make the driver of this cell's arm and gripper."""
+        """Return the driver of this cell's arm and gripper."""
         from td3robot.robots.ur.robot import UrRobot
 
         return UrRobot(spec, self, passive, max_tcp_speed_m_s)

@@ -1,4 +1,4 @@
-"""What every physical arm's driver is made of: a worker process that streams targets, and the robot in front of it.
+"""The parts of every physical arm's driver: a worker process that streams targets, and the robot in front of it.
 
-A vendor adds one link (``link.py``), the connection that the worker holds, and one robot (``robot.py``).
+A vendor adds one link (``link.py``), which is the connection that the worker holds, and one robot (``robot.py``).
 """

@@ -1,4 +1,4 @@
-"""Messages between two processes that must not be lost: settings, orders, and what went wrong."""
+"""Messages between two processes that must not be lost: settings, orders, and faults."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ class ChannelClosedError(Exception):
 
 
 class Channel:
-    """Messages as JSON objects, one a line, over a local socket that says at once when the other process is gone."""
+    """JSON messages, one per line, over a local socket that reports at once when the other process is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -18,7 +18,7 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple["Channel", socket.socket]:
-        """Make both ends; the second is for the other process."""
+        """Return both ends; the second is for the other process."""
         mine, other = socket.socketpair()
         return cls(mine), other
 
@@ -26,7 +26,7 @@ class Channel:
         """Send one message.
 
         Raises:
-            ChannelClosedError: Nobody is there any more.
+            ChannelClosedError: The other process is gone.
         """
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
@@ -34,10 +34,10 @@ class Channel:
             raise ChannelClosedError from None
 
     def receive(self) -> dict[str, Any] | None:
-        """Give the next message, or None where there is none yet.
+        """Return the next message, or None if there is none yet.
 
         Raises:
-            ChannelClosedError: Nobody is there any more, and every message was read.
+            ChannelClosedError: The other process is gone, and every message was read.
         """
         try:
             while b"\n" not in self._buffer:
@@ -54,5 +54,5 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Let go."""
+        """Close this end."""
         self._socket.close()

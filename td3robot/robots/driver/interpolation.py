@@ -1,4 +1,4 @@
-"""From one target a control period to one a tick: what is streamed to a controller's servo.
+"""Interpolates from one target per control period to one per tick, as streamed to a controller's servo.
 
 Plain Python on lists of six numbers: this runs in a loop of 2 to 8 ms, in a process that imports little.
 """
@@ -6,29 +6,29 @@ Plain Python on lists of six numbers: this runs in a loop of 2 to 8 ms, in a pro
 from collections import deque
 from math import inf
 
-# The first target after a rest is played this share of a period late, so that the following ones may come that much
-# later than their tick without the arm's target ever standing still in between.
+# The first target after a rest is played this share of a period late, so that later ones may arrive that much after
+# their tick without the streamed target ever standing still in between.
 SLACK = 0.1
-# Streamed later than due by up to this, a target is where it would have been on time; by more, and the arm's own time
-# waits. What is made up for in a tenth of a second is thus no more than a hundredth of it [s].
+# If a tick is late by up to this, its target is where it would have been on time; beyond that, the arm's own time
+# waits. So at most a hundredth of any tenth of a second is made up for [s].
 TOLERANCE_S = 0.001
 
 
 class TargetStream:
     """Play targets in straight lines over exactly one control period each, as the simulation does.
 
-    No segment is ever played faster than it was planned. A target that comes late begins late, and so do those after
-    it; and where a tick was late, or its sending, the segment waits for it: the arm's own time slips, its speed does
-    not rise. Targets wait for the end of the segment before them, and are played one by one.
+    No segment is ever played faster than planned. A target that arrives late begins late, and so do those after it. If
+    a tick or its sending is late, the segment waits for it: the arm's own time slips, but its speed does not rise.
+    Targets wait for the end of the segment before them, and are played one by one.
 
     Args:
-        q: (n,) where the arm rests [rad].
+        q: (n,) the posture in which the arm rests [rad].
         period_s: The control period.
-        tick_s: How often targets are streamed.
+        tick_s: Time between two streamed targets.
 
     Attributes:
-        slipped_s: By how much the arm's own time has slipped in all.
-        slowed_s: How much of that was to play targets slower.
+        slipped_s: How much the arm's own time has slipped in total.
+        slowed_s: How much of that came from playing targets slower.
     """
 
     def __init__(self, q: list[float], period_s: float, tick_s: float) -> None:
@@ -37,7 +37,7 @@ class TargetStream:
         self.anchor(q)
 
     def anchor(self, q: list[float]) -> None:
-        """Rest at q (n,) [rad]; what was waiting is dropped."""
+        """Rest at q (n,) [rad], and drop the waiting targets."""
         self._start, self._end = list(q), list(q)
         self._begins = self._ends = self._behind = 0.0
         self._seen = inf
@@ -46,16 +46,16 @@ class TargetStream:
         self._braking = False
 
     def aim(self, q: list[float], sent_at: float, periods: int = 1) -> None:
-        """Go to q (n,) [rad] after what is waiting, in so many control periods; it was sent at a time [s]."""
+        """Queue a target q (n,) [rad], sent at ``sent_at`` [s], to be played over this many control periods."""
         if not self._braking:
             self._waiting.append((list(q), sent_at, periods * self._period))
 
     def at(self, now: float, pace: float = 1.0) -> list[float]:
-        """Give the target (n,) [rad] at a time [s] that never runs backwards.
+        """Return the target (n,) [rad] at a time [s], which must not run backwards.
 
         Args:
             now: Time [s].
-            pace: Factor on the speed at which the time since the last call is played, 1 at most.
+            pace: Factor, at most 1, on the speed at which the time since the last call is played.
         """
         self.slip(now - self._seen - self._tick)
         passed = min(abs(now - self._seen), self._tick + TOLERANCE_S)  # at first, nothing was seen
@@ -71,25 +71,25 @@ class TargetStream:
         return [a + share * (b - a) for a, b in zip(self._start, self._end, strict=True)]
 
     def sent(self, now: float) -> None:
-        """Tell that what :meth:`at` gave last was on its way at a time [s]."""
+        """Report that the last result of :meth:`at` was sent by a time [s]."""
         self.slip(now - self._seen)
         if now - self._seen > TOLERANCE_S:
             self._seen = now
 
     def behind_s(self, now: float) -> float:
-        """Give how long ago what is played at a time [s] was to be played."""
+        """Return how far the target played at a time [s] is behind schedule [s]."""
         return self._behind if now < self._ends else 0.0
 
     def idle_s(self, now: float) -> float:
-        """Give for how long the last segment has been over with nothing to follow [s]."""
+        """Return how long ago the last segment ended, with nothing to follow it [s]."""
         return 0.0 if self._waiting else max(0.0, now - self._ends)
 
     def brake(self, now: float, deceleration: float) -> None:
-        """Come to rest on the line of the present segment.
+        """Brake to rest along the line of the current segment.
 
         Args:
             now: Time [s].
-            deceleration: Of the fastest joint [rad/s^2]; the others keep in proportion.
+            deceleration: Deceleration of the fastest joint [rad/s^2]; the others slow in proportion.
         """
         if self._braking:
             return
@@ -106,7 +106,7 @@ class TargetStream:
         self._begins, self._ends = now, now + duration
 
     def slip(self, late: float) -> None:
-        """Shift the segment that was being played by a delay [s], where it is too long to be made up for."""
+        """Shift the current segment by a delay [s], if that is too long to make up for."""
         if late > TOLERANCE_S:
             self._wait(late)
 
@@ -115,7 +115,7 @@ class TargetStream:
             self.slowed_s += self._wait(wait)
 
     def _wait(self, wait: float) -> float:
-        """Shift the segment that was being played [s]; gives by how much."""
+        """Shift the current segment, and return by how much [s]."""
         if self._seen >= self._ends:
             return 0.0
         self._begins += wait

@@ -1,4 +1,4 @@
-"""What a vendor adds to the worker: the connection to one controller."""
+"""The vendor's part of the worker: the connection to one controller."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class StoppedError(Exception):
     """The arm no longer follows.
 
     Attributes:
-        reason: Why, as one clause for a message.
+        reason: The reason, as one clause for a message.
         connected: Whether the connection to the controller can still be used.
     """
 
@@ -23,19 +23,19 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How the worker streams; every driver's configuration gives these.
+    """How the worker streams; every driver's configuration supplies these.
 
     Attributes:
         rate_hz: How often targets are streamed and states are published.
         period_s: The control period.
-        control: Whether the arm is to be moved; without it, states are read and nothing else.
-        recover_after_s: Wait so long and clear the controller's errors when connecting; None clears nothing.
-        late_periods: Without a new target for so many control periods, the arm is stopped.
-        stop_deceleration_rad_s2: Of a controlled stop, for the fastest joint.
-        realtime_priority: On SCHED_FIFO, where the system allows it; 0 leaves the scheduler alone.
+        control: Whether the arm will be moved; if not, states are read and nothing else.
+        recover_after_s: Wait this long and clear the controller's errors when connecting; None clears nothing.
+        late_periods: Without a new target for this many control periods, the arm is stopped.
+        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint.
+        realtime_priority: Priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
         joint_names: (n,) for messages.
-        lower, upper, velocity: (n,) limits of the joints, which no true state is far beyond [rad, rad/s].
-        max_tcp_speed_m_s: What the measured tool is to stay below.
+        lower, upper, velocity: (n,) joint limits, which no true state is far beyond [rad, rad/s].
+        max_tcp_speed_m_s: Limit that the measured tool should stay below.
     """
 
     rate_hz: float
@@ -53,9 +53,9 @@ class StreamSettings:
 
 
 class ArmLink(ABC):
-    """The connection to one controller, as the worker's loop uses it. It lives in the worker process alone.
+    """The worker loop's connection to one controller. It exists in the worker process alone.
 
-    Any method may raise :class:`StoppedError`; the worker then brakes as far as it still can, and latches the reason.
+    Any method may raise :class:`StoppedError`; the worker then brakes as well as it still can, and latches the reason.
 
     Args:
         settings: The vendor's configuration, as plain values.
@@ -69,36 +69,36 @@ class ArmLink(ABC):
 
     @abstractmethod
     def connect(self) -> dict[str, Any]:
-        """Check the robot and be ready to stream.
+        """Check the robot and get ready to stream.
 
         Returns:
-            What the robot says of itself, for reports; ``q`` is the posture (n,) [rad] that it rests in.
+            What the robot reports about itself; ``q`` is the posture (n,) [rad] in which it rests.
 
         Raises:
-            StoppedError: It is not there, not this robot, or not ready to be moved.
+            StoppedError: It is not there, is another robot, or is not ready to be moved.
             ImportError: The vendor's client is not installed.
         """
 
     @abstractmethod
     def observe(self, now: float, before: Any) -> dict[str, Any]:
-        """Return the fields of a new state received at a time [s], or none where nothing new arrived."""
+        """Return the fields of a new state received at a time [s], or none if nothing new arrived."""
 
     @abstractmethod
     def require_healthy(self, state: Any, now: float) -> None:
-        """Raise where the arm is stopped, or its state is no longer known."""
+        """Raise if the arm is stopped, or its state is no longer known."""
 
     def require_streamable(self, state: Any) -> None:  # noqa: B027  # most have nothing to add
-        """Raise where the arm must not be driven on; asked while targets are streamed."""
+        """Raise if the arm must not be driven any further; called while targets are streamed."""
 
     @abstractmethod
     def servo(self, q: list[float]) -> None:
         """Stream one target q (n,) [rad]."""
 
     def grip(self, closed: float) -> None:  # noqa: B027  # where the gripper has a connection of its own
-        """Send the gripper to a closed fraction; below 0, leave it alone."""
+        """Move the gripper to a closed fraction; below 0, leave it alone."""
 
     def resting(self, state: Any) -> tuple[float, ...]:
-        """Return the posture (n,) [rad] that a motion begins in: where the arm is."""
+        """Return the posture (n,) [rad] from which a motion begins: where the arm is."""
         q: tuple[float, ...] = state.q
         return q
 
@@ -107,19 +107,19 @@ class ArmLink(ABC):
         return True
 
     def kick(self, state: Any) -> None:  # noqa: B027  # where no watchdog has to be fed
-        """Tell the controller that somebody is here; called every tick while nothing is streamed."""
+        """Send the controller a sign of life; called every tick while nothing is streamed."""
 
     def may_end(self, speed: float) -> bool:
-        """Return whether servoing may be ended at a speed of the fastest joint [rad/s]."""
+        """Return whether servoing may end while the fastest joint has this speed [rad/s]."""
         return True
 
     def servo_stop(self) -> None:  # noqa: B027  # where a motion stays open
         """End servoing; the controller brings the arm to rest and holds it."""
 
     def waited_s(self, state: Any) -> float:
-        """Return by how much the controller's own clock has waited since it was asked last [s]."""
+        """Return how long the controller's own clock has waited since the last call [s]."""
         return 0.0
 
     @abstractmethod
     def leave(self) -> None:
-        """End what runs on the controller; the arm stays where it is, held by the controller."""
+        """End our program on the controller; the arm stays where it is, held by the controller."""

@@ -1,7 +1,7 @@
-"""Whether what a controller reports can be true. Plain Python: this runs in the worker's loop, on every state.
+"""Checks whether a controller's report can be true. Plain Python: this runs in the worker's loop, on every state.
 
-A stop reacts to what is measured. A measurement that stands still, jumps, drifts or comes from another time would be
-believed by everything behind it, so the worker stops the arm, as far as it still can, and says which check failed.
+A stop reacts to measurements. Everything downstream would believe one that freezes, jumps, drifts or comes from another
+time, so the worker stops the arm, as well as it still can, and says which check failed.
 """
 
 from collections import deque
@@ -11,25 +11,25 @@ from td3robot.robots.driver.link import StoppedError, StreamSettings
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.driver.tool import ToolCheck
 
-# How far beyond its limits a joint may be reported [rad], and how much faster than its limit [1, rad/s].
+# How far beyond its limits a joint may be reported [rad], and how much faster than its speed limit [1, rad/s].
 POSITION_MARGIN, SPEED_FACTOR, SPEED_MARGIN = 0.1, 1.5, 0.3
-# Beyond the way at full speed, a joint may have gone this far between two states [rad].
+# A joint may move this much further between two states than full speed allows [rad].
 JUMP_MARGIN = 0.02
-# Angles and velocities may disagree by this [rad]; what is older than the time constant [s] is forgotten.
+# Angles and integrated velocities may disagree by this [rad]; disagreement decays with the time constant [s].
 DRIFT_LIMIT, DRIFT_MEMORY_S = 0.05, 2.0
-# The controller's clock is compared with ours over a window [s]: how fast it may run, and what it may be late or early
-# once [s]. A busy stand-in's clock waits; a fast one never has a reason.
+# The controller's clock is compared with ours over a window [s]: how fast it may run, and how late or early it may be
+# once [s]. A busy stand-in's clock waits; there is never a reason for a fast one.
 WINDOW_S, SLOWEST, FASTEST, LATE_S, EARLY_S = 2.0, 0.4, 1.1, 0.5, 0.15
-# While targets are streamed, a joint is where they were within this time [s], or nearby [rad]: lag, and overshoot.
-# Of the targets, one is kept in so much time [s].
+# While targets are streamed, a joint is where they were within this time [s], give or take this [rad]: lag and
+# overshoot. One target is kept per this much time [s].
 SERVO_S, SERVO_RAD, TARGETS_S = 0.5, 0.06, 0.01
 
 
 class Plausibility:
-    """Judges each new state by the one before it, by the clock and by what the arm was told.
+    """Check each new state against the previous one, the clock, and the streamed targets.
 
     Args:
-        limits: The settings that have the limits of the joints.
+        limits: The settings that contain the joint limits.
 
     Attributes:
         tool: Compares the tool's pose with the joint angles, once the arm's kinematics are known.
@@ -44,14 +44,14 @@ class Plausibility:
         self._targets: deque[tuple[float, tuple[float, ...]]] = deque()
 
     def check(self, state: WorkerState, streaming: bool) -> None:
-        """Judge a state; one that was judged before passes.
+        """Check a state; one that was checked before passes.
 
         Args:
-            state: The latest, with the last streamed target.
+            state: The latest state, with the last streamed target.
             streaming: Whether the arm is following targets.
 
         Raises:
-            StoppedError: It cannot be true; says why.
+            StoppedError: The state cannot be true; says why.
         """
         self._remember_target(state, streaming)
         before = self._before
@@ -67,10 +67,10 @@ class Plausibility:
         self._before = state
 
     def require_tool(self, state: WorkerState) -> None:
-        """Judge the tool's pose, where the controller reports one and the arm's kinematics are known.
+        """Check the tool's pose, if the controller reports one and the arm's kinematics are known.
 
         Raises:
-            StoppedError: It is not that of the joint angles.
+            StoppedError: It does not match the joint angles.
         """
         if self.tool is not None and state.tool:
             self.tool.require(state.q, state.tool)
@@ -109,7 +109,7 @@ class Plausibility:
             )
 
     def _require_continuous(self, before: WorkerState, state: WorkerState) -> None:
-        # Where a clock waited, the motion may be that of either time.
+        # If a clock waited, the motion may match either time.
         times = state.controller_time - before.controller_time, state.stamp - before.stamp
         passed = max(times)
         kept = exp(-passed / DRIFT_MEMORY_S)

@@ -1,4 +1,4 @@
-"""A worker process, seen from the process that decides."""
+"""The deciding process's view of its worker process."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ from td3robot.subprocesses import start_python
 
 # How often signs of life are exchanged, and how long a worker may be silent [s].
 BEAT_S, MAX_SILENCE_S = 0.02, 0.15
-# A deciding process that stood still for longer has nobody else to blame for what it missed in the last while [s].
+# A deciding process that stalled for longer than this has only itself to blame for what it missed recently [s].
 MAX_STALL_S, STALL_COUNTS_S = 0.25, 1.0
-# For interpreter and imports, beyond what the controller itself is given [s].
+# Time for interpreter and imports, on top of the controller's own [s].
 START_S = 20.0
-# The worker needs a few files and the standard library. Importing the package as users do would bring Gymnasium and
-# much else into a process that has to be lean and quick to start, so it gets an empty package of the same name.
+# The worker needs a few files and the standard library. Importing the package as users do would load Gymnasium and much
+# else into a process that must be lean and quick to start, so it gets an empty package of the same name.
 WORKER = """
 import sys, types
 package = sys.modules["td3robot"] = types.ModuleType("td3robot")
@@ -35,24 +35,24 @@ from td3robot.robots.driver.worker import run_worker
 run_worker(getattr(import_module(sys.argv[2]), sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
 """
 PACKAGE = str(Path(__file__).resolve().parents[2])
-# For braking, settling and the end of servoing [s].
+# Time for braking, settling and the end of servoing [s].
 STOP_S, LEAVE_S = 3.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec(Generic[S]):
-    """Which link a worker process drives, and how its troubles are put into words.
+    """The link that a worker process drives, and the words for its errors.
 
     Attributes:
-        module, link: Where the :class:`~td3robot.robots.driver.link.ArmLink` is, and its name there. It is imported
-            in the worker alone: vendors' clients stay out of the deciding process.
-        first: A state of the link before there is any.
+        module, link: Module and name of the :class:`~td3robot.robots.driver.link.ArmLink`. It is imported in the worker
+            alone: vendors' clients stay out of the deciding process.
+        first: A state of the link to start with, before there is a real one.
         settings: The vendor's configuration, as plain values.
         stream: How the worker streams.
         extra, purpose: The extra that has the vendor's client, and what it is for.
         connect_s: How long connecting may take.
-        too_slow: Why it takes longer, as a sentence.
-        when_gone: What becomes of the arm without its worker, as a clause.
+        too_slow: Why it may take longer, as a sentence.
+        when_gone: What happens to the arm without its worker, as a clause.
     """
 
     module: str
@@ -72,7 +72,7 @@ class WorkerProcess(Generic[S]):
 
     Args:
         worker: Which worker.
-        on_fault: Called once, from a thread of its own, with the reason for which the arm no longer follows.
+        on_fault: Called once, from its own thread, with the reason why the arm no longer follows.
     """
 
     def __init__(self, worker: WorkerSpec[S], on_fault: Callable[[str], None]) -> None:
@@ -89,7 +89,7 @@ class WorkerProcess(Generic[S]):
         """Start the worker and have it connect.
 
         Returns:
-            What the robot says of itself.
+            What the robot reports about itself.
 
         Raises:
             RobotError: The robot cannot be reached, or is not ready.
@@ -128,19 +128,19 @@ class WorkerProcess(Generic[S]):
 
     @property
     def when_gone(self) -> str:
-        """What becomes of the arm without its worker, as a clause."""
+        """What happens to the arm without its worker, as a clause."""
         return self._worker.when_gone
 
     @property
     def stall_s(self) -> float | None:
-        """For how long this process just stood still, or None where it did not: its own threads were not run [s]."""
+        """How long this process just stalled, its own threads not running, or None if it did not [s]."""
         now = monotonic()
         if (silence := now - self._watched_at) > MAX_STALL_S:
             return silence
         return self._stall_s if self._stall_s and now - self._stalled_at < STALL_COUNTS_S else None
 
     def state(self) -> S:
-        """Give what the worker published last."""
+        """Return the state that the worker published last."""
         return self._memory.state.read()
 
     def aim(self, q: Array, closed: float = -1.0) -> None:
@@ -151,12 +151,12 @@ class WorkerProcess(Generic[S]):
             self._memory.target.write(self._target)
 
     def tell_kinematics(self, links: Sequence[Sequence[float]]) -> None:
-        """Have the tool's pose judged from now on; :class:`~td3robot.robots.driver.tool.ToolCheck` has the links."""
+        """Have the tool's pose checked from now on; for links see :class:`~td3robot.robots.driver.tool.ToolCheck`."""
         with suppress(ChannelClosedError):  # the watch says so, and why
             self._channel.send(order="kinematics", links=links)
 
     def request_stop(self) -> bool:
-        """Have the arm brought to rest, and do not wait for it; gives whether somebody was there to hear it."""
+        """Have the arm brought to rest without waiting for it, and return whether the worker was there."""
         try:
             self._order("stop")
         except ChannelClosedError:
@@ -164,7 +164,7 @@ class WorkerProcess(Generic[S]):
         return True
 
     def stop(self) -> bool:
-        """Have the arm brought to rest; gives whether the worker did."""
+        """Have the arm brought to rest, and return whether the worker did so."""
         if not self.request_stop():
             return False
         end = monotonic() + STOP_S
@@ -176,11 +176,11 @@ class WorkerProcess(Generic[S]):
         return False
 
     def kill(self) -> None:
-        """End the worker at once, so that the controller finds itself alone and stops the arm."""
+        """End the worker at once, so that the controller loses its client and stops the arm."""
         self._process.kill()
 
     def figures(self) -> dict[str, float]:
-        """Ask for the streaming periods so far.
+        """Return figures of the streaming periods so far.
 
         Raises:
             RobotError: The worker does not answer.
@@ -235,7 +235,7 @@ class WorkerProcess(Generic[S]):
         raise RobotError(too_slow)
 
     def _watch_over(self) -> None:
-        """Exchange signs of life; tell of a fault once, and of every silence."""
+        """Exchange signs of life; report a fault once, and every silence."""
         told = False
         self._watched_at = monotonic()
         while not self._closing.wait(BEAT_S):
@@ -253,7 +253,7 @@ class WorkerProcess(Generic[S]):
                 self._memory.target.write(self._target)
 
     def _look(self) -> str | None:
-        """Read messages and signs of life; gives why the arm no longer follows, or None."""
+        """Read messages and signs of life, and return why the arm no longer follows, or None."""
         try:
             while (message := self._channel.receive()) is not None:
                 if "fault" in message:
@@ -271,7 +271,7 @@ class WorkerProcess(Generic[S]):
         return None
 
     def _how_it_ended(self) -> str:
-        """Give its status, and the last line it wrote: clients print what troubles them."""
+        """Return the worker's exit status and the last line it wrote: clients print their errors."""
         status = self._process.wait()
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").split("\n")

@@ -21,18 +21,18 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot, Status
 from td3robot.state import Array, JointCommand, RobotState
 
-# How far beyond the arm's own joint speeds a target may ask to go, for rounding.
+# Factor by which a target may exceed the arm's own joint speeds, for rounding.
 SPEED_MARGIN = 1.001
-# The worker sees a state grow old as well, and knows better why: it is given the time to say so.
+# The worker also notices when a state gets old, and knows better why, so it gets time to say so first.
 WORKER_FIRST = 2.0
-# How long the worker's own reason for a fault may be on its way [s].
+# How long to wait for the worker's own reason for a fault [s].
 WORKER_SPEAKS_S = 0.1
 # Control ticks kept for the figures.
 KEPT_TICKS = 100_000
 
 
 class StreamConfig(Protocol):
-    """What every vendor's configuration says of streaming."""
+    """The streaming settings in every vendor's configuration."""
 
     late_periods: float
     stop_deceleration_rad_s2: float
@@ -42,13 +42,13 @@ class StreamConfig(Protocol):
 class DrivenRobot(PhysicalRobot, Generic[S]):
     """An arm whose worker process streams targets to the controller.
 
-    After any fault ``read``, ``send`` and ``advance`` raise its reason until the operator's :meth:`recover`; no error
-    of the robot is ever cleared before. :meth:`stop` is always legal; the gripper keeps what it holds.
+    After any fault, ``read``, ``send`` and ``advance`` raise its reason until the operator calls :meth:`recover`; no
+    error of the robot is ever cleared before. :meth:`stop` is always legal; the gripper keeps what it holds.
 
     Args:
         spec: The robot that it has to be.
         passive: Read only: nothing is started on the controller, and the gripper is not moved.
-        max_tcp_speed_m_s: Where the measured tool gets near this, targets are played slower.
+        max_tcp_speed_m_s: Targets are played slower when the measured tool gets near this speed.
     """
 
     def __init__(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> None:
@@ -71,30 +71,30 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
 
     @abstractmethod
     def _worker(self, fault_age_s: float | None) -> WorkerSpec[S]:
-        """Return the worker to start; with an age [s], it clears the errors of the fault that was so long ago."""
+        """Return the worker to start; with the age of a fault [s], it clears that fault's errors."""
 
     @abstractmethod
     def _fingers(self, state: S) -> Array:
         """Return the driver joints (2,) of the gripper, in the unit of its model."""
 
     def _opened(self) -> None:  # where there is nothing to do
-        """Go on once the worker is connected and ``facts`` are known; what it raises closes the robot."""
+        """Finish connecting, once the worker is connected and ``facts`` are known; an exception closes the robot."""
 
     def _require_gripper(self) -> None:  # where the worker watches the gripper
-        """Raise where the gripper has a fault of its own."""
+        """Raise if the gripper has a fault of its own."""
 
     def _require_startable(self, state: S) -> None:  # where there is nothing to ask
-        """Raise where a motion must not begin."""
+        """Raise if a motion must not begin."""
 
     def _grip(self, closed: float) -> None:  # where the worker drives the gripper
-        """Send the gripper to a closed fraction."""
+        """Move the gripper to a closed fraction."""
 
     def _resting(self, state: S) -> Array:
-        """Return the posture (n,) [rad] that a motion begins in."""
+        """Return the posture (n,) [rad] from which a motion begins."""
         return np.array(state.q)
 
     def connect(self) -> None:
-        """Start the worker, check the robot, and be ready to drive it; the arm rests.
+        """Start the worker, check the robot, and get ready to drive it; the arm rests.
 
         Raises:
             RobotError: The robot cannot be reached, is another one, or is not ready to be moved.
@@ -104,12 +104,12 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
             self._open(fault_age_s=None)
 
     def read(self) -> RobotState:
-        """Give the latest measured state, stamped with this computer's monotonic clock when it was received."""
+        """Return the latest measured state, stamped on receipt with this computer's monotonic clock."""
         state = self._require_state()
         return RobotState(np.array(state.q), np.array(state.dq), self._fingers(state), state.stamp)
 
     def now(self) -> float:
-        """Give this computer's monotonic time [s]."""
+        """Return this computer's monotonic time [s]."""
         self._open_process()
         return monotonic()
 
@@ -128,10 +128,10 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         self._fresh = True
 
     def advance(self) -> None:
-        """Wait for the next tick of the control clock; a late one is counted, and the clock goes on from there.
+        """Wait for the next tick of the control clock; a late one is counted, and the clock continues from there.
 
-        Where the worker was held up, the arm's own time has slipped, and the tick comes as much later, so that targets
-        are not further and further ahead of the arm. Where nothing was sent in this period, the last target is held.
+        If the worker was delayed, the arm's own time has slipped, and the tick comes that much later, so that targets
+        do not run further and further ahead of the arm. If nothing was sent in this period, the last target is held.
         """
         process, state = self._open_process(), self._require_state()
         if self._sent is not None and not self._fresh:
@@ -150,7 +150,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         self._require_state()
 
     def move_to(self, q: Array) -> None:
-        """Refuse: a driver plans no paths; an environment brings the arm there, period by period, by its guard."""
+        """Refuse: a driver plans no paths; an environment brings the arm there, period by period, through its guard."""
         self._open_process()
         raise RobotError(
             "a physical arm does not jump to a posture: travel there through the guard (td3robot.robots.travel)"
@@ -170,17 +170,17 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
             process.kill()
 
     def close(self) -> None:
-        """Stop, end what runs on the controller, and let go; the controller holds the arm."""
+        """Stop, end our program on the controller, and disconnect; the controller holds the arm."""
         self._sent = self._due = None
         self._end_process()
 
     def recover(self, activate_gripper: bool = False) -> None:
-        """Make the robot ready again after a fault, at the operator's explicit word; the arm does not move.
+        """Recover the robot from a fault at the operator's explicit word; the arm does not move.
 
-        The worker starts anew, clears the controller's errors, and begins from the measured posture.
+        The worker restarts, clears the controller's errors, and begins from the measured posture.
 
         Args:
-            activate_gripper: Make the gripper ready first, which closes and opens its fingers: it drops what it holds.
+            activate_gripper: Activate the gripper first, which closes and opens its fingers: it drops what it holds.
 
         Raises:
             RobotError: The cause is still there, or needs hands at the robot; the fault stays.
@@ -194,9 +194,9 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         self._open(fault_age_s=fault_age_s)
 
     def take_control(self) -> None:
-        """Be ready to drive the arm; the arm does not move.
+        """Get ready to drive the arm; the arm does not move.
 
-        Where the robot was opened for reading, its worker starts anew.
+        If the robot was opened for reading, its worker restarts.
 
         Raises:
             RobotError: A fault is latched, or the robot is not ready to be moved.
@@ -215,11 +215,11 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
 
     @property
     def fault(self) -> str | None:
-        """Why nothing is sent any more, or None."""
+        """The reason why nothing is sent any more, or None."""
         return self._fault
 
     def latest(self) -> S:
-        """Return all that the worker published last, for checks and measurements; raises no fault."""
+        """Return everything that the worker published last, for checks and measurements; raises no fault."""
         return self._open_process().state()
 
     def status(self) -> Status:
@@ -260,7 +260,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         )
 
     def _require_reachable(self, start: Array, q: Array) -> None:
-        """Refuse a step that is faster than the arm may move at either end of it."""
+        """Refuse a step that is faster than the arm may move at either end of the step."""
         speed = (q - start) * self.spec.control_rate_hz
         arm = self.spec.arm
         for low, high in (arm.velocity_at(start), arm.velocity_at(q)):
@@ -287,7 +287,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
             raise
 
     def _require_control(self, fault_age_s: float) -> None:
-        """Take control of the arm once, so that no gripper is opened that another program is working with."""
+        """Take control of the arm once, so as not to open a gripper that another program is using."""
         process = WorkerProcess(self._worker(fault_age_s), self._latch_fault)
         process.start()
         process.close()
@@ -307,7 +307,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         return self._process
 
     def _require_state(self) -> S:
-        """Give the latest state, unless there is a fault or it is too old."""
+        """Return the latest state, unless there is a fault or it is too old."""
         process = self._open_process()
         if self._fault is not None:
             raise RobotError(self._say(self._fault))
@@ -319,12 +319,12 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         return state
 
     def _begin_ticks(self, state: S) -> float:
-        """Begin the control clock anew, and give its first tick [s]; what slipped before does not count."""
+        """Restart the control clock and return its first tick [s]; earlier slips do not count."""
         self._due, self._slipped_s = monotonic(), state.slipped_s
         return self._due
 
     def _latch_fault(self, reason: str) -> None:
-        """Keep the first fault, and have the arm stopped if anybody still listens."""
+        """Keep the first fault, and have the arm stopped if the worker still listens."""
         with self._latch:
             if self._fault is not None:
                 return
@@ -334,9 +334,9 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
             self._process.request_stop()
 
     def _failed(self, reason: str) -> RobotError:
-        """Latch a fault, and make the error that says it; or the fault that came before it.
+        """Latch a fault and return its error, or that of an earlier fault.
 
-        What is old because this program stood still is its own fault, and the worker's word for it comes first.
+        If a state is old because this program stalled, that is the fault, and the worker's reason takes priority.
         """
         process = self._process
         if process is not None and (stall := process.stall_s) is not None:
@@ -350,7 +350,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
 
 
 def _links(spec: RobotSpec) -> list[list[float]]:
-    """Return the arm's chain up to the tool centre point, as the worker wants it."""
+    """Return the arm's chain up to the tool centre point, in the worker's format."""
     *links, last = spec.arm.chain.transforms()
     tool = np.eye(4)
     tool[2, 3] = spec.tcp_offset_m

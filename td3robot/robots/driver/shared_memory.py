@@ -1,4 +1,4 @@
-"""The latest state and the latest target, shared by the deciding process and the worker, each always read whole."""
+"""The latest state and target, shared by the deciding process and the worker, and always read whole."""
 
 import mmap
 import os
@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 # Checksum, and number of the value.
 _HEAD = struct.Struct("<IxxxxQ")
-# To miss both copies, a reader has to be interrupted in between, and it never is this often in a row.
+# A reader misses both copies only if it is interrupted in between, and that never happens this often in a row.
 _TRIES = 20
 _SIZE, _TARGET_AT = 4096, 2048
 
@@ -28,20 +28,20 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What the worker publishes, tick by tick. A vendor's link adds fields of its own.
+    """The state that the worker publishes at every tick. A vendor's link adds its own fields.
 
     Attributes:
-        beat: When the worker was last alive [s], on the monotonic clock of this computer, as all times but one.
+        beat: When the worker was last alive [s], on this computer's monotonic clock, like all times but one.
         stamp: When the state below was received [s].
         controller_time: The controller's own time of the state [s].
         q, dq: (n,) measured [rad, rad/s].
-        tcp_speed: Of the tool, as measured [m/s]; 0 where the controller does not report it.
-        target: (n,) what was last streamed [rad].
+        tcp_speed: Measured tool speed [m/s]; 0 if the controller does not report it.
+        target: (n,) the last streamed target [rad].
         tool: (12,) the tool's pose as the controller reports it, in the base frame: the columns of its rotation, then
-            its position [m]; empty where no controller reports one.
+            its position [m]; empty if the controller reports none.
         status: One of :class:`Status`.
         orders: How many orders have been carried out.
-        slipped_s: By how much the arm's own time has slipped in all: it waits where the worker is held up.
+        slipped_s: How much the arm's own time has slipped in total: it waits when the worker is delayed.
     """
 
     beat: float = 0.0
@@ -59,13 +59,13 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the deciding process publishes.
+    """The target that the deciding process publishes.
 
     Attributes:
         beat: When that process was last alive [s].
         sent_at: When the target was sent [s].
-        count: Of targets up to this one.
-        q: (n,) joint angles to be reached one control period later [rad].
+        count: Number of targets up to this one.
+        q: (n,) joint angles to reach one control period later [rad].
         closed: Closed fraction of a gripper that the worker drives, 0 to 1; below 0, it is left alone.
     """
 
@@ -83,13 +83,13 @@ S = TypeVar("S", bound=WorkerState)
 class Slot(Generic[T]):
     """The latest value of one kind in shared memory: one process writes, another reads.
 
-    There are two copies, written in turn, so that one is whole whenever the writer is interrupted. A checksum tells a
-    copy that was read while it was being written: it depends on no processor's order of stores.
+    There are two copies, written in turn, so that one is whole whenever the writer is interrupted. A checksum detects a
+    copy that was read while being written, without relying on any processor's store order.
 
     Args:
-        memory: Where the value lies.
-        offset: From its beginning [bytes].
-        example: Any value of the kind: a dataclass of ints, floats and tuples of floats, whose lengths stay.
+        memory: The shared memory.
+        offset: Where the value begins in it [bytes].
+        example: Any value of the kind: a dataclass of ints, floats and tuples of floats of fixed length.
     """
 
     def __init__(self, memory: mmap.mmap, offset: int, example: T) -> None:
@@ -118,7 +118,7 @@ class Slot(Generic[T]):
         self._memory[start : start + self._copy] = data
 
     def read(self) -> T:
-        """Give the latest whole value.
+        """Return the latest whole value.
 
         Raises:
             OSError: There is none: the memory is damaged.
@@ -145,11 +145,11 @@ class Slot(Generic[T]):
 
 
 class SharedMemory(Generic[S]):
-    """The two slots in one anonymous piece of memory, which disappears with the last process that has it open.
+    """The two slots in one anonymous block of memory, which disappears with the last process that has it open.
 
     Args:
-        descriptor: The file of the memory.
-        example: A state of the link that the worker drives, for its kind and its number of joints.
+        descriptor: The memory's file descriptor.
+        example: A state of the link that the worker drives, for its type and number of joints.
     """
 
     def __init__(self, descriptor: int, example: S) -> None:
@@ -161,7 +161,7 @@ class SharedMemory(Generic[S]):
 
     @classmethod
     def create(cls, example: S) -> tuple["SharedMemory[S]", int]:
-        """Make new memory that holds a first state; its file descriptor is for the other process."""
+        """Return new memory that holds a first state, and its file descriptor for the other process."""
         descriptor = os.memfd_create("td3robot")
         memory = cls(descriptor, example)
         memory.state.write(example)

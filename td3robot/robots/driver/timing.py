@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def quantiles_ms(name: str, seconds: Iterable[float]) -> dict[str, float]:
-    """Give median, 99th percentile and maximum of durations, as ``<name>_p50_ms`` and so on; nothing for none."""
+    """Return median, 99th percentile and maximum of durations as ``<name>_p50_ms`` and so on; empty without any."""
     ordered = sorted(seconds)
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
     return {

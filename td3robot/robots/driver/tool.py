@@ -8,15 +8,15 @@ from math import acos, cos, hypot, sin, sqrt
 
 from td3robot.robots.driver.link import StoppedError
 
-# Twice what the check of a robot at rest allows (5 mm and 0.03 rad, in deploy/check.py), which covers kinematics of the
-# data sheet that differ from the arm's own by a few millimetres [m, rad].
+# Twice what the check of a robot at rest allows (5 mm and 0.03 rad, in deploy/check.py), which covers a data sheet's
+# kinematics that differ from the arm's own by a few millimetres [m, rad].
 TOOL_M, TOOL_RAD = 0.01, 0.06
 
 Pose = Sequence[float]
 
 
 class ToolCheck:
-    """Compares the tool pose that a controller reports with that of the joint angles that it reports.
+    """Compare a controller's reported tool pose with that of its reported joint angles.
 
     Args:
         links: n + 1 fixed poses (12,) of the arm's chain: from the base to the first joint, from each joint to the
@@ -34,10 +34,10 @@ class ToolCheck:
         return pose
 
     def require(self, q: Sequence[float], reported: Pose) -> None:
-        """Require that a reported pose (12,) is that of joint angles q (n,) [rad].
+        """Require that a reported pose (12,) matches joint angles q (n,) [rad].
 
         Raises:
-            StoppedError: It is another one; one of the two is wrong.
+            StoppedError: It does not; one of the two is wrong.
         """
         ours = self.pose(q)
         away = hypot(*(a - b for a, b in zip(ours[9:], reported[9:], strict=True)))
@@ -69,14 +69,14 @@ def pose_of(position: Sequence[float], vector: Sequence[float]) -> tuple[float, 
 
 
 def _turned(pose: Pose, angle: float) -> Pose:
-    """Turn a pose about its own z axis [rad]."""
+    """Return a pose turned about its own z axis by an angle [rad]."""
     c, s = cos(angle), sin(angle)
     a, b, d, e, f, g, *rest = pose
     return (c * a + s * e, c * b + s * f, c * d + s * g, c * e - s * a, c * f - s * b, c * g - s * d, *rest)
 
 
 def _times(pose: Pose, link: Pose) -> Pose:
-    """Compose two poses."""
+    """Return the composition of two poses."""
     a, b, c, d, e, f, g, h, i, x, y, z = pose
     turned = [(a * u + d * v + g * w, b * u + e * v + h * w, c * u + f * v + i * w) for u, v, w in zip(
         link[0::3], link[1::3], link[2::3], strict=True

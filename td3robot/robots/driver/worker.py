@@ -24,9 +24,9 @@ from td3robot.robots.driver.shared_memory import SharedMemory, Status, WorkerSta
 from td3robot.robots.driver.timing import quantiles_ms
 from td3robot.robots.driver.tool import ToolCheck
 
-# A deciding process whose sign of life is older hangs, whatever its targets say [s].
+# A deciding process whose sign of life is older than this hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5
-# Slower than this is at rest, and no stop takes longer [rad/s, s].
+# Below this speed the arm is at rest, and no stop takes longer than this [rad/s, s].
 AT_REST_RAD_S, SETTLE_S = 0.005, 1.0
 # Streaming periods kept for the figures: ten minutes at 250 Hz.
 KEPT_PERIODS = 150_000
@@ -48,7 +48,7 @@ class Worker:
         self._streamed_at: float | None = None
 
     def connect(self) -> dict[str, Any]:
-        """Open the controller and publish a first state; gives what the controller says of itself."""
+        """Open the controller, publish a first state, and return what the controller reports about itself."""
         facts = self._link.connect()
         q = tuple(facts["q"])
         self._stream = TargetStream(list(q), self._period, self._tick)
@@ -60,7 +60,7 @@ class Worker:
         return facts
 
     def run(self) -> None:
-        """Loop until told to leave, or until nobody is left to tell."""
+        """Loop until told to leave, or until the deciding process is gone."""
         due = monotonic()
         while not (self._leaving and self._state.status in (Status.HOLDING, Status.FAILED)):
             now = monotonic()
@@ -125,7 +125,7 @@ class Worker:
             self._plausibility.require_tool(self._state)
             self._stream.anchor(list(q))
             self._state = replace(self._state, target=q)
-        # One that was never seen is part of the way to the next.
+        # A target that was never seen is part of the way to the next one.
         self._stream.aim(list(target.q), target.sent_at, target.count - self._played)
         self._played = target.count
         self._link.grip(target.closed)
@@ -170,7 +170,7 @@ class Worker:
             self._state = replace(self._state, status=Status.BRAKING)
 
     def _drop_targets(self) -> None:
-        """Never play what was sent before the arm was told to stop, or while it did."""
+        """Drop the targets that were sent before or during a stop, so that they are never played."""
         self._played = self._memory.target.read().count
 
     def _braked(self, now: float) -> bool:
@@ -186,7 +186,7 @@ class Worker:
         self._state = replace(self._state, status=Status.HOLDING if self._fault is None else Status.FAILED)
 
     def _fail(self, stop: StoppedError, now: float) -> None:
-        """Keep the first fault, tell it, and bring the arm to rest as far as that is still in our hands."""
+        """Keep the first fault, report it, and bring the arm to rest as well as we still can."""
         if self._fault is not None:
             if not stop.connected:
                 self._fault = stop
@@ -205,7 +205,7 @@ class Worker:
             self._leaving = True
 
     def _figures(self) -> dict[str, float]:
-        """Give the streaming periods so far, and how much longer they were for the tool's speed [ms]."""
+        """Return figures of the streaming periods so far, and how much the tool's speed lengthened them [ms]."""
         slowed = {"slowed_ms": 1e3 * self._stream.slowed_s}
         return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods) | slowed
 
@@ -245,7 +245,7 @@ def _work(channel: Channel, link: type[ArmLink], memory: SharedMemory[Any]) -> N
 
 
 def _raise_priority(priority: int) -> bool:
-    """Ask for SCHED_FIFO, for this thread and those that the client starts."""
+    """Request SCHED_FIFO for this thread and those that the client starts, and return whether it was granted."""
     if priority == 0:
         return False
     try:
@@ -256,7 +256,7 @@ def _raise_priority(priority: int) -> bool:
 
 
 def _end(status: int) -> NoReturn:
-    """End without the clients' destructors: ur_rtde's hang or abort where the controller has gone."""
+    """Exit without running the clients' destructors: ur_rtde's hang or abort if the controller is gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,1 +1,1 @@
-"""Franka arms: the driver, through franka-rs in a worker process."""
+"""The Franka driver: franka-rs in a worker process."""

@@ -1,4 +1,4 @@
-"""What only a Franka can be asked before it moves: its control box, mode, errors, payload and hand."""
+"""Checks before motion that only apply to a Franka: control box, mode, errors, payload and hand."""
 
 import socket
 from importlib.util import find_spec
@@ -12,13 +12,13 @@ from td3robot.robots.franka.link import ROBOT_PORT
 if TYPE_CHECKING:
     from td3robot.robots.franka.robot import FrankaRobot
 
-# A payload that is wrong by more lets the arm sag, and its contact reflex err.
+# A payload that is off by more than this makes the arm sag and its contact reflex err.
 PAYLOAD_KG = 0.3
 TIMEOUT_S = 2.0
 
 
 def check_controller(check: Check, config: FrankaConfig) -> bool:
-    """Ask whether there is a client, and a control box that answers; returns whether both are there."""
+    """Check that the client is installed and the control box answers; return whether both are there."""
     here = find_spec("franka") is not None
     check.add("client", "franka-rs", "found" if here else "missing", here, "run: pip install 'td3robot[franka]'")
     if not here:
@@ -38,7 +38,7 @@ def check_controller(check: Check, config: FrankaConfig) -> bool:
 
 
 def check_settings(check: Check, robot: "FrankaRobot") -> None:
-    """Look at mode, errors, payload and hand of a connected robot."""
+    """Check mode, errors, payload and hand of a connected robot."""
     mode, errors = robot.facts["mode"], ", ".join(robot.facts["errors"])
     check.add("mode", "idle", mode, mode == "idle", "open the brakes and activate FCI in Desk; after a reflex: recover")
     check.add("errors", "none", errors or "none", not errors, f"find the cause; then: {robot.cell.recovery}")

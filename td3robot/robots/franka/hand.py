@@ -1,4 +1,4 @@
-"""The Franka Hand through franka-rs: polled in one thread, and told where to go in another, which commands block."""
+"""The Franka Hand through franka-rs: polled in one thread, and commanded in another, because commands block."""
 
 import threading
 from time import monotonic
@@ -7,19 +7,19 @@ from typing import Any
 from td3robot.robots.driver.link import StoppedError
 
 OPEN_WIDTH_M = 0.08
-# From this closed fraction on, fingers close with force on what is between them; less is a width to go to.
+# From this closed fraction on, the fingers grasp with force; below, they move to a width.
 GRASP_FROM = 0.9
-# Wishes nearer to the last one than this are the same; the hand takes 0.1 s for any command [closed fraction].
+# Wishes nearer to the last one than this count as the same; the hand takes 0.1 s for any command [closed fraction].
 SAME = 0.02
-# Fingers that met nothing end closer than this, and the hand calls it a grasp all the same [m].
+# Fingers that met nothing end closer together than this, and the hand still calls it a grasp [m].
 NOTHING_M = 0.002
 
 
 class Hand:
-    """Fingers that go to the latest wish when they have done with the one before it.
+    """Fingers that go to the latest wish once they have finished the one before it.
 
     Attributes:
-        refused: Commands that the hand did not carry out, as when something was in the way.
+        refused: Commands that the hand did not carry out, for example because something was in the way.
         fault: Why its state is no longer known, or None.
     """
 
@@ -34,7 +34,7 @@ class Hand:
         self._commanded: float | None = None
         self.width, self.grasped, self.stamp = 0.0, False, 0.0
         self.refused = 0
-        # The hand says that it grasps until its next command is done, also while its fingers open. What it says of
+        # The hand reports a grasp until its next command is done, even while its fingers open. Its report about
         # commands before ours is taken as it is.
         self._gripping = True
         self.fault: str | None = None
@@ -83,10 +83,10 @@ class Hand:
 
 
 def home_hand(host: str) -> None:
-    """Have the hand find its widest opening; its fingers close and open.
+    """Home the hand to find its widest opening; its fingers close and open.
 
     Raises:
-        StoppedError: There is no hand, or it did not.
+        StoppedError: There is no hand, or homing failed.
         ImportError: franka-rs is not installed.
     """
     import franka
@@ -101,7 +101,7 @@ def connect_hand(settings: dict[str, Any]) -> Hand:
     """Connect to the hand of a robot, by the settings of ``FrankaConfig``.
 
     Raises:
-        StoppedError: There is none.
+        StoppedError: There is no hand.
     """
     import franka
 

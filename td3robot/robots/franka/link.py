@@ -1,4 +1,4 @@
-"""An FR3 through franka-rs, every call checked. With ``hand.py``, the only files that import its module ``franka``."""
+"""An FR3 through franka-rs, with every call checked. Only this file and ``hand.py`` import its module ``franka``."""
 
 import socket
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from td3robot.robots.franka.hand import Hand, connect_hand
 JOINTS = 7
 
 ROBOT_PORT, HAND_PORT, FR3_PROTOCOL = 1337, 1338, 10
-# The client ends a motion whose arm strays further than this from where it began. Ours may go anywhere [rad].
+# The client ends a motion if the arm strays further than this from its start. Ours may go anywhere [rad].
 ANYWHERE = 6.5
-# A hand that has not reported for longer is a fault [s].
+# A hand that has not reported for longer than this is a fault [s].
 MAX_HAND_AGE_S = 0.5
-# The robot's clock may wait by this against ours before its time counts as slipped: deliveries may be late [s].
+# The robot's clock may fall this far behind ours before its time counts as slipped: deliveries may be late [s].
 CLOCK_SLACK_S = 0.003
-# At rest, measured posture, the client's own target and what was sent last are this close to each other [rad].
+# At rest, the measured posture, the client's own target and the last sent target are this close to each other [rad].
 REST_RAD = 0.02
 MODES = {
     "reflex": "a reflex holds the arm",
@@ -34,11 +34,11 @@ class FrankaState(WorkerState):
     """An FR3's state.
 
     Attributes:
-        q_d: (7,) what the robot was told last by the client's generator [rad].
+        q_d: (7,) the last command of the client's generator to the robot [rad].
         success_rate: Share of the last 100 commands that reached the robot in time.
         moving: 1 while the client's motion is open.
-        width: Between the fingers [m].
-        grasped: 1 while the hand says that it holds something.
+        width: Distance between the fingers [m].
+        grasped: 1 while the hand reports that it holds something.
         hand_stamp: When the hand's state was received [s].
     """
 
@@ -58,7 +58,7 @@ class FrankaLink(ArmLink):
     """The connection to one control box: measured states in, targets of the client's 1 kHz generator out.
 
     The client's generator, in Rust, limits acceleration and jerk. Its motion stays open from connecting to leaving, and
-    the arm rests on the last target in between: to end one takes the client half a second, in which it tells no state.
+    the arm rests on the last target in between: ending a motion takes the client half a second without any state.
 
     Args:
         settings: ``FrankaConfig`` as plain values.
@@ -77,9 +77,9 @@ class FrankaLink(ArmLink):
         self._clock_offset, self._clock_waited = inf, 0.0
 
     def connect(self) -> dict[str, Any]:
-        """Open the connection, check the robot, and open a motion where the arm is to be moved.
+        """Open the connection, check the robot, and open a motion if the arm will be moved.
 
-        Where the operator recovers the robot, the errors of a reflex are cleared first.
+        When the operator recovers the robot, the errors of a reflex are cleared first.
         """
         import franka
 
@@ -98,7 +98,7 @@ class FrankaLink(ArmLink):
         return facts
 
     def observe(self, now: float, before: FrankaState) -> dict[str, Any]:
-        """Give the fields of a new state, or of the hand alone where nothing new arrived.
+        """Return the fields of a new state, or of the hand alone if no new state arrived.
 
         Raises:
             StoppedError: The connection is lost, or the values are not usable.
@@ -129,7 +129,7 @@ class FrankaLink(ArmLink):
         } | self._fingers()
 
     def require_healthy(self, state: FrankaState, now: float) -> None:
-        """Judge the latest state.
+        """Check the latest state.
 
         Raises:
             StoppedError: The arm is stopped, or its state is no longer known.
@@ -158,7 +158,7 @@ class FrankaLink(ArmLink):
             raise self._why(f"a target was refused: {_line(error)}") from None
 
     def grip(self, closed: float) -> None:
-        """Tell the hand where to go, where there is one."""
+        """Send the hand, if there is one, to a closed fraction."""
         if self._hand is not None:
             self._hand.want(closed)
 
@@ -182,10 +182,10 @@ class FrankaLink(ArmLink):
         return self._targets is not None and bool(self._targets.running)
 
     def waited_s(self, state: FrankaState) -> float:
-        """Return by how much the robot's own clock has waited since this was asked last [s].
+        """Return how long the robot's own clock has waited since the last call [s].
 
-        A robot's clock does not wait; that of a stand-in on a busy computer does. The smallest distance between the two
-        clocks is that of an answer in time.
+        A robot's clock does not wait; that of a stand-in on a busy computer does. The smallest difference between the
+        two clocks is that of a timely delivery.
         """
         offset = state.stamp - state.controller_time
         self._clock_offset = min(self._clock_offset, offset)
@@ -229,7 +229,7 @@ class FrankaLink(ArmLink):
         return facts
 
     def _latest(self) -> Any:
-        """Read past what waited in the socket's buffer, which keeps the oldest states and not the newest."""
+        """Return the latest state, skipping those in the socket's buffer, which keeps the oldest and not the newest."""
         self._robot.read_once()
         return self._robot.read_once()
 
@@ -240,7 +240,7 @@ class FrankaLink(ArmLink):
             raise StoppedError(reason)
 
     def _why(self, otherwise: str) -> StoppedError:
-        """Say why the motion ended, as the client knows it; ask once, since it is gone then."""
+        """Return why the motion ended, from the client; it tells only once."""
         targets, self._targets = self._targets, None
         if targets is None:
             return StoppedError(otherwise, connected=False)
@@ -254,7 +254,7 @@ class FrankaLink(ArmLink):
 
 
 def _tool(pose: Any) -> tuple[float, ...]:
-    """Return a tool's pose (4, 4) as columns and position, its x axis turned to where the fingers slide."""
+    """Return a tool's pose (4, 4) as columns and position, with its x axis turned to the fingers' sliding direction."""
     (a, b, c, x), (d, e, f, y), (g, h, i, z), _ = pose.reshape(4, 4).tolist()
     return (b, e, h, -a, -d, -g, c, f, i, x, y, z)
 

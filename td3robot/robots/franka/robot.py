@@ -21,12 +21,12 @@ from td3robot.robots.franka.link import FrankaState
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, Pose
 
-# The hand's frame, which Desk's tool has, turned about its z axis until its x axis is the way the fingers slide [rad].
+# Rotation about z from the hand's frame, which Desk's tool has, to one whose x axis is the fingers' direction [rad].
 HAND_TURN = pi / 2
 
 
 class FrankaRobot(DrivenRobot[FrankaState]):
-    """An FR3 driven through franka-rs in a process of its own, with the Franka Hand.
+    """An FR3 driven through franka-rs in its own process, with the Franka Hand.
 
     Drivers are the two finger joints, right then left [m]: 0.04 open, 0 closed.
 
@@ -34,7 +34,7 @@ class FrankaRobot(DrivenRobot[FrankaState]):
         spec: The robot that it has to be.
         cell: Where it is and how it is driven.
         passive: Read only: no motion is opened, and the hand is not moved.
-        max_tcp_speed_m_s: Not watched: the link reports no speed of the tool.
+        max_tcp_speed_m_s: Not monitored: the link reports no tool speed.
     """
 
     console: ClassVar[str] = "Desk"
@@ -64,17 +64,17 @@ class FrankaRobot(DrivenRobot[FrankaState]):
             raise MissingExtraError("franka", "driving a Franka arm") from None
 
     def reported_tool(self) -> tuple[Array, Pose]:
-        """Return joint angles [rad] and the robot's own tool pose for them, both as of when it was connected."""
+        """Return joint angles [rad] and the robot's own tool pose for them, both from when it was connected."""
         self._open_process()
         pose = np.array(self.facts["tool_pose"]).reshape(4, 4)
         return np.array(self.facts["q"]), Pose(pose[:3, 3].copy(), pose[:3, :3] @ about_vertical(HAND_TURN))
 
     def check_controller(self, check: Check) -> bool:
-        """Ask whether the control box answers, and franka-rs is there; returns whether connecting makes sense."""
+        """Check that the control box answers and franka-rs is installed; return whether connecting makes sense."""
         return franka_check.check_controller(check, self.config)
 
     def check_settings(self, check: Check) -> None:
-        """Look at mode, errors, payload and hand."""
+        """Check mode, errors, payload and hand."""
         franka_check.check_settings(check, self)
 
     @property
@@ -89,7 +89,7 @@ class FrankaRobot(DrivenRobot[FrankaState]):
 
     @property
     def holds(self) -> bool:
-        """Whether the hand has something between its fingers."""
+        """Whether the hand holds something."""
         return bool(self.latest().grasped)
 
     @property

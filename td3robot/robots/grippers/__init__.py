@@ -1,4 +1,4 @@
-"""The grippers: one file each."""
+"""The grippers: one file per gripper."""
 
 from td3robot import registry
 from td3robot.registry import Registry

@@ -15,8 +15,8 @@ OPEN_M = 0.04
 # Of the five boxes of a fingertip, four corners touch: two at its end, two at its root. The first and the second are
 # one of each; the fifth fills the middle, 1.5 mm back.
 PAD_BOXES = {f"fingertip_pad_collision_{box}": number for number, box in enumerate((2, 4, 3, 5, 1), start=1)}
-# Each finger presses with half of the actuator's force. The Menagerie's actuator presses with 1 N on a 40 mm cube; the
-# hand grasps with 30 to 70 N. Stiffness brings a free finger to where it is sent, damping keeps it from ringing.
+# Each finger presses with half the actuator's force. The Menagerie's actuator presses with 1 N on a 40 mm cube; the
+# hand grasps with 30 to 70 N. Stiffness brings a free finger to its target, damping keeps it from ringing.
 GRASP_N = 40.0
 STIFFNESS_N_M, DAMPING_N_S_M = 4000.0, 200.0
 
@@ -25,7 +25,7 @@ def menagerie_hand() -> "mujoco.MjSpec":
     """Load the hand of the Menagerie's FR3, its fingers sliding along x.
 
     Raises:
-        MissingExtraError: The wheel that brings it is not installed.
+        MissingExtraError: The wheel that contains it is not installed.
     """
     import mujoco
 
@@ -39,7 +39,7 @@ def menagerie_hand() -> "mujoco.MjSpec":
     hand.set("quat", f"{sqrt(0.5)} 0 0 {-sqrt(0.5)}")  # the fingers slide along the hand's y axis
     for side, joint in FINGERS.items():
         _name_pads(one(hand, "body", f"{side}_finger"), side)
-        # Stops as hard as those of the 2F-85's linkage: the file leaves them so soft that an impact passes one by 1 mm.
+        # Stops as hard as the 2F-85's linkage has: the file leaves them so soft that an impact passes one by 1 mm.
         one(hand, "joint", joint).attrib.update(solimplimit="0.95 0.99 0.001", solreflimit="0.005 1")
     spec = mujoco.MjSpec.from_string(as_xml(tree))
     spec.option.cone, spec.option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
@@ -48,7 +48,7 @@ def menagerie_hand() -> "mujoco.MjSpec":
 
 
 def _name_pads(finger: Element, side: str) -> None:
-    """Name a finger and its tip's boxes as every gripper's, and have these decide about friction, as the 2F-85's do."""
+    """Name a finger and its tip's boxes as in other grippers, and let the boxes set friction, as the 2F-85's do."""
     finger.set("name", f"{side}_pad")
     for geom in finger.findall("geom"):
         number = PAD_BOXES.get(geom.get("class", ""))

@@ -1,4 +1,4 @@
-"""What a gripper is: a parallel jaw whose two driver joints tell its opening."""
+"""Gripper models: a parallel jaw whose two driver joints determine its opening."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from td3robot.state import Array
 if TYPE_CHECKING:
     import mujoco
 
-# The highest count of a device.
+# A device's highest count.
 COUNTS = 255
-# How much of an object's height the pads have to overlap [m].
+# How much of an object's height the pads must overlap [m].
 OVERLAP_M = 0.01
 
 
@@ -23,16 +23,16 @@ class Jaw:
 
     Attributes:
         stroke_m: Width of the open jaw.
-        margin_m: Play that the jaw needs to go around an object.
+        margin_m: Clearance that the jaw needs to go around an object.
         min_width_m: Drivers that stop on something thinner cannot be told from drivers that close on nothing.
         payload_kg: What it holds by friction (data sheet).
-        grasp_height_m: Height of the tool centre point over the table at the lowest grasp: how far the fingers reach
-            beyond it, and the guard's clearance.
-        min_height_m, max_height_m: Of objects: lower ones the fingers pass over, higher ones meet the palm, since
-            objects are gripped at half their height.
-        fingertips_m: The fingers reach this far beyond the tool centre point, with some play.
-        reach_at: How far they reach beyond it [m] when they are a width [m] apart, where open fingers are too short for
-            low objects that are wide; None where ``min_height_m`` serves every width.
+        grasp_height_m: Height of the tool centre point above the table at the lowest grasp: how far the fingers reach
+            beyond it, plus the guard's clearance.
+        min_height_m, max_height_m: Limits of object height: the fingers pass over lower ones, and higher ones meet the
+            palm, since objects are gripped at half their height.
+        fingertips_m: How far the fingers reach beyond the tool centre point, with some clearance.
+        reach_at: How far they reach beyond it [m] when they are a width [m] apart, if open fingers are too short for
+            low, wide objects; None if ``min_height_m`` holds for every width.
     """
 
     stroke_m: float
@@ -47,11 +47,11 @@ class Jaw:
 
     @property
     def widest_m(self) -> float:
-        """The widest object that the jaw goes around."""
+        """Width of the widest object that the jaw goes around."""
         return self.stroke_m - self.margin_m
 
     def lowest_m(self, width_m: float) -> float:
-        """Compute how high an object of a width [m] on the table has to be for the pads to get hold of it [m]."""
+        """Compute the least height [m] at which the pads can grip an object of a width [m] on the table."""
         if self.reach_at is None:
             return self.min_height_m
         return max(self.min_height_m, self.grasp_height_m - self.reach_at(width_m) + OVERLAP_M)
@@ -59,7 +59,7 @@ class Jaw:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How the device itself counts, 0 to 255, and what its counts mean.
+    """The device's own counts, 0 to 255, and what they mean.
 
     Attributes:
         open, closed: Position counts that it reports when open, and when closed on nothing.
@@ -84,23 +84,23 @@ class GripperModel:
 
     Attributes:
         driver_names: Right, then left; joints of the MuJoCo model.
-        driver_unit: ``rad`` where the drivers turn, ``m`` where they slide.
-        driver_open, driver_closed: Of both drivers.
+        driver_unit: ``rad`` if the drivers turn, ``m`` if they slide.
+        driver_open, driver_closed: Positions of both drivers.
         closing_rate: Largest change of the closed fraction [1/s].
-        tcp_offset_m: From the flange along its z axis to the point between the finger pads.
-        mass_kg: What an arm's controller has to be told as payload, coupling included.
+        tcp_offset_m: Distance from the flange to the point between the finger pads, along the flange's z axis.
+        mass_kg: Payload to set at an arm's controller, coupling included.
         jaw: What fits between the fingers.
-        counts: Of the device, where it is driven by counts.
+        counts: The device's counts, if it is driven by counts.
         make_spec: Makes the MuJoCo model, for a flange whose z axis points out of the arm.
-        base: Its body that everything else hangs from; a coupling moves it along z.
-        palm: Its heaviest body, where a payload that nobody told of hangs.
-        actuator: Of the fingers.
+        base: Its root body; a coupling moves it along z.
+        palm: Its heaviest body, to which an unknown payload is added.
+        actuator: The actuator of the fingers.
         control_open, control_closed: The actuator's control at both ends; linear in between.
         links: For each side, right then left, the joints of its linkage and their share of the driver's motion.
-        pads: What the names of the pads' geometries contain.
-        driver_at: Driver position at which the pads are a width [m] apart; None where the jaw closes in proportion to
-            its drivers, or is taken to.
-        label: What people call it, ``Robotiq 2F-85``; its name where nothing is given.
+        pads: Substring of the names of the pads' geometries.
+        driver_at: Driver position at which the pads are a width [m] apart; None if the jaw closes in proportion to its
+            drivers, or is assumed to.
+        label: Display name, ``Robotiq 2F-85``; the gripper's name by default.
     """
 
     name: str
@@ -126,7 +126,7 @@ class GripperModel:
 
     @property
     def driver_range(self) -> float:
-        """How far the drivers go from open to closed, in their unit; negative where closing makes them smaller."""
+        """Driver travel from open to closed, in their unit; negative if closing makes positions smaller."""
         return self.driver_closed - self.driver_open
 
     def closed_fraction(self, driver_q: Array) -> float:

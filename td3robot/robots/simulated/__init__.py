@@ -1,1 +1,1 @@
-"""The simulated arm in MuJoCo, and what makes it differ from its model."""
+"""The simulated arm in MuJoCo, and the disturbances that make it differ from its model."""

@@ -1,4 +1,4 @@
-"""An arm's MuJoCo model from its numbers: a chain, inertials, and cylinders around the links."""
+"""Builds an arm's MuJoCo model from its numbers: a chain, inertials, and cylinders around the links."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from td3robot.geometry import quaternion
 from td3robot.robots.arms.model import Chain
 
 FLANGE_SITE = "attachment_site"
-# Motor and gear as seen at the joint [kg m2]: UR publishes none, this is the Menagerie's for its UR5e.
+# Inertia of motor and gear at the joint [kg m2]: UR publishes none; this is the Menagerie's for its UR5e.
 ARMATURE = 0.1
 
 
@@ -21,8 +21,8 @@ class Link:
 
     Attributes:
         inertial: Mass [kg], centre of mass x y z [m], inertia about it xx xy xz yy yz zz [kg m2].
-        inertia_turn: The tensor's axes against the link's frame, as a turn about x [rad].
-        shell_mm: Cylinders that hold it: axis, the two other coordinates of its centre, low end, high end, radius [mm].
+        inertia_turn: Rotation of the tensor's axes from the link's frame, about x [rad].
+        shell_mm: Cylinders around it: axis, the two other coordinates of the centre, low end, high end, radius [mm].
     """
 
     name: str
@@ -39,18 +39,18 @@ def arm_of_links(
     base_shell_mm: tuple[tuple[str, int, int, int, int, int], ...],
     links: Sequence[Link],
 ) -> mujoco.MjSpec:
-    """Make bodies, joints, actuators and a flange; the world is the base frame.
+    """Return a model with bodies, joints, actuators and a flange; the world frame is the base frame.
 
-    The base is bolted down and has no mass. Servos are set by who puts the cell together; here an actuator only has
-    its joint and its torque limit.
+    The base is bolted down and has no mass. An actuator has only its joint and its torque limit here; the servos are
+    configured when the cell is assembled.
 
     Args:
         chain: Its frames are the links' frames.
-        joint_names: From base to flange.
-        limits: Joint positions are within plus and minus these [rad].
-        torques: Of the actuators [N m].
+        joint_names: Names from base to flange.
+        limits: Joint positions stay within plus and minus these [rad].
+        torques: Torque limits of the actuators [N m].
         base_shell_mm: Cylinders around the base.
-        links: One for each joint.
+        links: One per joint.
     """
     transforms = chain.transforms()
     spec = mujoco.MjSpec()
@@ -91,7 +91,7 @@ def _add_materials(spec: mujoco.MjSpec) -> None:
 
 
 def _add_shell(body: mujoco.MjsBody, cylinders: tuple[tuple[str, int, int, int, int, int], ...]) -> None:
-    """Add a link's cylinders twice, without mass: to be seen (group 2) and to be touched (group 3)."""
+    """Add a link's cylinders twice, without mass: for visuals (group 2) and for collisions (group 3)."""
     quats = {"x": [1.0, 0.0, 1.0, 0.0], "y": [1.0, -1.0, 0.0, 0.0], "z": [1.0, 0.0, 0.0, 0.0]}
     for axis, first, second, low, high, radius in cylinders:
         middle: list[float] = [first, second]

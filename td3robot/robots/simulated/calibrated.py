@@ -1,4 +1,4 @@
-"""An arm whose kinematics differ a little from its model's: the model's joints are moved to where they really are."""
+"""An arm whose kinematics differ slightly from its model's: the model's joints are moved to their real axes."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,17 +18,17 @@ def calibrated_arm(arm: ArmModel, chain: Chain) -> ArmModel:
 
 
 def calibrated_spec(arm: ArmModel, chain: Chain) -> mujoco.MjSpec:
-    """Make an arm's model and move its joints to the axes of a chain.
+    """Return an arm's model with its joints moved to the axes of a chain.
 
-    Forward kinematics depend on where the joints' axes are with all joints at zero, and on where the flange is then
-    (product of exponentials): a frame's place along its axis does not matter. So each link is turned by the smallest
-    rotation that brings its axis parallel to the chain's, and shifted at right angles to it. Links stay where they
-    were, but for the calibration, even where the chain's own frames are hundreds of metres along the axis, as
-    Denavit-Hartenberg parameters of nearly parallel axes are.
+    Forward kinematics depend on the joint axes and the flange pose with all joints at zero (product of exponentials);
+    a frame's position along its axis does not matter. So each link is turned by the smallest rotation that makes its
+    axis parallel to the chain's, and shifted perpendicular to it. Apart from the calibration, links stay where they
+    were, even if the chain's own frames are hundreds of metres along the axis, as with the Denavit-Hartenberg
+    parameters of nearly parallel axes.
 
     Args:
         arm: The nominal arm.
-        chain: From the base to the flange, with the nominal chain's joint angles.
+        chain: Chain from the base to the flange, with the nominal chain's joint angles.
     """
     spec = arm.make_spec()
     poses, anchors, axes = _at_zero(arm)
@@ -76,7 +76,7 @@ def _frames(chain: Chain) -> list[Array]:
 
 
 def _moved(pose: Array, anchor: Array, axis: Array, frame: Array) -> Array:
-    """Move a link's pose (4, 4) so that its joint's axis lies on the z axis of a frame (4, 4)."""
+    """Return a link's pose (4, 4), moved so that its joint axis lies on the z axis of a frame (4, 4)."""
     direction, origin = frame[:3, 2], frame[:3, 3]
     turn = _smallest_rotation(axis, direction)
     moved_anchor = origin + direction * float(direction @ (anchor - origin))

@@ -15,7 +15,7 @@ from td3robot.state import Array, Pose
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What one frame showed: by name, the poses of what was in view."""
+    """One frame: the poses of the objects in view, by name."""
 
     exposed_s: float
     due_s: float
@@ -23,17 +23,17 @@ class _Frame:
 
 
 class Camera(Objects):
-    """Sees objects at its own rate, late, turned and offset by its calibration, noisily, and not through the hand.
+    """See objects at the camera's own rate, late, noisily, with calibration errors, and not through the hand.
 
-    Rate, latency, jitter, the share of lost frames, how much the hand hides and the calibration are drawn for each
-    episode.
+    Rate, latency, jitter, the share of lost frames, how much the hand hides, and the calibration's rotation and offset
+    are drawn for each episode.
     """
 
     def __init__(self, objects: Objects, robot: DisturbedRobot) -> None:
         self._objects, self._robot = objects, robot
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
-        """Have objects lie where an episode begins, and draw the camera; the first frame has just arrived."""
+        """Place the objects for the start of an episode, and draw the camera; its first frame has just arrived."""
         c, rng = self._robot.config, self._robot.rng
         self._offset = rng.uniform(-c.object_offset_m, c.object_offset_m, 3)
         self._turn = rng.uniform(-c.object_turn_rad, c.object_turn_rad)
@@ -53,7 +53,7 @@ class Camera(Objects):
         return lying
 
     def read(self) -> Mapping[str, Sighting]:
-        """Expose the frames of the period that is over, and give what arrived of them and of those before."""
+        """Expose the frames of the last period, and return what has arrived of them and of earlier ones."""
         now, tool, poses = self._robot.now(), self._tool(), self._objects.truth()
         assert poses is not None
         if self._interval is None:
@@ -78,11 +78,11 @@ class Camera(Objects):
         }
 
     def truth(self) -> Mapping[str, Pose] | None:
-        """Give where the objects are."""
+        """Return the true poses of the objects."""
         return self._objects.truth()
 
     def close(self) -> None:
-        """Let go of the objects behind."""
+        """Release the wrapped objects."""
         self._objects.close()
 
     def _tool(self) -> Array:
@@ -96,7 +96,7 @@ class Camera(Objects):
         seen = {
             name: self._measured(pose, rng) for name, pose in poses.items() if dist(pose.position, tool) >= self._hidden
         }
-        # Frames are worked on in their order.
+        # Frames are processed in order.
         due = max(at + late, self._coming[-1].due_s if self._coming else -inf)
         self._coming.append(_Frame(at, due, seen))
 
@@ -108,5 +108,5 @@ class Camera(Objects):
 
 
 def _between(before: Pose, after: Pose, share: float) -> Pose:
-    """Return a pose on the way between two that are a control period apart; it turns at its end."""
+    """Return a pose between two that are a control period apart; the rotation is that of the later one."""
     return Pose(before.position + share * (after.position - before.position), after.rotation)

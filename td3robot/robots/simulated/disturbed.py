@@ -1,4 +1,4 @@
-"""What reality adds to a simulated arm: delay, noise, bias, and physics that differ from the model."""
+"""Disturbances of a simulated arm: delay, noise, bias, and physics that differ from the model."""
 
 from collections import deque
 from typing import ClassVar
@@ -12,17 +12,18 @@ from td3robot.robots.simulated.servo import SecondOrderServo
 from td3robot.robots.simulated.variation import Variation
 from td3robot.state import Array, JointCommand, RobotState
 
-# The driver's way from open to closed that a configuration's noise and bias are given for: a 2F-85's [rad].
+# Driver travel from open to closed to which a configuration's noise and bias refer: a 2F-85's [rad].
 DRIVER_RANGE_RAD = 0.8
-# Of a lag that overshoots, this share is left to the simulation's own servo.
+# If the servo overshoots, this share of the lag is left to the simulation's own servo.
 OWN_LAG = 0.5
 
 
 class DisturbedRobot(Robot):
     """A simulated robot behind delays and imperfect encoders; every episode draws its own.
 
-    ``read`` gives what a controller is told, ``truth`` what is. A command acts ``action_delay`` periods after it was
-    sent; a state is read ``observation_delay`` periods after it was measured, with the stamp of its measurement.
+    ``read`` returns the state as a controller sees it, ``truth`` the real one. A command takes effect ``action_delay``
+    periods after it was sent; a state is read ``observation_delay`` periods after it was measured, with the stamp of
+    its measurement.
     """
 
     is_disturbed: ClassVar[bool] = True
@@ -37,7 +38,7 @@ class DisturbedRobot(Robot):
         self._under_way: deque[JointCommand] = deque()
 
     def begin(self, rng: np.random.Generator) -> None:
-        """Draw an episode, before ``move_to``; noise comes from ``rng`` until the next."""
+        """Draw an episode's disturbances, before ``move_to``; noise comes from ``rng`` until the next episode."""
         c = self.config
         self.rng = rng
         self._action_delay = self._periods(c.action_delay_s)
@@ -72,22 +73,22 @@ class DisturbedRobot(Robot):
         return int(self.rng.integers(low, high, endpoint=True))
 
     def connect(self) -> None:
-        """Connect the robot behind."""
+        """Connect the wrapped robot."""
         self.robot.connect()
 
     def read(self) -> RobotState:
-        """Give the state as it was ``observation_delay`` periods ago, through biased and noisy encoders."""
+        """Return the state as it was ``observation_delay`` periods ago, through biased and noisy encoders."""
         c, rng, true = self.config, self.rng, self._states[0]
         q = true.q + self._bias + rng.normal(0.0, c.encoder_noise_rad, true.q.shape)
         driver_q = true.driver_q + self._driver_bias + rng.normal(0.0, c.driver_noise_rad * self._driver_scale, 2)
         return RobotState(q, true.dq, driver_q, true.stamp)
 
     def truth(self) -> RobotState:
-        """Give the state as it is."""
+        """Return the true state."""
         return self.robot.read()
 
     def now(self) -> float:
-        """Give the time of the robot behind [s]."""
+        """Return the wrapped robot's time [s]."""
         return self.robot.now()
 
     def _send(self, command: JointCommand) -> None:
@@ -98,7 +99,7 @@ class DisturbedRobot(Robot):
         self._acting = self.robot.send(acting)
 
     def advance(self) -> None:
-        """Let one control period pass, which may take longer than it should."""
+        """Advance by one control period, which may take longer than it should."""
         self.robot.period_share = 1.0 + self.rng.uniform(0.0, self.config.period_jitter)
         self.robot.advance()
         self._states.append(self.robot.read())
@@ -106,7 +107,7 @@ class DisturbedRobot(Robot):
             self._states.popleft()
 
     def move_to(self, q: Array) -> None:
-        """Bring the arm to a posture; nothing from before is under way any more."""
+        """Bring the arm to a posture, and drop commands and states still in transit."""
         self.robot.move_to(q)
         if self._servo is not None:
             self._servo.place(q)
@@ -115,12 +116,12 @@ class DisturbedRobot(Robot):
         self._under_way = deque([self._acting] * self._action_delay)
 
     def stop(self) -> None:
-        """Stop the robot behind, and forget what was under way to it."""
+        """Stop the wrapped robot, and drop commands still in transit."""
         self.robot.stop()
         if self._servo is not None:
             self._servo.place(self._acting.q)
         self._under_way = deque([self._acting] * len(self._under_way))
 
     def close(self) -> None:
-        """Let go of the robot behind."""
+        """Release the wrapped robot."""
         self.robot.close()

@@ -7,35 +7,35 @@ import numpy as np
 
 Vector = Sequence[float]
 
-# The actuator of every gripper built here takes counts, 0 open to 255 closed, as the Menagerie's 2F-85 does.
+# The actuator of every gripper built here takes counts from 0 (open) to 255 (closed), as the Menagerie's 2F-85 does.
 ACTUATOR, CONTROL_CLOSED = "fingers_actuator", 255.0
-# Of pads, as the Menagerie's 2F-85 has them: friction of tip and root half, contact stiffness, and mass [kg].
+# Pads, from the Menagerie's 2F-85: friction of tip and root half, contact stiffness, and mass [kg].
 PAD_FRICTION = (0.7, 0.6)
 PAD_SOLIMP, PAD_SOLREF = (0.95, 0.99, 0.001), (0.004, 1.0)
 PAD_KG = 0.0035
-# Of joint couplings and limits, likewise. 5 ms is the shortest that 400 Hz physics takes: two steps.
+# Joint couplings and limits, likewise. 5 ms is the shortest that 400 Hz physics allows: two steps.
 STIFF_SOLIMP, STIFF_SOLREF = (0.95, 0.99, 0.001), (0.005, 1.0)
 # A driver's inertia over its damping [s]: two steps of 400 Hz physics. Assumed: fingers at full speed stop within a
-# fraction of a millimetre. Below half a step they chatter on an object, since the contact solver does not know of
-# damping that is integrated implicitly.
+# fraction of a millimetre. Below half a step they chatter on an object, since the contact solver does not see damping
+# that is integrated implicitly.
 ROTOR_S = 0.005
-# The time constant with which the last bit of a way is covered [s]. Assumed.
+# Time constant of the last part of a motion [s]. Assumed.
 LAG_S = 0.02
 DARK, GREY, RUBBER = (0.15, 0.15, 0.15, 1.0), (0.46, 0.46, 0.46, 1.0), (0.2, 0.2, 0.2, 1.0)
 
 
 class GripperBuilder:
-    """A model in the making. Its body ``base_mount`` goes to the flange, z out of it; the fingers close along x.
+    """A model under construction. Its body ``base_mount`` goes on the flange, z out of it; the fingers close along x.
 
     Attributes:
-        spec: What was built.
+        spec: The model built so far.
         base: The gripper's housing, a coupling's thickness beyond the flange.
     """
 
     def __init__(self, name: str, coupling_m: float) -> None:
         self.spec = mujoco.MjSpec()
         self.spec.modelname = name
-        self.spec.compiler.degree = False  # by default, a model made by hand takes its joints' ranges in degrees
+        self.spec.compiler.degree = False  # by default, a model built in code takes joint ranges in degrees
         self.base = self.body(self.body(self.spec.worldbody, "base_mount", (0, 0, 0)), "base", (0, 0, coupling_m))
 
     def body(
@@ -47,7 +47,7 @@ class GripperBuilder:
         return parent.add_body(name=name, pos=list(pos), quat=quat)
 
     def inertia(self, body: mujoco.MjsBody, mass: float, center: Vector, size: Vector) -> None:
-        """Give a body the inertia of a solid box of a mass [kg], a size (3,) [m] and a center (3,) [m]."""
+        """Give a body the inertia of a solid box, from its mass [kg], center (3,) [m] and size (3,) [m]."""
         x, y, z = (extent**2 / 12.0 * mass for extent in size)
         body.explicitinertial = True
         body.mass, body.ipos, body.inertia = mass, list(center), [y + z, x + z, x + y]
@@ -71,9 +71,9 @@ class GripperBuilder:
         """Add a finger's pad: two boxes, ``_pad1`` at the tip and ``_pad2`` at the root.
 
         Args:
-            finger: What the pad is fixed to; -x points to the other finger.
+            finger: The body that the pad is fixed to; -x points to the other finger.
             side: Right or left.
-            face_x: Where the gripping face is, in the finger's frame [m].
+            face_x: Position of the gripping face in the finger's frame [m].
             z: From root to tip [m].
             width: Extent along y [m].
             depth: Extent along x [m].
@@ -96,7 +96,7 @@ class GripperBuilder:
         self._joint(body, name, mujoco.mjtJoint.mjJNT_SLIDE, (-1, 0, 0), limits)
 
     def couple(self, joint: str, to: str, share: float) -> None:
-        """Hold one joint at a share of another one."""
+        """Couple one joint to a multiple of another."""
         equality = self.spec.add_equality(
             type=mujoco.mjtEq.mjEQ_JOINT, objtype=mujoco.mjtObj.mjOBJ_JOINT, name1=joint, name2=to
         )
@@ -104,16 +104,16 @@ class GripperBuilder:
         equality.solimp[:3], equality.solref[:2] = STIFF_SOLIMP, STIFF_SOLREF
 
     def actuator(self, drivers: tuple[str, str], driver_closed: float, effort: float, closing_rate: float) -> None:
-        """Couple both drivers and move them as the device's motor does: with a largest effort, at a largest speed.
+        """Couple both drivers and move them as the device's motor does, with limited effort and speed.
 
         A position servo saturates at the grip effort and works against damping that keeps it from closing faster than
-        the device: it moves at constant speed, rests on an object with exactly the effort, and cannot be pushed open
+        the device: it moves at constant speed, rests on an object with exactly that effort, and cannot be pushed open
         quickly.
 
         Args:
-            drivers: Their joints' names, right and left.
-            driver_closed: Where they are closed; 0 is open.
-            effort: Of each driver at rest on an object [N m] or [N].
+            drivers: Names of the driver joints, right and left.
+            driver_closed: Their position when closed; 0 is open.
+            effort: Effort of each driver at rest on an object [N m] or [N].
             closing_rate: Largest change of the closed fraction [1/s].
         """
         self.couple(*drivers, 1.0)

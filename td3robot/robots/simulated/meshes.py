@@ -1,4 +1,4 @@
-"""How an arm looks: the meshes of a MuJoCo Menagerie that the user has, on a model made from numbers."""
+"""Visual meshes: those of the user's MuJoCo Menagerie, on a model built from numbers."""
 
 import os
 from pathlib import Path
@@ -9,17 +9,17 @@ import numpy as np
 from td3robot.errors import ConfigError
 from td3robot.geometry import quaternion
 
-# The folder of the user's Menagerie; the package mujoco-menagerie reads the same variable.
+# Names the folder of the user's Menagerie; the package mujoco-menagerie reads the same variable.
 VARIABLE = "MENAGERIE_ROOT"
-# What is seen, in the Menagerie's models and in ours.
+# Group of the visual geometries, in the Menagerie's models and in ours.
 VISUAL_GROUP = 2
 
 
 def find_menagerie(folder: str, file: str) -> Path | None:
-    """Find a model in the user's Menagerie; None where there is no Menagerie, or the model is not in it.
+    """Return the path of a model in the user's Menagerie, or None if there is no Menagerie or no such model.
 
     Raises:
-        ConfigError: The variable names no folder.
+        ConfigError: The variable does not name a folder.
     """
     root = os.environ.get(VARIABLE)
     if not root:
@@ -31,14 +31,14 @@ def find_menagerie(folder: str, file: str) -> Path | None:
 
 
 def dress(spec: mujoco.MjSpec, source: Path) -> None:
-    """Put the meshes of another model of the same arm in place of the cylinders that are seen.
+    """Replace the visual cylinders with the meshes of another model of the same arm.
 
-    Both models have the same joints, zeros and names of bodies; frames of links may differ. Meshes have no mass and
-    touch nothing, so that no number of the model changes.
+    Both models have the same joints, zeros and body names; link frames may differ. Meshes have no mass and no
+    contacts, so no number of the model changes.
 
     Args:
-        spec: The model to be dressed.
-        source: The file of the other.
+        spec: The model that gets the meshes.
+        source: The file of the other model.
 
     Raises:
         ConfigError: The file is not a model of the same links.

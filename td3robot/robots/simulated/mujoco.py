@@ -26,8 +26,8 @@ from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 class MujocoRobot(SimulatedRobot):
     """An arm and its gripper in MuJoCo.
 
-    ``move_to`` places the arm at once: a simulation need not wait. The state after it depends on nothing that
-    happened before, so that an episode can be repeated exactly.
+    ``move_to`` places the arm at once: a simulation need not wait. The state afterwards does not depend on what
+    happened before, so an episode can be repeated exactly.
     """
 
     def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
@@ -59,13 +59,13 @@ class MujocoRobot(SimulatedRobot):
         self.move_home()
 
     def read(self) -> RobotState:
-        """Give the state at the end of the last period."""
+        """Return the state at the end of the last period."""
         data = self._open()
         n = self._joints
         return RobotState(data.qpos[:n].copy(), data.qvel[:n].copy(), data.qpos[self._drivers], data.time)
 
     def now(self) -> float:
-        """Give the simulated time [s]."""
+        """Return the simulated time [s]."""
         return float(self._open().time)
 
     def _send(self, command: JointCommand) -> None:
@@ -77,7 +77,7 @@ class MujocoRobot(SimulatedRobot):
         """Integrate one control period."""
         data, n, gripper = self._open(), self._joints, self.spec.gripper
         steps = round(self.period_share * self._substeps)
-        # The servo's target moves from where it is to the command in a straight line over the period.
+        # Over the period, the servo's target moves to the command in a straight line.
         data.ctrl[:n] = (self._target - data.act[:n]) * (self.spec.control_rate_hz * (self._substeps / steps))
         closed = self._motor.advance(steps / self._physics_rate_hz, gripper.closed_fraction(data.qpos[self._drivers]))
         data.ctrl[self._fingers] = gripper.control_at(closed)
@@ -87,7 +87,7 @@ class MujocoRobot(SimulatedRobot):
                 f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
                 "inertias and its actuators"
             )
-        # Land on the command exactly, so that rounding never adds up, and stay there if nothing more is sent.
+        # Land on the command exactly, so that rounding does not accumulate, and stay there if nothing more is sent.
         data.act[:n] = self._target
         data.ctrl[:n] = 0.0
 
@@ -112,17 +112,17 @@ class MujocoRobot(SimulatedRobot):
             self.data.ctrl[: self._joints] = 0.0
 
     def close(self) -> None:
-        """Drop the model."""
+        """Discard the model."""
         self.model = None
 
     def vary(self, variation: Variation) -> None:
-        """Change the cell's physics; it differs from the model until changed again."""
+        """Change the cell's physics until the next change."""
         self._open()
         self._varied.apply(variation)
         self._motor.share, self._motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
 
     def tool_position(self) -> Array:
-        """Give where the tool centre point is (3,) [m]."""
+        """Return the tool centre point's position (3,) [m]."""
         self._open()
         position: Array = self._tool.copy()
         return position
@@ -132,19 +132,19 @@ class MujocoRobot(SimulatedRobot):
         return SimulatedObjects(self)
 
     def place(self, poses: Mapping[str, Pose]) -> None:
-        """Put objects somewhere, at rest; on a table that is higher than known, they lie higher, larger ones too."""
+        """Place objects at rest; they lie higher if the table is higher than known, or if they are larger."""
         data = self._open()
         for name, pose in poses.items():
             data.joint(name).qpos[:] = [*(pose.position + self._varied.lifts(name)), *quaternion(pose.rotation)]
         mujoco.mj_forward(self.model, data)
 
     def object_poses(self) -> dict[str, Pose]:
-        """Give where every object is."""
+        """Return the poses of the objects, by name."""
         self._open()
         return {name: Pose(xpos.copy(), xmat.copy()) for name, (xpos, xmat) in self._bodies.items()}
 
     def _open_gripper(self, data: mujoco.MjData) -> None:
-        """Open a gripper that is not open where its drivers are at zero."""
+        """Open a gripper whose drivers are not at zero when open."""
         gripper = self.spec.gripper
         if gripper.driver_open != 0.0:
             set_gripper(self.model, data, gripper, gripper.drivers_at(0.0))
@@ -157,7 +157,7 @@ class MujocoRobot(SimulatedRobot):
 
 
 class SimulatedObjects(Objects):
-    """The objects of a simulated cell, seen as a perfect tracker would."""
+    """The objects of a simulated cell, as a perfect tracker sees them."""
 
     def __init__(self, robot: MujocoRobot) -> None:
         self._robot, self._number = robot, 0
@@ -168,10 +168,10 @@ class SimulatedObjects(Objects):
         return self._robot.object_poses()
 
     def read(self) -> Mapping[str, Sighting]:
-        """Ask the simulation."""
+        """Return sightings from the simulation."""
         self._number += 1
         return {name: Sighting(pose, 0.0, self._number) for name, pose in self._robot.object_poses().items()}
 
     def truth(self) -> Mapping[str, Pose]:
-        """Ask the simulation."""
+        """Return the poses from the simulation."""
         return self._robot.object_poses()

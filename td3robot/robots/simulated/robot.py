@@ -1,4 +1,4 @@
-"""What every simulated robot can do besides being one: differ from its model, and have objects placed."""
+"""What simulated robots add to a robot: variations from the model, and placed objects."""
 
 from abc import abstractmethod
 
@@ -13,8 +13,8 @@ class SimulatedRobot(Robot):
     """An arm in a simulation.
 
     Attributes:
-        kinematics: Where its tool is, if it computes that by itself; None leaves it to the guard's kinematics.
-        period_share: How long the next control periods take, as a share of what they should.
+        kinematics: The robot's own kinematics for its tool pose; None leaves that to the guard's kinematics.
+        period_share: Duration of the next control periods, as a share of the nominal one.
     """
 
     kinematics: ToolboxKinematics | None = None
@@ -22,12 +22,12 @@ class SimulatedRobot(Robot):
 
     @abstractmethod
     def vary(self, variation: Variation) -> None:
-        """Change the cell's physics; it differs from the model until changed again."""
+        """Change the cell's physics until the next change."""
 
     @abstractmethod
     def tool_position(self) -> Array:
-        """Give where the tool centre point is (3,) [m]."""
+        """Return the tool centre point's position (3,) [m]."""
 
     def objects(self) -> Objects | None:
-        """Return the objects of the scene, or None where the simulation has no contacts."""
+        """Return the objects of the scene, or None if the simulation has no contacts."""
         return None

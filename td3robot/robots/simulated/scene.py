@@ -1,6 +1,6 @@
-"""The MuJoCo models: the cell that is simulated, and the leaner one that the guard asks.
+"""The MuJoCo models: the simulated cell, and the leaner one that the guard uses.
 
-Arm and gripper bring their own models; here they are put together, with a table, servos and objects.
+Arm and gripper bring their own models; this module assembles them with a table, servos and objects.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ TCP_SITE = "tcp"
 FLANGE_SITE = bodies.FLANGE_SITE
 TABLE_GEOM = "table"
 
-# Two ways to compute the same kinematics agree to within [m], and the rotation's entries to within [1].
+# Two computations of the same kinematics agree in position to within [m], and in the rotation's entries to within [1].
 SAME_PLACE_M, SAME_TURN = 1e-4, 1e-3
 
 
@@ -37,8 +37,8 @@ class GripperEnvelope:
 def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> mujoco.MjSpec:
     """Build the cell: arm, gripper, table and floor, with servos that track as a UR does.
 
-    The arm's actuators integrate a commanded velocity into the servo's target, so that holding a control over one
-    period is the straight-line interpolation that a controller streams to the arm.
+    The arm's actuators integrate a commanded velocity into the servo's target. So holding a control value over one
+    period gives the same straight-line interpolation that a driver streams to the arm.
     """
     spec = _arm_spec(robot.arm)
     _keep_gripper_contacts(spec)
@@ -61,7 +61,7 @@ def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[Obj
 
 
 def guard_spec(robot: RobotSpec) -> mujoco.MjSpec:
-    """Build what the guard needs: the arm's links, the gripper as one box, and the table."""
+    """Build the guard's model: the arm's links, the gripper as one box, and the table."""
     spec = _arm_spec(robot.arm)
     drop_looks(spec, dynamics=False)
     flange = spec.site(FLANGE_SITE)
@@ -85,7 +85,7 @@ def guard_spec(robot: RobotSpec) -> mujoco.MjSpec:
 
 
 def gripper_envelope(robot: RobotSpec, samples: int = 9) -> GripperEnvelope:
-    """Sweep the gripper from open to closed and box all its collision geometry, in the flange frame."""
+    """Compute the box around all collision geometry of the gripper from open to closed, in the flange frame."""
     spec = mujoco.MjSpec()
     _keep_gripper_contacts(spec)
     site = spec.worldbody.add_site(name=FLANGE_SITE)
@@ -107,7 +107,7 @@ def gripper_envelope(robot: RobotSpec, samples: int = 9) -> GripperEnvelope:
 
 
 def set_gripper(model: mujoco.MjModel, data: mujoco.MjData, gripper: GripperModel, driver_q: Array) -> None:
-    """Place a gripper's whole linkage for given drivers (right, left), in their unit."""
+    """Place a gripper's whole linkage for given driver positions (right, left), in their unit."""
     for links, driver in zip(gripper.links, driver_q, strict=True):
         for name, share in links:
             data.qpos[model.joint(GRIPPER_PREFIX + name).qposadr[0]] = share * driver
@@ -121,15 +121,15 @@ def place_cell(
     driver_q: Array,
     objects: Mapping[str, Pose],
 ) -> None:
-    """Place arm, gripper and objects as they were measured, to be looked at; no time passes.
+    """Place arm, gripper and objects as measured, for viewing; no time passes.
 
     Args:
-        model: Of :func:`simulation_spec`.
-        data: What is placed.
-        robot: As the model was made for.
+        model: The model made by :func:`simulation_spec`.
+        data: The data to change.
+        robot: The robot that the model was made for.
         q: (n,) joint angles [rad].
         driver_q: (2,) the gripper's drivers, right then left, in their unit.
-        objects: Where objects are, by name; the others stay where they are.
+        objects: Poses of objects by name; other objects stay where they are.
     """
     data.qpos[: len(q)] = q
     for name, pose in objects.items():
@@ -139,10 +139,10 @@ def place_cell(
 
 
 def require_chain(model: mujoco.MjModel, robot: RobotSpec, samples: int = 8) -> None:
-    """Refuse a model whose forward kinematics are not those of the arm's numbers.
+    """Refuse a model whose forward kinematics disagree with the arm's numbers.
 
     Raises:
-        ConfigError: Saying by how much the flange is elsewhere.
+        ConfigError: Saying how far off the flange is.
     """
     data, site = mujoco.MjData(model), model.site(FLANGE_SITE).id
     arm = robot.arm
@@ -162,7 +162,7 @@ def require_chain(model: mujoco.MjModel, robot: RobotSpec, samples: int = 8) -> 
 
 
 def _arm_spec(arm: ArmModel) -> mujoco.MjSpec:
-    """Make the arm's model, without postures that would not know of a gripper."""
+    """Return the arm's model without its keyframes, which would not include a gripper."""
     try:
         spec = arm.make_spec()
     except (OSError, ValueError) as error:
@@ -175,7 +175,7 @@ def _arm_spec(arm: ArmModel) -> mujoco.MjSpec:
 
 
 def _require_parts(spec: mujoco.MjSpec, arm: ArmModel) -> None:
-    """Refuse a model without the arm's joints, an actuator for each in the same order, and a flange."""
+    """Refuse a model that lacks the arm's joints, an actuator for each in the same order, or a flange."""
     joints = [joint.name for joint in spec.joints]
     if joints != list(arm.joint_names):
         raise ConfigError(
@@ -195,7 +195,7 @@ def _require_parts(spec: mujoco.MjSpec, arm: ArmModel) -> None:
 
 
 def drop_looks(spec: mujoco.MjSpec, dynamics: bool = True) -> None:
-    """Drop every geometry that touches nothing, and the meshes that only they use.
+    """Drop all geometries without contacts, and the meshes that only they use.
 
     Args:
         spec: The model to drop them from.
@@ -212,7 +212,7 @@ def drop_looks(spec: mujoco.MjSpec, dynamics: bool = True) -> None:
 
 
 def _gripper_spec(robot: RobotSpec) -> mujoco.MjSpec:
-    """Make the gripper's model, moved out by what sits between it and the flange."""
+    """Return the gripper's model, moved out by the coupling between it and the flange."""
     spec = robot.gripper.make_spec()
     base = spec.body(robot.gripper.base)
     base.pos = np.asarray(base.pos) + np.array([0, 0, robot.tcp_offset_m - robot.gripper.tcp_offset_m])
@@ -220,13 +220,13 @@ def _gripper_spec(robot: RobotSpec) -> mujoco.MjSpec:
 
 
 def _keep_gripper_contacts(spec: mujoco.MjSpec) -> None:
-    """Set the two contact options of the gripper's model on its parent, where attaching would drop them."""
+    """Copy two contact options from the gripper's model to its parent, because attaching would drop them."""
     spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     spec.option.impratio = 10
 
 
 def _add_tcp_site(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
-    """Mark the tool centre point: the flange's frame, moved along its z axis."""
+    """Add a site at the tool centre point: the flange's frame, moved along its z axis."""
     flange = spec.site(FLANGE_SITE)
     z_axis = np.zeros(3)
     mujoco.mju_rotVecQuat(z_axis, np.array([0.0, 0.0, 1.0]), np.asarray(flange.quat) / np.linalg.norm(flange.quat))
@@ -234,7 +234,7 @@ def _add_tcp_site(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
 
 
 def _make_servo(actuator: mujoco.MjsActuator, stiffness: float, lag_s: float, limits: tuple[float, float]) -> None:
-    """Turn an actuator into a position servo [N m/rad] that trails its target by a lag [s]."""
+    """Make an actuator a position servo with a stiffness [N m/rad] that trails its target by a lag [s]."""
     actuator.dyntype = mujoco.mjtDyn.mjDYN_INTEGRATOR
     actuator.gaintype, actuator.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
     actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
@@ -275,7 +275,7 @@ def _add_surroundings(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
 
 
 def _add_object(spec: mujoco.MjSpec, item: ObjectModel, pads: str) -> None:
-    """Add a free body. The pads' own friction has priority over an object's, so it is set there."""
+    """Add an object as a free body; its friction is set on the pads, whose own has priority."""
     x, y, z = item.size_m
     body = spec.worldbody.add_body(name=item.name, pos=[0.0, 0.5, z / 2])
     body.add_freejoint(name=item.name)

@@ -1,4 +1,4 @@
-"""A servo of second order, which may overshoot."""
+"""A second-order servo, which may overshoot."""
 
 import numpy as np
 from scipy.linalg import expm
@@ -7,15 +7,15 @@ from td3robot.state import Array
 
 
 class SecondOrderServo:
-    """Follows a target that moves in straight lines, as a damped mass on a spring does.
+    """Follow a target that moves in straight lines, like a damped mass on a spring.
 
     ``a = w^2 (target - q) - 2 z w v`` with ``w = 2 z / lag``, so that it trails a ramp by the lag; solved exactly over
     each period.
 
     Args:
-        lag_s: By which it trails a target that moves steadily.
-        damping: The ratio z; below 1 it overshoots.
-        period_s: Between two targets.
+        lag_s: How far in time it trails a target that moves steadily.
+        damping: The damping ratio z; below 1 it overshoots.
+        period_s: Time between two targets.
     """
 
     def __init__(self, lag_s: float, damping: float, period_s: float) -> None:
@@ -25,11 +25,11 @@ class SecondOrderServo:
         self._step: Array = expm(change * period_s)
 
     def place(self, q: Array) -> None:
-        """Be at rest at q (n,) [rad]."""
+        """Place the servo at rest at q (n,) [rad]."""
         self._state = np.stack([q, np.zeros_like(q), q, np.zeros_like(q)])
 
     def follow(self, target: Array) -> Array:
-        """Return where the joints (n,) [rad] are when the target (n,) [rad] gets to where it is sent."""
+        """Return the joint angles (n,) [rad] after one period, in which the target moved to ``target`` (n,) [rad]."""
         self._state[3] = (target - self._state[2]) / self._period
         self._state = self._step @ self._state
         self._state[2] = target

@@ -1,4 +1,4 @@
-"""How one simulated cell differs from its model, for the length of an episode."""
+"""How a simulated cell differs from its model during an episode."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ class Variation:
 
     Attributes:
         servo_stiffness, servo_lag: Factors on the arm's servos.
-        payload_kg: Mass at the gripper that nobody told the controller about.
+        payload_kg: Mass at the gripper that the controller does not know of.
         table_offset_m: How much higher the table top is than configured.
-        object_mass_kg: The object's mass, where it differs.
-        object_friction: Sliding friction of pads and object, where it differs.
+        object_mass_kg: The object's mass, if it differs.
+        object_friction: Sliding friction of pads and object, if it differs.
         object_scale: Factor on every extent of the object.
-        tool_offset_m: (3,) from where the tool is taken to be to where it is, along the axes of what it hangs from.
+        tool_offset_m: (3,) from the assumed to the true position of the tool, along the axes of its parent body.
         gripper_speed: Share of the fingers' fastest speed.
         gripper_delay_s: From a new position to their first motion.
     """
@@ -39,7 +39,7 @@ class Variation:
 
 
 class VariedModel:
-    """A compiled model that takes on variations, always starting from its nominal values."""
+    """A compiled model to which variations are applied, each from its nominal values."""
 
     def __init__(self, model: mujoco.MjModel, robot: RobotSpec, objects: tuple[ObjectModel, ...]) -> None:
         joints = len(robot.arm.home)
@@ -68,7 +68,7 @@ class VariedModel:
         model.actuator_gainprm[:n] = self._gain * stiffness
         model.actuator_biasprm[:n] = self._bias * stiffness
         model.actuator_biasprm[:n, 2] *= variation.servo_lag
-        # The arm goes on compensating the weight that it was told of.
+        # The arm keeps compensating the weight that it knows of.
         model.body_mass[self._hand] = self._hand_mass + variation.payload_kg
         model.body_gravcomp[self._hand] = self._hand_mass / (self._hand_mass + variation.payload_kg)
         model.body_pos[self._base] = self._base_place + variation.tool_offset_m
@@ -80,7 +80,7 @@ class VariedModel:
         mujoco.mj_setConst(model, self._scratch)
 
     def lifts(self, name: str) -> Array:
-        """Give how much higher than in the nominal cell an object lies, for its table and its size [m]."""
+        """Return the upward shift (3,) of an object from the nominal cell, due to its table and its size [m]."""
         height = next(item.size_m[2] for item in self._objects if item.name == name)
         return np.array([0.0, 0.0, self._lift + (self._scale - 1.0) * height / 2])
 

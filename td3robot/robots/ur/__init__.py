@@ -1,4 +1,4 @@
 """The Universal Robots driver: ur_rtde in a worker process, and Robotiq grippers through their URCap."""
 
-# Every UR arm has so many.
+# Number of joints of every UR arm.
 JOINTS = 6

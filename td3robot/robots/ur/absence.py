@@ -1,17 +1,17 @@
-"""What is said where no UR controller listens. Plain Python, for workers."""
+"""The message for a host where no UR controller listens. Plain Python, for workers."""
 
 from ipaddress import ip_address
 
 
 def nobody_at(host: str, port: int, error: OSError, services: str = "", arm: str = "ARM") -> str:
-    """Return that nobody listens, and what to do: on a loopback address there can only be a stand-in.
+    """Return a message that nobody listens, and what to do: on a loopback address, only a stand-in could.
 
     Args:
         host: Where nobody listens.
         port: The TCP port there.
-        error: What the connection ended with.
-        services: What else to look at on a robot.
-        arm: Which one is wanted there.
+        error: The error of the connection.
+        services: What else to check on a robot.
+        arm: The arm that is expected there.
     """
     nobody = f"there is no UR controller at {host}, port {port} ({error.strerror or error})"
     if _is_loopback(host):

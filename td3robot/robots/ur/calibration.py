@@ -1,9 +1,9 @@
-"""The kinematics of one particular UR arm, as its factory measured them.
+"""The factory-calibrated kinematics of one particular UR arm.
 
 Every arm differs from its data sheet. Its controller computes with the measured Denavit-Hartenberg parameters and
 sends them, with its first state, to every client of its primary interface (port 30001); UR's ROS drivers extract them
-from there into a ``calibration.yaml``. The layout of the message is that of UR's client library
-(``kinematics_info.cpp``). No real controller has confirmed any of this here.
+from there into a ``calibration.yaml``. The message layout is that of UR's client library (``kinematics_info.cpp``).
+None of this has been confirmed with a real controller.
 """
 
 import hashlib
@@ -24,19 +24,19 @@ from td3robot.robots.ur import JOINTS
 from td3robot.state import Array
 
 PRIMARY_PORT = 30001
-# A controller sends the kinematics with its first state, a tenth of a second after somebody connects [s].
+# A controller sends the kinematics with its first state, a tenth of a second after a client connects [s].
 PATIENCE_S = 5.0
-# Message: size, type. Part of a state message: size, type.
+# Header of a message, and of each part of a state message: size, type.
 _HEAD = struct.Struct(">iB")
 _STATE, _KINEMATICS = 16, 5
 # Six checksums, then theta, a, d and alpha of six joints each, then the calibration's status.
 _INFO = struct.Struct(">6I24dI")
-# Longer than any message of a controller [bytes].
+# No message of a controller is this long [bytes].
 _MAX_MESSAGE = 1 << 16
 # The frames of a calibration.yaml: each joint's, in the frame before it.
 LINKS = ("shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3")
 PARTS = ("x", "y", "z", "roll", "pitch", "yaw")
-# A link further from its nominal place belongs to another arm [m].
+# A link further than this from its nominal position belongs to another arm [m].
 ANOTHER_ARM_M = 0.1
 SAMPLES = 4000
 
@@ -52,7 +52,7 @@ class DhParameters:
 
     @classmethod
     def of(cls, chain: Chain) -> "DhParameters":
-        """Read the parameters of a chain that was made of them."""
+        """Return the parameters of a chain that was made from them."""
         rows = [dict(link) for link in chain.links[1:]]
         return cls(*(tuple(row.get(axis, 0.0) for row in rows) for axis in ("Rz", "tx", "tz", "Rx")))
 
@@ -67,8 +67,8 @@ class Calibration:
     """One arm's measured kinematics.
 
     Attributes:
-        chain: From the base to the flange.
-        checksum: Tells one calibration from every other.
+        chain: Chain from the base to the flange.
+        checksum: Identifies the calibration.
         source: Where it comes from, for people.
     """
 
@@ -78,11 +78,11 @@ class Calibration:
 
 
 def find_calibration(config: UrConfig) -> Calibration | None:
-    """Return the calibration that a cell asks for; None where it asks for the nominal arm.
+    """Return the calibration that a cell asks for, or None if it asks for the nominal arm.
 
     Raises:
-        RobotError: The controller does not tell it.
-        ConfigError: The file is no calibration.
+        RobotError: The controller does not report it.
+        ConfigError: The file is not a calibration.
     """
     if config.calibration == "nominal":
         return None
@@ -92,10 +92,10 @@ def find_calibration(config: UrConfig) -> Calibration | None:
 
 
 def read_calibration(host: str, timeout_s: float = PATIENCE_S) -> Calibration:
-    """Ask a controller for its arm's kinematics.
+    """Read the arm's kinematics from its controller.
 
     Raises:
-        RobotError: It cannot be reached, or does not send them in time.
+        RobotError: The controller cannot be reached, or does not send them in time.
     """
     where = f"{host}, port {PRIMARY_PORT}"
     try:
@@ -137,12 +137,12 @@ def load_calibration(path: Path) -> Calibration:
 
 
 def largest_difference(arm: ArmModel, chain: Chain, tool_m: float) -> float:
-    """Compute how far apart two chains put the tool centre point, at most, in the arm's workspace [m].
+    """Compute the largest distance between the tool centre points of two chains in the arm's workspace [m].
 
     Args:
-        arm: One of them, and whose workspace.
-        chain: The other.
-        tool_m: From the flange along its z axis to the tool centre point.
+        arm: The arm with one chain and the workspace.
+        chain: The other chain.
+        tool_m: Distance from the flange to the tool centre point, along the flange's z axis.
     """
     rng = np.random.default_rng(0)
     q = rng.uniform(np.maximum(arm.lower, -np.pi), np.minimum(arm.upper, np.pi), (SAMPLES, JOINTS))
@@ -156,7 +156,7 @@ def require_same_arm(arm: ArmModel, calibration: Calibration) -> None:
     """Refuse a calibration of another arm.
 
     Raises:
-        RobotError: It differs from the nominal arm by more than any calibration does.
+        RobotError: It differs from the nominal arm by more than any calibration would.
     """
     away = largest_difference(arm, calibration.chain, 0.0)
     if away > ANOTHER_ARM_M:
@@ -167,7 +167,7 @@ def require_same_arm(arm: ArmModel, calibration: Calibration) -> None:
 
 
 def _await_info(link: socket.socket, end: float) -> tuple[float, ...]:
-    """Read messages until one has the kinematics in it."""
+    """Read messages until one contains the kinematics, and return them."""
     buffer = b""
     while True:
         while len(buffer) >= _HEAD.size and len(buffer) >= (size := _size(buffer)):
@@ -182,7 +182,7 @@ def _await_info(link: socket.socket, end: float) -> tuple[float, ...]:
 
 
 def _info(message: bytes) -> tuple[float, ...] | None:
-    """Find the kinematics among the parts of one message, or None."""
+    """Return the kinematics from the parts of one message, or None."""
     start, kind = _HEAD.size, message[4]
     while kind == _STATE and start + _HEAD.size <= len(message):
         size, part = _size(message, start), message[start + 4]
@@ -216,7 +216,7 @@ def _digest(data: bytes) -> str:
 
 
 def _link(values: tuple[float, ...]) -> tuple[Step, ...]:
-    """Compose a frame as URDF does: fixed-axis roll, pitch, yaw."""
+    """Return a frame composed as in URDF: fixed-axis roll, pitch, yaw."""
     x, y, z, roll, pitch, yaw = values
     return (("tx", x), ("ty", y), ("tz", z), ("Rz", yaw), ("Ry", pitch), ("Rx", roll))
 

@@ -1,4 +1,4 @@
-"""What only a UR with a Robotiq URCap can be asked before it moves: dashboard, speed slider, payload, gripper."""
+"""Checks before motion that only apply to a UR with a Robotiq URCap: dashboard, speed slider, payload, gripper."""
 
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,14 @@ from td3robot.robots.ur.urcap import UrCapSocket
 if TYPE_CHECKING:
     from td3robot.robots.ur.robot import UrRobot
 
-# A payload that is wrong by more lets the arm sag, and its collision detection err.
+# A payload that is off by more than this makes the arm sag and its collision detection err.
 PAYLOAD_KG = 0.3
-# A count beyond the calibrated range by this much is no noise.
+# A count this far beyond the calibrated range is not noise.
 COUNTS = 3
 
 
 def check_controller(check: Check, cell: UrCell, spec: RobotSpec) -> bool:
-    """Ask dashboard and gripper, before connecting, whatever the other says; connecting makes sense in any case."""
+    """Check dashboard and gripper before connecting, each whatever the other says; connecting makes sense anyway."""
     try:
         _check_dashboard(check, cell, cell.ur.models or model_names(spec.arm))
     except RobotError as error:
@@ -30,7 +30,7 @@ def check_controller(check: Check, cell: UrCell, spec: RobotSpec) -> bool:
 
 
 def check_settings(check: Check, robot: "UrRobot") -> None:
-    """Look at speed slider, payload and gripper calibration of a connected robot."""
+    """Check speed slider, payload and gripper calibration of a connected robot."""
     slider, least = robot.status().speed_slider, robot.cell.ur.min_speed_scaling
     check.add(
         "speed slider", f"at least {100 * least:.0f} %", f"{100 * slider:.0f} %", slider >= least,
@@ -78,7 +78,7 @@ def _check_dashboard(check: Check, cell: UrCell, models: tuple[str, ...]) -> Non
 
 
 def _check_kinematics(check: Check, robot: "UrRobot") -> None:
-    """Say whose kinematics the guard computes with, and how far the data sheet's would be off."""
+    """Report whose kinematics the guard uses, and how far off the data sheet's would be."""
     facts, own = robot.facts, robot.calibration is not None
     found = "those of the data sheet"
     if own:

@@ -1,4 +1,4 @@
-"""Questions to a UR controller's dashboard (port 29999) that change nothing: one line out, one line back."""
+"""Queries to a UR controller's dashboard (port 29999) that change nothing: one line out, one line back."""
 
 import socket
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from td3robot.robots.ur.absence import nobody_at
 from td3robot.robots.ur.lines import LineReader
 
 PORT = 29999
-# For one answer, and the most bytes of it.
+# Timeout of one answer [s], and the most bytes of it.
 TIMEOUT_S, LONGEST = 2.0, 4096
 
 
@@ -18,10 +18,10 @@ class DashboardClient:
 
     Args:
         host: The controller.
-        arm: Whose controller it should be, as the catalogue of arms calls it.
+        arm: The arm it should control, by its name in the catalogue of arms.
 
     Raises:
-        RobotError: Nobody is there, or what is there does not answer as a dashboard does.
+        RobotError: Nothing listens there, or what does is not a dashboard.
     """
 
     def __init__(self, host: str, arm: str = "ARM") -> None:
@@ -44,7 +44,7 @@ class DashboardClient:
             ) from None
 
     def ask(self, question: str) -> str:
-        """Ask one question.
+        """Return the answer to one question.
 
         Raises:
             RobotError: There was no answer.
@@ -58,7 +58,7 @@ class DashboardClient:
             raise RobotError(f"the {self._where} did not answer {question!r} as a dashboard does: {error}") from None
 
     def round_trips(self, count: int, pause_s: float) -> Sequence[float]:
-        """Measure how long an answer takes [s], several times."""
+        """Return several measured response times [s]."""
         times = []
         for _ in range(count):
             begin = perf_counter()
@@ -68,7 +68,7 @@ class DashboardClient:
         return times
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._socket.close()
 
     def _line(self) -> str:

@@ -1,16 +1,16 @@
-"""Lines from a peer that may send anything: one deadline and one size for each, however they arrive."""
+"""Lines from a peer that may send anything, each with one deadline and one size limit, however it arrives."""
 
 import socket
 from time import monotonic
 
 
 class LineReader:
-    """What a stream socket sends, line by line.
+    """Read a stream socket line by line.
 
     Args:
         link: The connected socket; its timeout is set with every read.
-        longest: The most bytes without the end of a line.
-        pause_s: After this long without another byte, a line is over without its newline; None: never [s].
+        longest: The most bytes without an end of line.
+        pause_s: After this long without another byte, a line ends without its newline; None: never [s].
     """
 
     def __init__(self, link: socket.socket, longest: int, pause_s: float | None = None) -> None:
@@ -21,7 +21,7 @@ class LineReader:
         """Return the next line, stripped.
 
         Raises:
-            TimeoutError: It was not whole after ``timeout_s``.
+            TimeoutError: It was not complete after ``timeout_s``.
             ConnectionError: It is too long, or the connection was closed.
         """
         end = monotonic() + timeout_s
@@ -45,5 +45,5 @@ class LineReader:
         return line.strip()
 
     def clear(self) -> None:
-        """Forget what has arrived and was not read."""
+        """Discard what has arrived and was not read."""
         self._buffer = b""

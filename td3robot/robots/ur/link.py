@@ -1,7 +1,7 @@
-"""A UR controller through ur_rtde, every call checked. The one file that imports ur_rtde.
+"""A UR controller through ur_rtde, with every call checked. The only file that imports ur_rtde.
 
-Its constructors hold the interpreter's lock, and it crashes the process when the connection is lost: all of this
-lives in the worker process, and nowhere else.
+Its constructors hold the interpreter's lock, and it crashes the process when the connection is lost, so all of this
+lives in the worker process and nowhere else.
 """
 
 import re
@@ -20,27 +20,27 @@ from td3robot.robots.ur.absence import nobody_at
 from td3robot.robots.ur.sentences import translated
 
 DASHBOARD_PORT, RTDE_PORT = 29999, 30004
-# The e-Series' generation of PolyScope: 3 is CB3's, 10 is PolyScope X.
+# Major PolyScope version of the e-Series: 3 is CB3's, 10 is PolyScope X.
 POLYSCOPE = 5
 # UR's numbers of safety modes and robot modes (RTDE guide).
 NORMAL, REDUCED, PROTECTIVE_STOP, SAFEGUARD_STOP = 1, 2, 3, 5
 EMERGENCY_STOPS = (6, 7)
 RUNNING = 7
-# A protective stop may be unlocked 5 s after it happened (UR user manual); a little more, for other clocks.
+# A protective stop may be unlocked 5 s after it happened (UR user manual); a little more, because clocks differ.
 UNLOCK_AFTER_S = 5.5
-# The share of the watchdog's period that may pass while the controller ends the servo.
+# Share of the watchdog's period that may pass while the controller ends servoing.
 UNFED = 0.25
-# The controller may slow the arm down for so long [s].
+# The controller may slow the arm down for this long [s].
 SLOWED_S = 0.2
-# At rest, the measured posture and the controller's own target are this close to each other [rad].
+# At rest, the measured posture and the controller's own target are this close [rad].
 REST_RAD = 0.02
-# What is read of a state. ur_rtde takes packages that end too soon, and what it then reads for the end of them is old
-# or random: the time is last, and the tool's pose before it, because both are judged in every state.
+# The variables of a state. ur_rtde accepts truncated packages, and then reads old or random values at their end. The
+# time is last, and the tool's pose before it, because both are checked in every state.
 VARIABLES = (
     "actual_q", "actual_qd", "target_q", "speed_scaling", "target_speed_fraction", "robot_mode",
     "safety_mode", "runtime_state", "payload", "actual_TCP_speed", "actual_TCP_pose", "timestamp",
 )  # fmt: skip
-# No part of a tool's pose is as large [m, rad].
+# No component of a tool's pose is this large [m, rad].
 ANYWHERE = 100.0
 # Speed and acceleration are arguments of servoJ that the controller does not use.
 UNUSED = 0.5
@@ -51,7 +51,7 @@ class UrState(WorkerState):
     """A UR's state.
 
     Attributes:
-        speed_scaling: How much of a motion's speed the controller lets through, 0 to 1.
+        speed_scaling: Share of a motion's speed that the controller lets through, 0 to 1.
         speed_slider: The slider on the pendant, 0 to 1.
         safety_mode, robot_mode, runtime_state: The controller's numbers for them.
         program_running: 1 while the control script runs.
@@ -90,7 +90,7 @@ class UrLink(ArmLink):
     def connect(self) -> dict[str, Any]:
         """Check the robot, open its interfaces, upload the control script and arm the watchdog.
 
-        Where the operator recovers the robot, a protective stop that holds the arm is waited out and unlocked.
+        When the operator recovers the robot, this waits out and unlocks a protective stop that holds the arm.
         """
         from dashboard_client import DashboardClient
         from rtde_receive import RTDEReceiveInterface
@@ -120,10 +120,9 @@ class UrLink(ArmLink):
         }
 
     def observe(self, now: float, before: UrState) -> dict[str, Any]:
-        """Give the fields of a new state, or none where nothing new arrived.
+        """Return the fields of a new state, or none if nothing new arrived.
 
-        Angles, velocities, tool and time come from separate calls; they are asked again where a package arrived in
-        between.
+        Angles, velocities, tool and time come from separate calls, which are repeated if a package arrived in between.
         """
         receive = self._receive
         time = receive.getTimestamp()
@@ -159,7 +158,7 @@ class UrLink(ArmLink):
         }
 
     def require_healthy(self, state: UrState, now: float) -> None:
-        """Judge the latest state.
+        """Check the latest state.
 
         Raises:
             StoppedError: The arm is stopped, or its state is no longer known.
@@ -186,9 +185,9 @@ class UrLink(ArmLink):
             )
 
     def require_streamable(self, state: UrState) -> None:
-        """Raise where the arm is slowed down: it would lag behind what it is sent.
+        """Raise if the arm is slowed down, because it would lag behind its targets.
 
-        The pendant's slider does that, and so does the controller, near its own limits and with the slider at 100 %.
+        The pendant's slider does that, and so does the controller near its own limits, even with the slider at 100 %.
         """
         if state.speed_scaling >= self._settings["min_speed_scaling"]:
             self._slowed_since = state.stamp
@@ -203,7 +202,7 @@ class UrLink(ArmLink):
             )
 
     def resting(self, state: UrState) -> tuple[float, ...]:
-        """Return where the arm is, if the controller has it there as well: a motion would begin with a jump else.
+        """Return where the arm is, if the controller agrees: otherwise a motion would begin with a jump.
 
         Raises:
             StoppedError: The measured posture and the controller's target differ.
@@ -223,10 +222,10 @@ class UrLink(ArmLink):
         return bool(state.program_running)
 
     def may_end(self, speed: float) -> bool:
-        """Return whether the arm is so slow that ending the servo takes no time.
+        """Return whether the arm is so slow that ending servoing takes no time.
 
-        While the controller ends it, ur_rtde waits, and nothing feeds the watchdog. The tool of an arm is less than 1 m
-        from any joint: its speed [m/s] is below the fastest joint's [rad/s] where one joint moves, and about it else.
+        While the controller ends it, ur_rtde waits, and nothing feeds the watchdog. An arm's tool is less than 1 m from
+        any joint: its speed [m/s] is below the fastest joint's [rad/s] if one joint moves, and about equal otherwise.
         """
         return speed < self._slow
 
@@ -246,10 +245,10 @@ class UrLink(ArmLink):
             )
 
     def kick(self, state: UrState) -> None:
-        """Tell the watchdog that somebody is here, where the control script runs.
+        """Feed the watchdog, if the control script runs.
 
         Raises:
-            StoppedError: The controller did not take it.
+            StoppedError: The controller did not accept it.
         """
         if state.program_running and not self._control.kickWatchdog():
             raise StoppedError("the controller did not take the watchdog's sign of life (kickWatchdog returned false)")
@@ -264,12 +263,12 @@ class UrLink(ArmLink):
             raise StoppedError("the controller refused to end servoing (servoStop returned false)")
 
     def leave(self) -> None:
-        """End the control script, where it runs; the arm stays where it is, held by the controller."""
+        """End the control script if it runs; the arm stays where it is, held by the controller."""
         if self._control is not None and self._control.isConnected() and self._control.isProgramRunning():
             self._control.stopScript()
 
     def _require_controller(self) -> None:
-        """Find out in time, and with a clear word, that nobody is there: ur_rtde would wait, or crash."""
+        """Raise early and clearly if nothing is there: ur_rtde would wait, or crash."""
         timeout_s = min(self._settings["connect_timeout_s"], 3.0)
         _require_listener(self._host, RTDE_PORT, timeout_s)
         try:
@@ -281,7 +280,7 @@ class UrLink(ArmLink):
 
     def _identify(self, dashboard: Any) -> dict[str, Any]:
         polyscope = dashboard.polyscopeVersion().strip()
-        # A CB3's UR5 gives the same model as an e-Series' UR5e, and is another arm: ask for the version first.
+        # A CB3 UR5 reports the same model as an e-Series UR5e, but is another arm: ask for the version first.
         version = re.search(r"(\d+)\.(\d+)", polyscope)
         if version is not None and int(version[1]) != POLYSCOPE:
             raise StoppedError(_other_polyscope(self._host, int(version[1]), int(version[2])))
@@ -326,7 +325,7 @@ class UrLink(ArmLink):
 
         self._control = RTDEControlInterface(self._host, rate)
         self._await(self._control.isProgramRunning, "start the control script")
-        # Watchdogs go with the script: every upload needs a new one.
+        # A watchdog ends with its script: every upload needs a new one.
         if not self._control.setWatchdog(self._settings["watchdog_hz"]):
             raise StoppedError("the controller's watchdog could not be set (setWatchdog returned false)")
 
@@ -347,7 +346,7 @@ def _require_listener(host: str, port: int, timeout_s: float) -> None:
 
 
 def _rtde_version(host: str, timeout_s: float) -> tuple[int, int] | None:
-    """Ask RTDE for PolyScope's major and minor version; None where it does not answer as RTDE does."""
+    """Return PolyScope's major and minor version from RTDE, or None if the answer is not RTDE's."""
     request, answer = struct.Struct(">HB"), struct.Struct(">HB4I")
     try:
         with socket.create_connection((host, RTDE_PORT), timeout=timeout_s) as link:
@@ -364,7 +363,7 @@ def _rtde_version(host: str, timeout_s: float) -> tuple[int, int] | None:
 
 
 def _other_polyscope(host: str, major: int, minor: int) -> str:
-    """Say why a controller with another PolyScope than 5 is not driven."""
+    """Return why a controller with a PolyScope other than 5 is not driven."""
     if major < POLYSCOPE:
         return (
             f"the controller at {host} runs PolyScope {major}.{minor}, which is a CB3: its arms have other kinematics "

@@ -1,4 +1,4 @@
-"""What a UR controller calls its arm."""
+"""Model names as UR controllers report them."""
 
 import re
 
@@ -9,13 +9,13 @@ _NAME = re.compile(r"ur(\d+)(e?)")
 
 
 def model_names(arm: ArmModel) -> tuple[str, ...]:
-    """Return what a controller may answer to ``get robot model`` for an arm, its usual answer first.
+    """Return a controller's possible answers to ``get robot model`` for an arm, the usual one first.
 
     An e-Series answers without its ``e``: ``UR5``, like the CB3 arm of that name. PolyScope's version tells the two
     apart.
 
     Raises:
-        ConfigError: It is not an arm of Universal Robots.
+        ConfigError: The arm is not from Universal Robots.
     """
     match = _NAME.fullmatch(arm.name)
     if match is None:
@@ -25,5 +25,5 @@ def model_names(arm: ArmModel) -> tuple[str, ...]:
 
 
 def is_ur(name: str) -> bool:
-    """Whether an arm of that name is one of Universal Robots'."""
+    """Whether an arm of that name is from Universal Robots."""
     return _NAME.fullmatch(name) is not None

@@ -26,18 +26,18 @@ from td3robot.robots.ur.models import model_names
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.state import Array, Pose
 
-# Where the whole controller went, the worker is about to say so, and knows better than the gripper [s].
+# If the whole controller is gone, the worker will say so within this, and knows better than the gripper [s].
 WORKER_FIRST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class UrStatus(Status):
-    """What a UR reports besides, for people and records.
+    """What a UR reports in addition, for people and records.
 
     Attributes:
         safety_mode, robot_mode, runtime_state: The controller's numbers (RTDE guide).
-        speed_slider: On the pendant, 0 to 1.
-        speed_scaling: What the controller makes of it, 0 to 1.
+        speed_slider: The pendant's slider, 0 to 1.
+        speed_scaling: The controller's resulting scaling, 0 to 1.
     """
 
     safety_mode: int
@@ -48,15 +48,15 @@ class UrStatus(Status):
 
 
 class UrRobot(DrivenRobot[UrState]):
-    """A UR arm driven through ur_rtde in a process of its own, and a Robotiq gripper through its URCap.
+    """A UR arm driven through ur_rtde in its own process, and a Robotiq gripper through its URCap.
 
-    Once it is connected, ``spec`` has the arm's own calibration: kinematics made before have to adopt it.
+    Once connected, ``spec`` has the arm's own calibration; kinematics made before must adopt it.
 
     Args:
         spec: The robot that it has to be.
         cell: Where it is and how it is driven.
         passive: Read only: no program is started on the controller, and the gripper is not moved.
-        max_tcp_speed_m_s: Where the measured tool gets near this, targets are played slower.
+        max_tcp_speed_m_s: Targets are played slower when the measured tool gets near this speed.
     """
 
     def __init__(self, spec: RobotSpec, cell: UrCell, passive: bool = False, max_tcp_speed_m_s: float = inf) -> None:
@@ -67,13 +67,13 @@ class UrRobot(DrivenRobot[UrState]):
         self.gripper = RobotiqGripper(cell.ur.host, cell.gripper, spec.gripper, cell.recovery)
 
     def close(self) -> None:
-        """Stop, end the program on the controller, and let go; the controller holds the arm."""
+        """Stop, end the program on the controller, and disconnect; the controller holds the arm."""
         super().close()
         self.gripper.close()
 
     @property
     def holds(self) -> bool:
-        """Whether the gripper has something between its fingers."""
+        """Whether the gripper holds something."""
         return self.gripper.state().holds
 
     @property
@@ -87,7 +87,7 @@ class UrRobot(DrivenRobot[UrState]):
         return self.cell.ur.max_state_age_s
 
     def status(self) -> UrStatus:
-        """Return what the controller reports besides the measured state; a fault is reported in it, not raised."""
+        """Return what the controller reports besides the measured state; it contains a fault instead of raising it."""
         state = self.latest()
         return UrStatus(
             **self._status(),
@@ -99,7 +99,7 @@ class UrRobot(DrivenRobot[UrState]):
         )
 
     def reported_tool(self) -> tuple[Array, Pose]:
-        """Return joint angles [rad] and the controller's tool pose for them, both as of when it was connected."""
+        """Return joint angles [rad] and the controller's tool pose for them, both from when it was connected."""
         self._open_process()
         x, y, z, *vector = self.facts["tcp_pose"]
         return np.array(self.facts["q"]), Pose(np.array([x, y, z]), rotation_matrix(vector))
@@ -109,15 +109,15 @@ class UrRobot(DrivenRobot[UrState]):
         self.gripper.activate()
 
     def check_controller(self, check: Check) -> bool:
-        """Ask dashboard and gripper; returns whether both answered."""
+        """Check dashboard and gripper; return whether connecting makes sense."""
         return ur_check.check_controller(check, self.cell, self.spec)
 
     def check_settings(self, check: Check) -> None:
-        """Look at speed slider, payload and gripper calibration."""
+        """Check speed slider, payload and gripper calibration."""
         ur_check.check_settings(check, self)
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of every driver, and quantiles of the gripper's answer times [ms]."""
+        """Return every driver's figures, and quantiles of the gripper's response times [ms]."""
         return super().figures() | self.gripper.figures()
 
     @property
@@ -149,7 +149,7 @@ class UrRobot(DrivenRobot[UrState]):
         except RobotError as error:
             if not self.passive:
                 raise
-            self.gripper.fault = str(error)  # for reading the arm, it need not be ready
+            self.gripper.fault = str(error)  # to read the arm, the gripper need not be ready
 
     def _fingers(self, state: UrState) -> Array:
         fingers = self.gripper.state()
@@ -175,7 +175,7 @@ class UrRobot(DrivenRobot[UrState]):
             )
 
     def _calibrate(self) -> None:
-        """Compute with this very arm's kinematics from now on, where the cell wants that."""
+        """Use this arm's own kinematics from now on, if the cell asks for that."""
         calibration = find_calibration(self.cell.ur)
         if calibration is None:
             return
@@ -191,7 +191,7 @@ class UrRobot(DrivenRobot[UrState]):
         self.spec = replace(self._nominal, arm=calibrated_arm(self._nominal.arm, calibration.chain))
 
     def _kinematics_facts(self) -> dict[str, Any]:
-        """Say which kinematics are used, and how far the nominal ones would be off."""
+        """Return which kinematics are used, and how far off the nominal ones would be."""
         if self.calibration is None:
             return {"kinematics": "nominal", "calibration": None}
         spec = self._nominal

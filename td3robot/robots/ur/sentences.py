@@ -1,8 +1,8 @@
-"""ur_rtde's sentences in ours: what it means, the likeliest cause first, and what to do. Plain Python, for workers."""
+"""Translates ur_rtde's errors: what they mean, the likeliest cause first, and what to do. Plain Python, for workers."""
 
 import re
 
-# Parts of ur_rtde 1.6.5's messages, and what a user is told instead.
+# Parts of ur_rtde 1.6.5's messages, and what the user reads instead.
 SENTENCES = (
     (
         "input registers are already in use",
@@ -54,12 +54,12 @@ LONGEST = 200
 
 
 def translated(error: BaseException, host: str, what: str) -> str:
-    """Return what an error of ur_rtde means at a controller, with its own words for who looks them up.
+    """Return what an error of ur_rtde means, with its own words for those who look them up.
 
     Args:
-        error: Its error.
+        error: The error.
         host: The controller.
-        what: The part of the controller that was talked to: ``dashboard server (port 29999)``.
+        what: The part of the controller concerned: ``dashboard server (port 29999)``.
     """
     said = " ".join(str(error).split())[:LONGEST]
     for pattern, sentence in SENTENCES:

@@ -1,7 +1,7 @@
 """A Robotiq gripper (2F-85, 2F-140, Hand-E) through the text socket of its URCap on a UR controller.
 
 The protocol: lines ``GET NAME`` answered by ``NAME value``, and ``SET NAME value NAME value ...`` answered by ``ack``;
-``?`` for a value means that the controller does not reach the gripper. Names used here: ACT (activate), STA (3 when
+``?`` as a value means that the controller cannot reach the gripper. Names used here: ACT (activate), STA (3 when
 active), POS (position, also the request), SPE, FOR, GTO (go), OBJ (what stopped it), FLT (fault code).
 """
 
@@ -20,29 +20,29 @@ from td3robot.robots.ur.lines import LineReader
 
 ACTIVE = 3
 STOPPED_OPENING, STOPPED_CLOSING = 1, 2
-# Some URCaps end their answers without a newline: after this long nothing more is coming [s].
+# Some URCaps end their answers without a newline: after this long, an answer is complete [s].
 LINE_PAUSE_S = 0.05
-# The most bytes of one answer, and what is dropped at most that nobody asked for.
+# The most bytes of one answer, and of unrequested input that is dropped.
 LONGEST, LONGEST_DRAIN = 256, 1 << 16
-# The highest value of a register, where it is not that of a byte.
+# The highest value of a register, if it is not that of a byte.
 HIGHEST = {"ACT": 1, "GTO": 1, "STA": 3, "OBJ": 3}
 # How long answers may take before the first motion [s].
 CONNECT_S = 2.0
 # Activation closes and opens the fingers once [s].
 ACTIVATION_S = 8.0
-# Status and fault code are asked for once in so many polls of the position.
+# Status and fault code are polled once per this many polls of the position.
 STATUS_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FingerState:
-    """What the gripper reported last.
+    """The gripper's last report.
 
     Attributes:
         count: Position count.
         closed: Closed fraction after calibration, 0 to 1; drivers are linear in it.
-        obj: What stopped the fingers: 0 moving, 1 something while opening, 2 something while closing, 3 arrived.
-        stamp: When it was received, on this computer's monotonic clock [s].
+        obj: State of the fingers: 0 moving, 1 stopped by something while opening, 2 while closing, 3 arrived.
+        stamp: When the report was received, on this computer's monotonic clock [s].
     """
 
     count: int
@@ -52,7 +52,7 @@ class FingerState:
 
     @property
     def holds(self) -> bool:
-        """Whether something is between the fingers, or spread by them."""
+        """Whether something is held between the fingers, or spread by them."""
         return self.obj in (STOPPED_OPENING, STOPPED_CLOSING)
 
 
@@ -73,7 +73,7 @@ class UrCapSocket:
         self._lines = LineReader(self._socket, LONGEST, LINE_PAUSE_S)
 
     def get(self, name: str) -> int:
-        """Ask for a value.
+        """Return a value from the gripper.
 
         Raises:
             RobotError: The gripper is silent, or answers something else.
@@ -95,10 +95,10 @@ class UrCapSocket:
         return int(answer[1])
 
     def set(self, **values: int) -> None:
-        """Set several values in one request, which the gripper takes as a whole.
+        """Set several values in one request, which the gripper applies as a whole.
 
         Raises:
-            RobotError: The gripper is silent, or did not take them.
+            RobotError: The gripper is silent, or did not accept them.
         """
         request = "SET " + " ".join(f"{name} {value}" for name, value in values.items())
         answer = self._ask(request)
@@ -106,7 +106,7 @@ class UrCapSocket:
             raise RobotError(f"the {self._where} answered {answer!r} to {request!r}")
 
     def close(self) -> None:
-        """Let go."""
+        """Close the socket."""
         self._socket.close()
 
     def _ask(self, request: str) -> str:
@@ -121,7 +121,7 @@ class UrCapSocket:
             raise RobotError(f"the connection to the {self._where} failed: {error}") from None
 
     def _drain(self) -> None:
-        """Drop what arrives unasked: the late answer to a request that was given up."""
+        """Drop unrequested input: the late answer to a request that timed out."""
         self._lines.clear()
         self._socket.setblocking(False)
         with suppress(BlockingIOError):
@@ -133,19 +133,19 @@ class UrCapSocket:
 
 
 class RobotiqGripper:
-    """The gripper, polled and commanded in a thread of its own; calls give and take the latest values at once.
+    """The gripper, polled and commanded in its own thread; calls exchange the latest values without waiting.
 
     Args:
         host: The UR controller.
         config: How it is driven.
-        model: Which gripper it is.
-        recovery: The command that recovers the robot, for refusals.
+        model: The gripper model.
+        recovery: The command that recovers the robot, for error messages.
 
     Attributes:
         open_count, closed_count: Position counts that it reports when open, and when closed on nothing.
 
     Raises:
-        ConfigError: The gripper has no counts: it is not one of Robotiq's.
+        ConfigError: The gripper has no counts, so it is not one of Robotiq's.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class RobotiqGripper:
         self._thread: threading.Thread | None = None
 
     def connect(self) -> None:
-        """Open the socket and begin to poll; moves nothing.
+        """Open the socket and start polling; nothing moves.
 
         Raises:
             RobotError: The gripper does not answer, or is not active.
@@ -203,11 +203,11 @@ class RobotiqGripper:
             link.close()
 
     def command(self, closed: float) -> None:
-        """Go to a closed fraction in [0, 1]; sent once, and again only where its count changes."""
+        """Move to a closed fraction in [0, 1]; it is sent once, and again only if its count changes."""
         self._wanted = round(self.open_count + closed * (self.closed_count - self.open_count))
 
     def state(self) -> FingerState:
-        """Give what was reported last.
+        """Return the last report.
 
         Raises:
             RobotError: The gripper is not connected.
@@ -217,7 +217,7 @@ class RobotiqGripper:
         return self._state
 
     def figures(self) -> dict[str, float]:
-        """Give how long answers took [ms]."""
+        """Return quantiles of the response times [ms]."""
         return quantiles_ms("gripper_answer", list(self._answer_times))
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ class RobotiqGripper:
             self._thread = None
 
     def _open(self) -> UrCapSocket:
-        """Open the socket, patiently: nothing moves yet."""
+        """Open the socket with a long timeout: nothing moves yet."""
         return UrCapSocket(self.host, self.config.port, max(CONNECT_S, self.config.answer_timeout_s))
 
     def _run(self, link: UrCapSocket) -> None:
@@ -270,7 +270,7 @@ class RobotiqGripper:
 
 
 def _calibrated_counts(config: GripperConfig, model: GripperModel) -> tuple[int, int]:
-    """Return the counts when open and when closed: the cell's, or else the model's."""
+    """Return the counts when open and closed: the cell's if it has them, otherwise the model's."""
     if model.counts is None:
         raise ConfigError(f"a {model.name} has no position counts: it is not driven through Robotiq's URCap")
     return (

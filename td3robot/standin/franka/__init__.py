@@ -1,1 +1,1 @@
-"""A stand-in for an FR3: franka-sim in an environment of its own."""
+"""A stand-in for an FR3: franka-sim in its own Python environment."""

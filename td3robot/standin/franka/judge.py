@@ -1,7 +1,7 @@
-"""Judge a log of 1 kHz commands by the FR3's limits: ``python judge.py LOG`` prints a JSON object.
+"""Checks a log of 1 kHz commands against the FR3's limits: ``python judge.py LOG`` prints a JSON object.
 
-Runs by itself in the environment that ``launch/franka_sim.sh`` makes, whose offline checker it asks, and imports
-nothing of td3robot.
+Runs on its own in the environment that ``launch/franka_sim.sh`` makes, uses that environment's offline checker, and
+imports nothing from td3robot.
 """
 
 import json
@@ -16,12 +16,12 @@ from franka_sim.limits.checker import MotionLimitChecker
 
 # As ``serve.py`` writes it.
 RECORD = np.dtype([("t", "f8"), ("id", "u8"), ("mode", "i8"), ("c", "f8", 7), ("q", "f8", 7)])
-# A pause of so many cycles begins a new motion; fewer commands than that are none.
+# A pause of this many cycles begins a new motion; fewer commands than the second number are not a motion.
 PAUSE, SHORTEST = 50, 4
 
 
 def judge(path: Path) -> dict[str, Any]:
-    """Judge every command of a log.
+    """Check every command of a log.
 
     Returns:
         ``commands``, ``gaps`` (cycles without one), ``violations`` in words, and the largest ``acceleration`` [rad/s2],

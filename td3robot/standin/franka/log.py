@@ -1,4 +1,4 @@
-"""What the stand-in's log of 1 kHz commands says: speeds and accelerations on the wire, and how time was kept."""
+"""Evaluates the stand-in's log of 1 kHz commands: speeds and accelerations on the wire, and timekeeping."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from td3robot.state import Array
 # As ``serve.py`` writes it: monotonic time [s], number of the robot's cycle, mode, commanded and measured angles [rad].
 RECORD = np.dtype([("t", "f8"), ("id", "u8"), ("mode", "i8"), ("c", "f8", 7), ("q", "f8", 7)])
 CYCLE_S = 1e-3
-# A pause of so many cycles begins a new motion.
+# A pause of this many cycles begins a new motion.
 PAUSE = 50
-# Velocities of a measured angle are taken over so many cycles, accelerations of anything over the same: a control
-# period's worth would hide what 20 Hz targets do, a cycle's is the generator's jerk.
+# Velocities of measured angles, and all accelerations, are taken over this many cycles: a control period's worth would
+# hide the effect of 20 Hz targets, and a single cycle's is the generator's jerk.
 SPAN = 10
 
 
@@ -27,7 +27,7 @@ def read_log(path: Path, since_s: float = 0.0) -> NDArray[Any]:
 
 
 def motions(data: NDArray[Any]) -> list[NDArray[Any]]:
-    """Split records where the arm rested in between."""
+    """Return the records split where the arm rested."""
     ids = data["id"].astype(np.int64)
     cuts = np.flatnonzero((np.diff(ids) > PAUSE) | (np.diff(ids) <= 0)) + 1
     return [part for part in np.split(data, cuts) if len(part) > 2 * SPAN]
@@ -63,7 +63,7 @@ def tool_positions(chain: Chain, offset_m: float, q: Array) -> Array:
 
 
 def timekeeping(data: NDArray[Any]) -> dict[str, float]:
-    """Return how late cycles were against this computer's clock, and how much time was lost in all [s]."""
+    """Return how late cycles were by this computer's clock, and how much time was lost in total [s]."""
     late, lost = [np.zeros(1)], 0.0
     for part in motions(data):
         cycles = np.diff(part["id"].astype(np.int64))

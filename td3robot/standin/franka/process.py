@@ -9,7 +9,7 @@ from typing import Any
 
 from td3robot.errors import ConfigError, RobotError
 
-# Where that environment is, unless the variable says another interpreter.
+# Where that environment is, unless the variable names another interpreter.
 VARIABLE, ENVIRONMENT = "TD3ROBOT_FRANKA_SIM", Path(".venv-franka-sim")
 SERVE, JUDGE = Path(__file__).parent / "serve.py", Path(__file__).parent / "judge.py"
 START_S, END_S, ANSWER_S = 60.0, 10.0, 5.0
@@ -32,11 +32,11 @@ def simulator_python() -> Path:
 
 
 def judge_log(path: Path) -> dict[str, Any]:
-    """Have franka-sim's offline checker judge a log of commands; see ``judge.py`` for what it returns.
+    """Check a log of commands with franka-sim's offline checker; see ``judge.py`` for the result.
 
     Raises:
         ConfigError: There is no environment for it.
-        RobotError: It failed.
+        RobotError: The check failed.
     """
     found = subprocess.run([str(simulator_python()), "-P", str(JUDGE), str(path)], capture_output=True, text=True)
     if found.returncode != 0:
@@ -46,14 +46,14 @@ def judge_log(path: Path) -> dict[str, Any]:
 
 
 class FrankaStandin:
-    """A stand-in FR3 on a loopback address, motion limits enforced. It ends with this process.
+    """A stand-in FR3 on a loopback address, with motion limits enforced. It ends with this process.
 
     Args:
         host: A 127.x.x.x address.
-        *options: Those of ``serve.py``.
+        *options: Options of ``serve.py``.
 
     Attributes:
-        events: What it said so far, oldest first.
+        events: Its events so far, oldest first.
 
     Raises:
         ConfigError: There is no environment for it.
@@ -82,15 +82,15 @@ class FrankaStandin:
             raise RobotError(f"the stand-in for a Franka did not start on {host} ({said})")
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        """Return everything of one kind that it said."""
+        """Return all its events of one kind."""
         return [line for line in self.events if line["event"] == event]
 
     def reflex(self) -> None:
-        """Stop the arm as a contact does."""
+        """Stop the arm as a contact would."""
         self._order("reflex")
 
     def flush(self) -> None:
-        """Have it write out its log of commands.
+        """Make it write out its log of commands.
 
         Raises:
             RobotError: It does not answer.
@@ -101,11 +101,11 @@ class FrankaStandin:
             raise RobotError("the stand-in for a Franka does not answer")
 
     def kill(self) -> None:
-        """End it as a power cut does."""
+        """End it as a power cut would."""
         self._process.kill()
 
     def close(self) -> None:
-        """Have it write its log and end. May be repeated."""
+        """Make it write its log and end. May be repeated."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
         try:

@@ -1,13 +1,13 @@
-"""Serve a stand-in for an FR3 with its hand on a loopback address, motion limits enforced.
+"""Serves a stand-in for an FR3 with its hand on a loopback address, with motion limits enforced.
 
-Runs by itself in the environment that ``launch/franka_sim.sh`` makes, and imports nothing of td3robot: franka-sim pins
-an old NumPy and an old MuJoCo. Nothing is downloaded: franka-sim would clone its model, and gets the one of the wheel
-franky-sim instead.
+Runs on its own in the environment that ``launch/franka_sim.sh`` makes, and imports nothing from td3robot: franka-sim
+pins an old NumPy and an old MuJoCo. Nothing is downloaded: franka-sim would clone its model, but gets the one in the
+wheel franky-sim instead.
 
 Each line on standard output is a JSON object with a key ``event``: ``ready`` once, ``reflex`` for every motion that
-the stand-in aborted, ``violation`` for each limit that a command broke (once a kind and motion), and ``end``. The
-process ends when its standard input is closed, which happens when its parent dies; with ``--foreground`` on Ctrl-C. A
-line ``reflex`` on standard input stops the arm as a contact does.
+the stand-in aborted, ``violation`` for each limit that a command broke (once per kind and motion), and ``end``. The
+process ends when its standard input is closed, which happens when its parent dies; with ``--foreground``, on Ctrl-C. A
+line ``reflex`` on standard input stops the arm as a contact would.
 """
 
 import argparse
@@ -34,17 +34,17 @@ from franka_sim.franka_sim_server import FrankaSimServer
 WRIST_ARMATURE = 0.195
 # How long a thread may keep the interpreter while another waits [s]; Python's own 5 ms are five cycles.
 SWITCH_S = 1e-4
-# A robot gives its client 1 ms. Without a real-time kernel, an answer is later now and then; a lost cycle is judged
-# as a jump that nobody commanded. So long the stand-in waits, and its cycles with it [s].
+# A robot gives its client 1 ms. Without a real-time kernel, an answer is sometimes later, and a lost cycle would count
+# as a jump that nobody commanded. The stand-in, and its cycles with it, waits this long [s].
 PATIENCE_S = 0.1
-# The protocol's number for a contact that a joint felt.
+# The protocol's number for a contact detected at a joint.
 JOINT_REFLEX = 6
 # One record of the command log: time on this computer [s], message number, mode, and q_c or dq_c [rad or rad/s].
 RECORD = struct.Struct("<dQq7d7d")
-# Where the arm stands at first: Franka's "ready" posture, turned towards +y [rad].
+# Initial posture: Franka's "ready" posture, turned towards +y [rad].
 READY = (1.570796, -0.785398, 0.0, -2.356194, 0.0, 1.570796, 0.785398)
-# The hand on the flange, as Desk knows it: mass [kg]; from the frame of joint 7 to the flange, and from there to the
-# point between the fingertips [m]; turn about the flange's z axis (cosine, sine) [1].
+# The hand on the flange, as in Desk: mass [kg]; distance from the frame of joint 7 to the flange, and from there to the
+# point between the fingertips [m]; rotation about the flange's z axis (cosine, sine) [1].
 HAND_KG, FLANGE_M, TOOL_M = 0.73 + 2 * 0.015, 0.107, 0.1034
 HAND_TURN = (0.5**0.5, -(0.5**0.5))
 MODES = {ControlMode.POSITION: 1, ControlMode.VELOCITY: 2}
@@ -57,7 +57,7 @@ class Events:
         self._lock, self._begin = threading.Lock(), monotonic()
 
     def tell(self, event: str, **values: Any) -> None:
-        """Write one line; a reader that is gone is no reason to fail here."""
+        """Write one line; do not fail if the reader is gone."""
         line = json.dumps({"event": event, "t": round(monotonic() - self._begin, 4), **values})
         with self._lock:
             try:
@@ -68,9 +68,9 @@ class Events:
 
 
 class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no types of it
-    """The server as it is, with its verdicts told, and what it was sent written to a file."""
+    """The original server, with its verdicts reported, and the commands it received written to a file."""
 
-    # A thread of the server that is held up must not have the others publish what is out of date.
+    # A delayed thread of the server must not make the others publish outdated values.
     _DRAIN_GATE_TIMEOUT = PATIENCE_S
 
     def __init__(self, events: Events, log: Path | None, **options: Any) -> None:
@@ -85,14 +85,14 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         self._know_the_hand()
 
     def _know_the_hand(self) -> None:
-        """Report the tool as a robot does whose end effector was chosen in Desk; franka-sim stops at joint 7."""
+        """Report the tool like a robot whose end effector was chosen in Desk; franka-sim stops at joint 7."""
         robot_state, (c, s) = self.robot_state, HAND_TURN
         robot_state.state["m_ee"] = HAND_KG
         robot_state.state["F_T_EE"] = [c, s, 0.0, 0.0, -s, c, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, TOOL_M, 1.0]
         pack, reach = robot_state.pack_state, FLANGE_M + TOOL_M
 
         def packed() -> bytes:
-            """Return the packed state, with the pose of the tool in place of joint 7's."""
+            """Return the packed state, with the tool's pose in place of joint 7's."""
             joint = robot_state.state["O_T_EE"]
             x, y, z, o = (joint[4 * i : 4 * i + 3] for i in range(4))  # column by column
             tool = [
@@ -109,12 +109,12 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         robot_state.pack_state = packed
 
     def flush(self) -> None:
-        """Write out what is left of the command log."""
+        """Write out the rest of the command log."""
         if self._log is not None:
             self._log.flush()
 
     def _drain_gate(self, answer_deadline: float = 0.0) -> float:
-        """Wait longer for the client's answer to a state, unless communication is what is tested."""
+        """Wait longer for the client's answer to a state, unless communication is being tested."""
         patience = 0.0 if self.enforce_comm_constraints else PATIENCE_S
         return float(super()._drain_gate(answer_deadline + patience))
 
@@ -147,7 +147,7 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
 
 
 def write_models(folder: Path) -> tuple[Path, Path]:
-    """Take arm and hand out of the wheel's model, in the two files that franka-sim wants, without visual meshes."""
+    """Write arm and hand from the wheel's model to the two files that franka-sim needs, without visual meshes."""
     found = find_spec("franky_sim")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("the package franky-sim, which holds the FR3's model, is not installed here")
@@ -161,7 +161,7 @@ def write_models(folder: Path) -> tuple[Path, Path]:
     world.clear()
     world.append(body)
     body.set("childclass", "fr3")
-    # franka-sim attaches the body in a frame of its own, and expects it turned by 180 degrees, as Menagerie's is.
+    # franka-sim attaches the body in its own frame, and expects it turned by 180 degrees, as in the Menagerie.
     body.set("pos", "0 0 0")
     body.set("quat", "0 0 0 1")
     for tree in (arm, hand):
@@ -173,7 +173,7 @@ def write_models(folder: Path) -> tuple[Path, Path]:
 
 def _lean(assets: Path) -> ElementTree.Element:
     tree = ElementTree.parse(assets / "fr3.xml").getroot()
-    _only(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", where they are not
+    _only(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", but they are not there
     for tag in ("actuator", "tendon", "equality", "keyframe", "contact"):
         tree.remove(_only(tree, tag))
     for body in tree.iter("body"):
@@ -200,7 +200,7 @@ def _written(tree: ElementTree.Element, path: Path) -> Path:
 
 
 def _make_punctual() -> None:
-    """Keep the cycles of 1 ms: a thread that waits for the interpreter gets it sooner, and no collector pauses all."""
+    """Keep the 1 ms cycles: threads get the interpreter sooner, and no garbage collection pauses everything."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
@@ -265,9 +265,9 @@ def _announce(server: WatchedServer, events: Events, realtime: bool) -> None:
 
 
 def _end_with_parent(server: WatchedServer, events: Events) -> None:
-    """Do as standard input says, and end with it.
+    """Follow the commands on standard input, and end with it.
 
-    ``reflex`` is what a contact does to the robot; ``flush`` writes the log out.
+    ``reflex`` stops the robot as a contact would; ``flush`` writes out the log.
     """
     for line in sys.stdin:
         if line.strip() == "flush":

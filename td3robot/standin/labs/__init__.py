@@ -1,6 +1,6 @@
-"""Labs: a simulated controller in a process of its own, with what a person in the lab would do and see.
+"""Labs: a simulated controller in its own process, and what a person in the lab would do and see.
 
-A rehearsal drives the controller with the same driver as the real one, and everything else goes through the
+A rehearsal drives the controller with the same driver as the real one; everything else goes through the
 :class:`Lab`. Each backend has a module here, named like its ``robot.backend``.
 """
 
@@ -24,17 +24,17 @@ LABS: Registry[type["Lab"]] = Registry("backend", "td3robot.standin.labs")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is to be put up.
+    """The setup of a lab.
 
     Attributes:
         robot: As in a run: arm, gripper, table.
-        objects: What lies on the table.
+        objects: The objects on the table.
         host: Address that the simulated controller listens on.
-        faults: A file of faults, each at its time, or None.
+        faults: A file of faults with their times, or None.
         stream_hz: How often targets are streamed and states reported; None is the driver's default.
-        late_periods: After so many control periods without a new target the driver reports a fault; None is the
-            driver's default. More is for computers that are busy with other things.
-        personality: What makes this cell differ from the training simulation's idea of one.
+        late_periods: After this many control periods without a new target, the driver reports a fault; None is the
+            driver's default. Raise it on computers that are busy with other things.
+        personality: What makes this cell differ from the one that the training simulation assumes.
     """
 
     robot: RobotConfig
@@ -47,38 +47,38 @@ class Setup:
 
 
 class RestWatch(Protocol):
-    """Samples the arm's speed from outside, over a connection of its own."""
+    """Sample the arm's speed from outside, over a separate connection."""
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start sampling."""
 
     def finish(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
 
     def moved_before(self, at: float) -> bool:
         """Whether the arm moved in the 0.3 s before a time on the monotonic clock [s]."""
 
     def rest_after(self, at: float) -> float:
-        """Return how long after a time the arm moved for the last time [s].
+        """Return how long after a time the arm last moved [s].
 
         Raises:
-            RobotError: Nothing was seen after that time.
+            RobotError: There is no sample after that time.
         """
 
 
 class Lab(ABC):
     """A running stand-in with its table and its tracker, as a context manager. It dies with this process.
 
-    Args of every implementation: one :class:`Setup`. Making it starts the process, and returns when it serves.
+    Args of every implementation: one :class:`Setup`. The constructor starts the process and returns when it serves.
 
     Raises:
-        RobotError: It did not start, or what answers is something else.
-        ConfigError: The setup cannot be had.
+        RobotError: It did not start, or something else answers.
+        ConfigError: The setup is not possible.
 
     Attributes:
-        arms: What it can stand in for, as in ``robot.arm``.
+        arms: The arms that it can stand in for, as in ``robot.arm``.
         ports: The TCP ports that it listens on.
-        cell: How the stand-in is reached and driven; with a tracker where there are objects.
+        cell: How to reach and drive the stand-in; with a tracker if there are objects.
     """
 
     arms: ClassVar[Sequence[str]]
@@ -99,7 +99,7 @@ class Lab(ABC):
 
     @abstractmethod
     def place(self, name: str, pose: Pose) -> None:
-        """Put an object somewhere in the base frame, at rest."""
+        """Place an object at a pose in the base frame, at rest."""
 
     @abstractmethod
     def begin_episode(self, number: int) -> None:
@@ -107,10 +107,10 @@ class Lab(ABC):
 
     @abstractmethod
     def clear_faults(self) -> None:
-        """Do what an operator does at the cell after a fault, up to the word that the robot may recover.
+        """Do what an operator does at the cell after a fault, up to saying that the robot may recover.
 
-        Faults end, buttons are released, settings go back; the arm stays where it is. What the driver's ``recover``
-        clears (a protective stop) is left to it.
+        Faults end, buttons are released, settings are restored; the arm stays where it is. What the driver's
+        ``recover`` clears (a protective stop) is left to it.
         """
 
     @abstractmethod
@@ -119,23 +119,23 @@ class Lab(ABC):
 
     @abstractmethod
     def watch(self) -> RestWatch:
-        """Make a watch of the arm's speed, not started yet."""
+        """Return a watch of the arm's speed, not started yet."""
 
     @abstractmethod
     def reset_wire(self) -> None:
-        """Begin the extremes of :meth:`wire` anew."""
+        """Reset the extremes of :meth:`wire`."""
 
     @abstractmethod
     def wire(self) -> dict[str, Any]:
         """Return the extremes that the controller saw.
 
-        Mappings ``targets`` and ``measured``, each with ``tcp_speed_m_s``, ``joint_speed_rad_s`` and
+        These are mappings ``targets`` and ``measured``, each with ``tcp_speed_m_s``, ``joint_speed_rad_s`` and
         ``joint_acceleration_rad_s2``.
         """
 
     @abstractmethod
     def clock(self) -> dict[str, float]:
-        """Return how well the stand-in kept its time: ``late_p50_s``, ``late_p99_s``, ``late_worst_s``, ``lost_s``."""
+        """Return how well the stand-in kept time: ``late_p50_s``, ``late_p99_s``, ``late_worst_s``, ``lost_s``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -174,7 +174,7 @@ def start_lab(setup: Setup) -> Lab:
 
 
 def free_host(lab: type[Lab]) -> str:
-    """Return the first loopback address from 127.0.0.2 on where nothing listens on a lab's ports.
+    """Return the first loopback address from 127.0.0.2 on at which nothing listens on a lab's ports.
 
     Raises:
         RobotError: All of them are taken.

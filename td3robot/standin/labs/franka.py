@@ -1,4 +1,4 @@
-"""The lab of an FR3: franka-sim in an environment of its own, its limits enforced, without a table and objects."""
+"""The lab of an FR3: franka-sim in its own environment, with its limits enforced, without a table and objects."""
 
 import tempfile
 from pathlib import Path
@@ -17,10 +17,10 @@ from td3robot.standin.labs import LABS, Lab, RestWatch, Setup
 from td3robot.standin.personalities import NOMINAL
 from td3robot.state import Pose
 
-# The stand-in reports its first state within a moment, also on a busy computer; a robot is given 0.1 s [s].
+# The stand-in reports its first state within this time, even on a busy computer; a robot is given 0.1 s [s].
 MAX_STATE_AGE_S = 0.5
-# franka-sim's cycles wait where this computer is late, and the targets with them: by a tenth of all time on two slow
-# cores. The driver's patience with that [control periods]; with a robot, it keeps its own.
+# franka-sim's cycles wait when this computer is late, and the targets with them: a tenth of all time on two slow cores.
+# This is the driver's patience with that [control periods]; with a robot, it keeps its own.
 LATE_PERIODS = 6.0
 
 
@@ -78,16 +78,16 @@ class FrankaLab(Lab):
         raise ConfigError("franka-sim takes one client, so that nobody can watch the arm from outside")
 
     def reset_wire(self) -> None:
-        """Begin the extremes of :meth:`wire` anew."""
+        """Reset the extremes of :meth:`wire`."""
         self._since = monotonic()
 
     def wire(self) -> dict[str, Any]:
-        """Return the extremes of the 1 kHz commands that arrived, and of what was measured."""
+        """Return the extremes of the received 1 kHz commands, and of the measurements."""
         data, spec = self._records(), _spec(self.setup)
         return {"targets": extremes(data, "c", spec), "measured": extremes(data, "q", spec)}
 
     def clock(self) -> dict[str, float]:
-        """Return how well the stand-in kept its time."""
+        """Return how well the stand-in kept time."""
         return timekeeping(self._records())
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class UrLab(Lab):
         UrCell.require_driver()
 
     def place(self, name: str, pose: Pose) -> None:
-        """Put an object somewhere in the base frame, at rest."""
+        """Place an object at a pose in the base frame, at rest."""
         self.standin.place(name, pose.position.tolist(), quaternion(pose.rotation).tolist())
 
     def begin_episode(self, number: int) -> None:
@@ -50,9 +50,9 @@ class UrLab(Lab):
         self.standin.begin_episode(number)
 
     def clear_faults(self) -> None:
-        """End faults, release the emergency stop, go to remote control and 100 % speed.
+        """End faults, release the emergency stop, switch to remote control and 100 % speed.
 
-        A protective stop stays for ``recover``; after any other fault the controller starts anew with the arm where it
+        A protective stop stays for ``recover``; after any other fault, the controller restarts with the arm where it
         is.
         """
         self.standin.ask(clear_faults=True, emergency_stop=False, remote=True, speed_slider=1.0)
@@ -65,11 +65,11 @@ class UrLab(Lab):
         return bool(self.standin.state()["gripper"]["STA"] == ACTIVE)
 
     def watch(self) -> RestWatch:
-        """Make a watch of the arm's speed, not started yet."""
+        """Return a watch of the arm's speed, not started yet."""
         return RestWatch(self.standin)
 
     def reset_wire(self) -> None:
-        """Begin the extremes of :meth:`wire` anew."""
+        """Reset the extremes of :meth:`wire`."""
         self.standin.ask(reset_wire=True)
 
     def wire(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class UrLab(Lab):
         return wire
 
     def clock(self) -> dict[str, float]:
-        """Return how well the stand-in kept its time."""
+        """Return how well the stand-in kept time."""
         clock: dict[str, float] = self.standin.state()["clock"]
         return clock
 

@@ -1,1 +1,1 @@
-"""The ports of a UR controller, and one for what people in its lab do."""
+"""The ports of a UR controller, and one for the actions of people in its lab."""

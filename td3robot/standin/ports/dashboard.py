@@ -17,7 +17,7 @@ class DashboardPort(Handler):
         self._answer(BANNER)
 
     def received(self, data: bytes) -> None:
-        """Answer every whole line."""
+        """Answer every complete line."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             command = line.decode("utf-8", "replace").strip()

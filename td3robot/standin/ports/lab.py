@@ -1,7 +1,7 @@
-"""Port 29990, the lab: what a person beside the arm would do or see. Real robots have none; no driver uses it.
+"""Port 29990, the lab: what a person beside the arm would do or see. Real robots do not have it; no driver uses it.
 
-One JSON object a line, each way. A request has one or more of the keys in :data:`REQUESTS`; the answer has ``ok``, and
-``error`` with one sentence where something was refused.
+One JSON object per line, each way. A request has one or more of the keys in :data:`REQUESTS`; the answer has ``ok``,
+and ``error`` with one sentence if something was refused.
 """
 
 import json
@@ -22,13 +22,13 @@ from td3robot.standin.loop import Connection, Handler
 from td3robot.state import Pose
 
 MAX_LINE = 1 << 16
-# More at once would keep the controller from its ticks.
+# More rows at once would delay the controller's ticks.
 MAX_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """What a person in the lab has before them."""
+    """What a person in the lab can use."""
 
     controller: Controller
     faults: Faults
@@ -43,7 +43,7 @@ class LabPort(Handler):
         self._buffer = b""
 
     def received(self, data: bytes) -> None:
-        """Answer every whole line."""
+        """Answer every complete line."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if len(self._buffer) > MAX_LINE:
             self._connection.close()

@@ -1,7 +1,7 @@
-"""Ports 30001 and 30002: the primary and the secondary interface, which tell clients the arm's own kinematics.
+"""Ports 30001 and 30002: the primary and secondary interfaces, which send clients the arm's own kinematics.
 
 Big-endian messages as in UR's "Client Interfaces" and its client library: a version message, then the state ten times
-a second. Of the state's parts two are modelled: where the tool is, and once, for each client, the kinematics.
+a second. Two of the state's parts are modelled: the tool's pose and, once per client, the kinematics.
 """
 
 import struct
@@ -20,9 +20,9 @@ STATE_HZ = 10
 STATE, MESSAGE = 16, 20
 CARTESIAN_INFO, KINEMATICS_INFO = 4, 5
 VERSION, NO_SOURCE = 3, 255
-# Status of the kinematics: 1 is a linearised calibration, as arms leave the factory with (assumed).
+# Status of the kinematics: 1 is a linearised calibration, with which arms leave the factory (assumed).
 CALIBRATED = 1
-# State messages that wait for a client that does not read; then they are left out [bytes].
+# Backlog of state messages for a client that does not read; beyond it they are skipped [bytes].
 MAX_BACKLOG = 1 << 14
 
 
@@ -35,11 +35,11 @@ class PrimaryPort(Handler):
         self._send(STATE, self._tool() + _part(KINEMATICS_INFO, kinematics_info(controller.arm.parameters)))
 
     def received(self, data: bytes) -> None:
-        """Refuse programs: the stand-in takes them on port 30003."""
+        """Refuse programs: the stand-in accepts them on port 30003."""
         self._controller.refuse(f"{len(data)} bytes of script; the stand-in takes scripts on port 30003 alone")
 
     def tick(self) -> None:
-        """Send the state where it is due."""
+        """Send the state if it is due."""
         if self._controller.ticks % (RATE_HZ // STATE_HZ) == 0 and self._connection.pending < MAX_BACKLOG:
             self._send(STATE, self._tool())
 
@@ -60,7 +60,7 @@ class PrimaryPort(Handler):
 
 
 def kinematics_info(parameters: DhParameters) -> bytes:
-    """Pack an arm's parameters, each joint's with a checksum of its own."""
+    """Return an arm's packed parameters, with a checksum for each joint's."""
     rows = zip(parameters.theta, parameters.a, parameters.d, parameters.alpha, strict=True)
     checksums = [zlib.crc32(struct.pack(">4d", *row)) for row in rows]
     values = (*parameters.theta, *parameters.a, *parameters.d, *parameters.alpha)

@@ -12,12 +12,12 @@ from td3robot.standin.ports.rtde_variables import FORMATS, INPUTS, OUTPUTS, pack
 
 HEADER = struct.Struct(">HB")
 PROTOCOL = 2
-# Data packages that wait for a client that does not read; then they are left out, as a controller does [bytes].
+# Backlog of data packages for a client that does not read; beyond it they are skipped, as by a controller [bytes].
 MAX_BACKLOG = 1 << 16
 
 
 class InputsInUse:
-    """Which input variables are taken by whom: two clients cannot write the same one."""
+    """The owners of input variables: two clients cannot write the same one."""
 
     def __init__(self) -> None:
         self._owners: dict[str, object] = {}
@@ -27,11 +27,11 @@ class InputsInUse:
         return self._owners.get(name, client) is not client
 
     def take(self, names: list[str], client: object) -> None:
-        """Give variables to a client."""
+        """Assign variables to a client."""
         self._owners.update(dict.fromkeys(names, client))
 
     def give_back(self, client: object) -> None:
-        """Take everything from a client that left."""
+        """Free all variables of a client that left."""
         self._owners = {name: owner for name, owner in self._owners.items() if owner is not client}
 
 
@@ -56,7 +56,7 @@ class RtdePort(Handler):
         self._has_recipe, self._started = False, False
 
     def received(self, data: bytes) -> None:
-        """Take whole packages."""
+        """Process complete packages."""
         self._buffer += data
         while len(self._buffer) >= HEADER.size:
             size, kind = HEADER.unpack_from(self._buffer)
@@ -75,7 +75,7 @@ class RtdePort(Handler):
         self._in_use.give_back(self)
 
     def tick(self) -> None:
-        """Send a data package where one is due."""
+        """Send a data package if one is due."""
         if not self._started or self._controller.ticks % self._every:
             return
         values: list[Any] = [1]

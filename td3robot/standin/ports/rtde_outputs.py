@@ -1,4 +1,4 @@
-"""The output variables of RTDE: one function for each that is modelled."""
+"""The output variables of RTDE: one function for each modelled one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,9 +19,9 @@ JOINT_RUNNING, JOINT_OFF = 253, 239
 
 
 def sources(controller: Controller) -> dict[str, Source]:
-    """Give a function for each output variable; what is not modelled is constant.
+    """Return a function for each output variable; those not modelled are constant.
 
-    A function gives a number, or a list of numbers for a vector.
+    A function returns a number, or a list of numbers for a vector.
     """
     constant = {name: _constant([0] * FORMATS[kind][1], kind) for name, kind in OUTPUTS.items()}
     return {**constant, **_registers(controller), **_electrical(), **_modelled(controller)}
@@ -47,7 +47,7 @@ def _registers(controller: Controller) -> dict[str, Source]:
 
 
 def _electrical() -> dict[str, Source]:
-    """Give the values that a robot at rest in a warm room has."""
+    """Return the values of a robot at rest in a warm room."""
     return {
         "actual_main_voltage": lambda: 48.0,
         "actual_robot_voltage": lambda: 48.0,

@@ -4,7 +4,7 @@ import struct
 
 from td3robot.standin.registers import COUNT
 
-# How each type is packed, big-endian, and how many values it has.
+# The big-endian format of each type, and its number of values.
 FORMATS = {
     "BOOL": ("?", 1),
     "UINT8": ("B", 1),
@@ -73,5 +73,5 @@ for _index in range(64, 128):
 
 
 def packing(types: list[str]) -> struct.Struct:
-    """Give the layout of a data package's payload: the recipe's id, then the values."""
+    """Return the layout of a data package's payload: the recipe's id, then the values."""
     return struct.Struct(">B" + "".join(f"{FORMATS[kind][1]}{FORMATS[kind][0]}" for kind in types))

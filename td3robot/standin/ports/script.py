@@ -12,12 +12,12 @@ KNOWN_SCRIPTS = {
     "5.11": "596761a93dfb175355b265245f9b94f8807528bf7ff85a654a61448f82ae8bf8",
     "5.23": "5462851f747f0a22a3748c6e4f376cee798f1b14edaa0a12721d4cedc8c715b0",
 }
-# A script is whole when nothing followed for so long [s]; UR's interpreter waits for the end of the program instead.
+# A script is complete if nothing follows for this long [s]; UR's interpreter waits for the end of the program instead.
 WHOLE_AFTER_S = 0.3
 
 
 class ScriptPort(Handler):
-    """One client of port 30003. A real controller also streams its state here, which nobody needs beside RTDE."""
+    """One client of port 30003. A real controller also streams its state here, which RTDE makes unnecessary."""
 
     def __init__(self, connection: Connection, controller: Controller) -> None:
         self._connection, self._controller = connection, controller
@@ -25,7 +25,7 @@ class ScriptPort(Handler):
         self._arrived_s = 0.0
 
     def received(self, data: bytes) -> None:
-        """Collect a script, and start it once it is one that is known."""
+        """Collect a script, and start it once it is a known one."""
         self._buffer += data
         self._arrived_s = self._controller.time_s
         if not self._buffer.rstrip().endswith(b"end"):
@@ -43,7 +43,7 @@ class ScriptPort(Handler):
         self._controller.start_program(ControlScript(self._controller))
 
     def tick(self) -> None:
-        """Refuse what is not known, once nothing more comes."""
+        """Refuse an unknown script once nothing more arrives."""
         if not self._buffer or self._controller.time_s - self._arrived_s < WHOLE_AFTER_S:
             return
         digest = hashlib.sha256(self._buffer).hexdigest()
@@ -54,5 +54,5 @@ class ScriptPort(Handler):
         self._buffer = b""
 
     def closed(self) -> None:
-        """Drop what was not whole."""
+        """Drop an incomplete script."""
         self._buffer = b""

@@ -1,6 +1,6 @@
 """Port 63352: the text protocol of Robotiq's URCap, ``GET VAR`` and ``SET VAR VALUE [VAR VALUE ...]``.
 
-The format is that which clients of real grippers expect: ``VAR VALUE`` ends with a newline, ``ack``
+The format is the one that clients of real grippers expect: ``VAR VALUE`` ends with a newline, ``ack``
 does not, and a register that cannot be read answers ``?``.
 """
 
@@ -17,7 +17,7 @@ class GripperPort(Handler):
         self._buffer = b""
 
     def received(self, data: bytes) -> None:
-        """Answer every whole line."""
+        """Answer every complete line."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         answers = "".join(self._answer(line.decode("ascii", "replace").split()) for line in lines)
         if answers and not self._controller.gripper_silent:
