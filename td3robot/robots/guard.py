@@ -369,7 +369,8 @@ class Guard:
 
 
 def _largest(values: Array) -> float:
-    return max(map(abs, values.tolist()))
+    largest: float = max(map(abs, values.tolist()))
+    return largest
 
 
 def _all_finite(values: Array) -> bool:
