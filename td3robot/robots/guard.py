@@ -29,7 +29,7 @@ that is concave in the joint angles, as the FR3's are, is nowhere lower than at 
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
-from math import exp, isfinite, sqrt
+from math import exp, isfinite
 from operator import le
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ import numpy as np
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError, RobotError
+from td3robot.geometry import length
 from td3robot.robots.interface import ArmModel, RobotSpec
 from td3robot.robots.kinematics import Kinematics, Posture
 from td3robot.state import Array, JointCommand, RobotState
@@ -267,7 +268,7 @@ class Guard:
             scale = 1.0 / joint_excess
             reasons.append("joint_speed")
         tool = self._posture.jacobian @ desired
-        tcp_speed = scale * sqrt(tool @ tool)
+        tcp_speed = scale * length(tool)
         if tcp_speed > self._max_tcp_speed * (1.0 + 1e-9):
             scale *= self._max_tcp_speed / tcp_speed
             reasons.append("tcp_speed")
@@ -341,7 +342,7 @@ class Guard:
         joint_speeds = behind / self._lag
         tool_speed = jacobian @ joint_speeds
         gaining = np.abs(velocity - joint_speeds) @ np.sqrt((jacobian * jacobian).sum(axis=0))
-        if sqrt(tool_speed @ tool_speed) + UNEVEN_S / self._lag * float(gaining) > self._max_speed_of_arm:
+        if length(tool_speed) + UNEVEN_S / self._lag * float(gaining) > self._max_speed_of_arm:
             return "tcp_speed"
         return None if _within(self._box_low, tool.position, self._box_high) else "workspace"
 
