@@ -35,7 +35,6 @@ from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.robot import SimulatedRobot
 from td3robot.robots.spec import robot_spec as robot_spec
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import ObjectModel
 from td3robot.tasks import TASKS
 from td3robot.tasks.interface import Task
@@ -99,7 +98,7 @@ def make_robot_env(
     objects = objects or _objects(robot, config, cell)
     guard = Guard(spec, config.guard, kinematics)
     space = config.task.space(spec.table_height_m, spec.gripper)
-    starts = Starts(task, guard, ToolboxKinematics(spec), space, practice)
+    starts = Starts(task, guard, space, practice)
     seen: Robot = robot
     simulated = robot if isinstance(robot, SimulatedRobot) else None
     if simulated is not None and config.disturbance != DISTURBANCES["off"]:

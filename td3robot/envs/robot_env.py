@@ -80,7 +80,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     ) -> None:
         self.robot, self.task, self.guard, self.action_kind = robot, task, guard, action_kind
         self.starts = starts
-        self.travel = Travel(robot, guard, guard.kinematics, starts.ik)
+        self.travel = Travel(robot, guard)
         self.watch: Callable[[JointCommand, Ruling, JointCommand], None] | None = None
         self.render_mode = None if renderer is None else RENDER_MODES[0]
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
@@ -278,7 +278,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             RobotError: It cannot be reached, or is another robot.
         """
         self.robot.connect()
-        for kinematics in (self.guard.kinematics, self._observer, self.starts.ik):
+        for kinematics in (self.guard.kinematics, self._observer):
             kinematics.adopt(self.robot.spec)
 
     def tool_at(self, q: Array) -> Pose:

@@ -9,7 +9,6 @@ from td3robot.config import Box
 from td3robot.errors import ConfigError
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array
 from td3robot.tasks.interface import Goal, Task
 
@@ -39,13 +38,12 @@ class Starts:
     Args:
         task: Samples the goals.
         guard: Has to admit every start; asking does not change its state.
-        ik: Inverse kinematics for the postures.
         goals: The box from which goals are sampled, in the base frame [m].
         practice: Whether episodes may begin where there is most to learn; see the task.
     """
 
-    def __init__(self, task: Task, guard: Guard, ik: ToolboxKinematics, goals: Box, practice: bool = False) -> None:
-        self.ik, self.practice = ik, practice
+    def __init__(self, task: Task, guard: Guard, goals: Box, practice: bool = False) -> None:
+        self.practice = practice
         self._task, self._guard, self._goals = task, guard, goals
 
     def draw(self, rng: np.random.Generator) -> Start:
@@ -119,10 +117,10 @@ class Starts:
         The tool points as at home if it can. If it cannot (far and high), any direction will do, unless the task turns
         the tool.
         """
-        home = self._guard.home
+        home, kinematics = self._guard.home, self._guard.kinematics
         objection = "no inverse kinematics solution from home"
-        for rotation in (self._guard.kinematics.tcp(home).rotation, *([] if self._task.turns_tool else [None])):
-            q = self.ik.inverse(position, home, rotation)
+        for rotation in (kinematics.tcp(home).rotation, *([] if self._task.turns_tool else [None])):
+            q = kinematics.inverse(position, home, rotation)
             if q is not None:
                 limit = self._guard.admits(q)
                 if limit is None:

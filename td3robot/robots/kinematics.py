@@ -1,13 +1,17 @@
-"""Forward kinematics, Jacobian and clearance of an arm, fast enough for control loops."""
+"""Kinematics, Jacobian and clearance of an arm, fast enough for control loops."""
 
 from typing import NamedTuple
 
 import mujoco
 import numpy as np
 
+from td3robot.geometry import rotation_vector
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.scene import TCP_SITE, guard_spec, require_chain
 from td3robot.state import Array, Pose
+
+# An inverse has arrived at half of this squared error [m², rad²]; how many steps it may take.
+ARRIVED, MAX_STEPS = 1e-10, 60
 
 
 class Posture(NamedTuple):
@@ -85,6 +89,30 @@ class Kinematics:
         jacobian = self._jacobian.copy()
         self._answered = None if q.flags.writeable else (q, pose, jacobian)
         return pose, jacobian
+
+    def inverse(self, position: Array, q_start: Array, rotation: Array | None = None) -> Array | None:
+        """Compute joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.
+
+        Levenberg and Marquardt's method from ``q_start``, damped in proportion to the squared error (Chan and Lawrence
+        1988; Corke and Haviland, "Manipulator Differential Kinematics", 2023). Its steps are those of the Robotics
+        Toolbox's ``ik_LM``, whose import takes seconds and 100 MB.
+
+        Returns:
+            The posture within the joint limits, accurate to 0.02 mm, or None if there is none nearby.
+        """
+        q, rows = q_start, 3 if rotation is None else 6
+        for _ in range(MAX_STEPS):
+            pose, jacobian = self.tcp_and_full_jacobian(q)
+            error = position - pose.position
+            if rotation is not None:
+                error = np.concatenate([error, rotation_vector(rotation @ pose.rotation.T)])
+            squared = 0.5 * (error @ error)
+            if squared < ARRIVED:
+                arm = self.spec.arm
+                return q if ((q >= arm.lower) & (q <= arm.upper)).all() else None
+            J = jacobian[:rows]
+            q = q + np.linalg.solve(J.T @ J + squared * np.eye(len(q)), J.T @ error)
+        return None
 
     def posture(self, q: Array) -> Posture:
         """Compute the posture at joint angles q (n,) [rad]: tool and linear Jacobian; q must not change afterwards."""

@@ -7,7 +7,7 @@ from td3robot.state import Array, Pose
 
 
 class ToolboxKinematics:
-    """An arm built from its numbers by the Robotics Toolbox: independent of MuJoCo, with inverse kinematics.
+    """An arm built from its numbers by the Robotics Toolbox: independent of MuJoCo.
 
     Importing the toolbox takes over a second, so make this class only where it is needed.
     """
@@ -41,19 +41,3 @@ class ToolboxKinematics:
     def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
         """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
         return self.tcp(q), np.asarray(self._ets.jacob0(q))[:3]
-
-    def inverse(self, position: Array, q_start: Array, rotation: Array | None = None) -> Array | None:
-        """Compute joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.
-
-        Runs Levenberg-Marquardt from ``q_start`` alone: the toolbox's restarts use its own random generator, which our
-        seeds do not control.
-
-        Returns:
-            The posture within the joint limits, accurate to 0.02 mm, or None if there is none nearby.
-        """
-        target = np.eye(4)
-        target[:3, 3] = position
-        target[:3, :3] = np.eye(3) if rotation is None else rotation
-        mask = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]) if rotation is None else None
-        solution = self._ets.ik_LM(target, q0=q_start, ilimit=60, slimit=1, tol=1e-10, mask=mask, joint_limits=True)
-        return np.asarray(solution.q, dtype=np.float64) if solution.success else None

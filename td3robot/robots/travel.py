@@ -8,8 +8,6 @@ import numpy as np
 from td3robot.errors import RobotError
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.interface import Robot
-from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array, JointCommand, RobotState
 
 # Share of the guard's speed and acceleration limits on the way; nobody minds a slower travel. A joint of damping ratio
@@ -57,8 +55,8 @@ class Travel:
             and the arm is stopped.
     """
 
-    def __init__(self, robot: Robot, guard: Guard, kinematics: Kinematics, ik: ToolboxKinematics) -> None:
-        self._robot, self._guard, self._kinematics, self._ik = robot, guard, kinematics, ik
+    def __init__(self, robot: Robot, guard: Guard) -> None:
+        self._robot, self._guard = robot, guard
         self._period = robot.spec.period_s
         self.agree: Callable[[TravelPlan], None] | None = None
         self.watch: Callable[[RobotState, Ruling], None] | None = None
@@ -116,8 +114,9 @@ class Travel:
         home = self._robot.spec.arm.home
         yield (end,)
         yield (home, end)
-        tool = self._kinematics.tcp(start)
-        raised = self._ik.inverse(tool.position + np.array([0.0, 0.0, RISE_M]), start, tool.rotation)
+        kinematics = self._guard.kinematics
+        tool = kinematics.tcp(start)
+        raised = kinematics.inverse(tool.position + np.array([0.0, 0.0, RISE_M]), start, tool.rotation)
         if raised is not None:
             yield (raised, home, end)
 

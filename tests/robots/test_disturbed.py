@@ -414,12 +414,10 @@ def test_a_scaled_object_is_the_one_that_would_have_been_compiled_so(shape, size
 
 
 def test_a_larger_object_is_gripped_earlier(varied, kinematics):
-    from td3robot.robots.toolbox import ToolboxKinematics
-
     stopped = []
     for scale in (0.9, 1.0, 1.1):
         cell = varied(object_scale=scale)
-        q = ToolboxKinematics(cell.spec).inverse(
+        q = kinematics.inverse(
             np.array([0.1, 0.5, 0.026]), cell.spec.arm.home, kinematics.tcp(cell.spec.arm.home).rotation
         )
         cell.move_to(q)

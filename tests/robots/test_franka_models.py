@@ -18,7 +18,6 @@ from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, require_chain, set_gripper
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import JointCommand
 from td3robot.tasks.scripted import scripted_grasp
 
@@ -131,11 +130,11 @@ def test_the_servo_stays_overdamped_at_the_largest_inertia_of_each_joint(fr3):
 
 @needs_model
 def test_goals_and_patch_are_reached_pointing_down_and_clear_with_a_margin():
-    kinematics, ik = Kinematics(SPEC, clearance_m=0.02), ToolboxKinematics(SPEC)
+    kinematics = Kinematics(SPEC, clearance_m=0.02)
     goals, down = ARM.regions["goals"], kinematics.tcp(ARM.home).rotation
     axes = [np.linspace(low, high, 4) for low, high in zip(goals.low, goals.high, strict=True)]
     for point in np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 3):
-        q = ik.inverse(point, ARM.home, down)
+        q = kinematics.inverse(point, ARM.home, down)
         assert q is not None, point
         assert min((q - ARM.lower).min(), (ARM.upper - q).min()) > 0.15, point
         posture = kinematics.posture(q)

@@ -8,9 +8,9 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.robots.grippers import GRIPPERS
+from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.scripted import scripted_grasp
@@ -33,13 +33,14 @@ def cell(request):
 
 
 @pytest.fixture(scope="module")
-def postures(cell, kinematics):
+def postures(cell):
     """The arm's postures over a spot, at every height, and 60 mm beside the cube's spot."""
-    ik, home, lowest = ToolboxKinematics(cell.spec), cell.spec.arm.home, cell.spec.gripper.jaw.grasp_height_m
+    kinematics = Kinematics(cell.spec)
+    home, lowest = cell.spec.arm.home, cell.spec.gripper.jaw.grasp_height_m
     down = kinematics.tcp(home).rotation
     heights = {name: FREE if over is None else lowest + over for name, over in HEIGHTS.items()}
     return {
-        (name, side): ik.inverse(np.array([SPOT[0] + side, SPOT[1], height]), home, down)
+        (name, side): kinematics.inverse(np.array([SPOT[0] + side, SPOT[1], height]), home, down)
         for name, height in heights.items()
         for side in (0.0, 0.06)
     }

@@ -15,7 +15,6 @@ from td3robot.config import GuardConfig, RobotConfig
 from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import NEAR_RAD, Travel
 from td3robot.state import JointCommand
 
@@ -95,15 +94,15 @@ class Traveller:
     """Travelling needs the arm's geometry, which takes a while to make."""
 
     def __init__(self):
-        self.parts = {}
+        self.guards = {}
 
     def to(self, robot, q):
         arm = robot.spec.arm.name
-        if arm not in self.parts:
+        if arm not in self.guards:
             kinematics = Kinematics(robot.spec, GuardConfig().clearance_m)
             guard = Guard(robot.spec, GuardConfig(max_state_age_s=1.0), kinematics)  # a busy host is no fault here
-            self.parts[arm] = guard, kinematics, ToolboxKinematics(robot.spec)
-        Travel(robot, *self.parts[arm]).to(q)
+            self.guards[arm] = guard
+        Travel(robot, self.guards[arm]).to(q)
 
 
 travel = Traveller()

@@ -10,7 +10,6 @@ from td3robot.errors import RobotError
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import NEAR_RAD, SPEED_SHARE, Travel
 from td3robot.standin.arm import SimulatedArm
 from td3robot.standin.motion import Reference, Servo
@@ -46,7 +45,7 @@ class Walker(MujocoRobot):
 @pytest.fixture(scope="module")
 def geometry():
     spec = robot_spec(RobotConfig())
-    return spec, Kinematics(spec, CONFIG.clearance_m), ToolboxKinematics(spec)
+    return spec, Kinematics(spec, CONFIG.clearance_m)
 
 
 @pytest.fixture
@@ -59,23 +58,23 @@ def walker(geometry):
 
 @pytest.fixture
 def travel(geometry, walker):
-    spec, kinematics, ik = geometry
-    return Travel(walker, Guard(spec, CONFIG, kinematics), kinematics, ik)
+    spec, kinematics = geometry
+    return Travel(walker, Guard(spec, CONFIG, kinematics))
 
 
 def postures(geometry, count, seed=0):
     """Draw postures that the guard admits, with the tool in its workspace."""
-    spec, kinematics, ik = geometry
+    spec, kinematics = geometry
     guard, rng, found = Guard(spec, CONFIG, kinematics), np.random.default_rng(seed), []
     while len(found) < count:
-        q = ik.inverse(rng.uniform((-0.4, 0.25, 0.05), (0.4, 0.7, 0.5)), spec.arm.home)
+        q = kinematics.inverse(rng.uniform((-0.4, 0.25, 0.05), (0.4, 0.7, 0.5)), spec.arm.home)
         if q is not None and guard.admits(q) is None:
             found.append(q)
     return found
 
 
 def test_it_arrives_at_rest_within_a_share_of_every_limit(geometry, walker, travel):
-    spec, kinematics, _ = geometry
+    spec, kinematics = geometry
     for q in postures(geometry, 6):
         walker.sent.clear()
         start = walker.read().q
@@ -131,15 +130,15 @@ def test_joints_that_overshoot_stay_below_the_tool_speed_limit_on_a_way(geometry
 
 def test_a_blocked_straight_way_goes_by_way_of_home(geometry, walker, travel):
     """A wall between left and right, lower than home."""
-    spec, kinematics, ik = geometry
+    spec, kinematics = geometry
 
     class Walled(Guard):
         def _objection_at(self, posture, velocity):
             x, _, z = posture.tcp.position
             return "clearance" if abs(x) < 0.03 and z < 0.16 else super()._objection_at(posture, velocity)
 
-    travel = Travel(walker, Walled(spec, CONFIG, kinematics), kinematics, ik)
-    left, right = (ik.inverse(np.array([x, 0.4, 0.08]), spec.arm.home) for x in (-0.3, 0.3))
+    travel = Travel(walker, Walled(spec, CONFIG, kinematics))
+    left, right = (kinematics.inverse(np.array([x, 0.4, 0.08]), spec.arm.home) for x in (-0.3, 0.3))
     travel.to(left)
     way = travel._plan(walker.read().q, right)
     assert len(way) >= 2

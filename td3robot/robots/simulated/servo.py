@@ -1,7 +1,6 @@
 """A second-order servo, which may overshoot."""
 
 import numpy as np
-from scipy.linalg import expm
 
 from td3robot.state import Array
 
@@ -19,6 +18,8 @@ class SecondOrderServo:
     """
 
     def __init__(self, lag_s: float, damping: float, period_s: float) -> None:
+        from scipy.linalg import expm  # takes half a second and 20 MB; undisturbed arms need none of it
+
         w = 2.0 * damping / lag_s
         self._period = period_s
         change = np.array([[0, 1, 0, 0], [-(w**2), -2 * damping * w, w**2, 0], [0, 0, 0, 1], [0, 0, 0, 0]], float)
