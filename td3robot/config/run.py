@@ -161,6 +161,9 @@ class AgentConfig(Section):
         layer_norm: Whether layer normalization follows each hidden layer.
         normalize_observations: Whether observations are scaled to zero mean and unit variance.
         actor_learning_rate, critic_learning_rate: Learning rates of Adam.
+        learning_rate_drop_step: Environment steps after which both learning rates are multiplied by
+            ``learning_rate_drop``; 0 keeps them constant.
+        learning_rate_drop: That factor.
         gamma: Discount factor per step.
         tau: Polyak averaging: share of a network that its target takes over at each target update.
         policy_noise, noise_clip: Target policy smoothing: standard deviation of the noise on the target action, and
@@ -188,6 +191,8 @@ class AgentConfig(Section):
     normalize_observations: bool = False
     actor_learning_rate: PositiveFloat = 1e-3
     critic_learning_rate: PositiveFloat = 1e-3
+    learning_rate_drop_step: Annotated[int, Field(ge=0, le=MANY)] = 0
+    learning_rate_drop: Fraction = 0.2
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
     tau: Fraction = 0.005
     average_tau: Fraction = 1.0

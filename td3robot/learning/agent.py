@@ -38,6 +38,7 @@ class Agent(ABC):
         trained: Groups that an optimizer updates: a checkpoint for play holds these, and another run starts from them.
         updates: How many updates were done.
         generator: Draws the noise of updates.
+        learning_rate_share: Share of the configured learning rates at which the next updates learn.
     """
 
     Config: ClassVar[type[AgentConfig]] = AgentConfig
@@ -50,6 +51,7 @@ class Agent(ABC):
         self.normalizer = RunningNormalizer(observation_size, config.normalize_observations, self.device)
         self.generator = torch.Generator().manual_seed(seed)
         self.updates = 0
+        self.learning_rate_share = 1.0
 
     @abstractmethod
     def select_action(self, observation: NDArray[np.floating], play: bool = False) -> NDArray[np.float32]:

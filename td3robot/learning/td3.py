@@ -77,6 +77,7 @@ class TD3(Agent):
         """
         config = self.config
         self.updates += 1
+        self._set_learning_rates()
         observation = self.normalizer(batch.observation)
         next_observation = self.normalizer(batch.next_observation)
 
@@ -119,6 +120,11 @@ class TD3(Agent):
                 if self.averages:
                     torch._foreach_lerp_(self._average, self._actor, config.average_tau)
         return metrics
+
+    def _set_learning_rates(self) -> None:
+        for name, trained in TRAINED_BY.items():
+            rate = self.config.actor_learning_rate if trained == "actor" else self.config.critic_learning_rate
+            getattr(self, name).param_groups[0]["lr"] = rate * self.learning_rate_share
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the six networks by the paper's names, and the actor's average if there is one."""

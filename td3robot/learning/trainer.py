@@ -298,7 +298,10 @@ class Trainer(ABC):
         learning_steps = step - self.config.training.random_steps
         if learning_steps <= 0 or self.replay.size < self.config.agent.batch_size:
             return
-        due = int(learning_steps * self.config.agent.updates_per_step)
+        agent = self.config.agent
+        dropped = 0 < agent.learning_rate_drop_step < step
+        self.agent.learning_rate_share = agent.learning_rate_drop if dropped else 1.0
+        due = int(learning_steps * agent.updates_per_step)
         if self.learner is not None and self.agent.updates < due:
             self.window.losses += self.learner.learn(self.replay, self.replay_rng, due - self.agent.updates)
 

@@ -131,12 +131,15 @@ def asked(run: Run) -> list[Any]:
         ]
     else:
         pairs.append(("Environment", environment["id"]))
+    drop = ""
+    if step := agent.get("learning_rate_drop_step"):
+        drop = f"; times {agent['learning_rate_drop']:g} after {step:,} steps"
     pairs += [
         ("Length", f"{training['steps']:,} steps in {counted(training['environments'], 'environment')}"),
         ("Algorithm", f"{name_of(agent['kind'])}, {agent['updates_per_step']:g} updates a step, batches of "
                       f"{agent['batch_size']}, discount {agent['gamma']:g}"),
         ("Networks", f"actor {plain(agent['actor_hidden'])}; critics {plain(agent['critic_hidden'])}"),
-        ("Learning rates", f"actor {agent['actor_learning_rate']:g}, critics {agent['critic_learning_rate']:g}"),
+        ("Learning rates", f"actor {agent['actor_learning_rate']:g}, critics {agent['critic_learning_rate']:g}{drop}"),
         ("Seed", str(config["seed"])),
         *(("Changed", _changed(change)) for change in run.changes),
     ]  # fmt: skip

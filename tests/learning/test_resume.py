@@ -100,6 +100,7 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, 
                 "agent.layer_norm=true",
                 "agent.normalize_observations=true",
                 "agent.average_tau=0.01",
+                "agent.learning_rate_drop_step=300",
             ],
             id="all options",
         ),
@@ -122,6 +123,26 @@ def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent,
     train(config, tmp_path / "resumed", stop_at=400)  # between two checkpoints
     resume(tmp_path / "resumed")
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
+
+
+@pytest.mark.parametrize("learner", ["reference", "compiled"])
+def test_a_drop_of_the_learning_rates_is_a_resume_with_lower_rates(tmp_path, learner):
+    shorter = ("training.steps=600", "training.evaluate_every=300", "training.checkpoint_every=300")
+    config = configuration("gym_pendulum", False, *shorter, f"training.learner={learner}")
+    agent, drop = config.agent, {"learning_rate_drop_step": 300, "learning_rate_drop": 0.25}
+    train(config.model_copy(update={"agent": agent.model_copy(update=drop)}), tmp_path / "dropped")
+    train(config, tmp_path / "constant")
+    train(config, tmp_path / "resumed", stop_at=300)
+    lower = {name: 0.25 * getattr(agent, name) for name in ("actor_learning_rate", "critic_learning_rate")}
+    resumed_by(config.model_copy(update={"agent": agent.model_copy(update=lower)}), tmp_path / "resumed", 600)
+    networks = {name: networks_of(tmp_path / name) for name in ("dropped", "constant", "resumed")}
+    assert networks["dropped"] == networks["resumed"] != networks["constant"]
+
+
+def networks_of(run: Path) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes() for path in newest(run).path.glob("*.safetensors") if "replay" not in path.name
+    }
 
 
 def resumed_by(config: RunConfig, run: Path, steps: int) -> tuple[str, list[str]]:
