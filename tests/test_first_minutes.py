@@ -261,6 +261,13 @@ def test_a_rehearsal_takes_an_address_whose_ports_are_free():
     assert second.startswith("127.0.0.")
 
 
+def test_rehearsals_that_start_together_take_different_addresses(monkeypatch):
+    from td3robot.standin import labs
+
+    monkeypatch.setattr(labs, "_is_free", lambda host, port: True)
+    assert len({labs.free_host(labs.lab_of("ur5e")) for _ in range(20)}) > 10
+
+
 def test_without_a_free_address_it_says_so(monkeypatch):
     from td3robot.standin import labs
 

@@ -4,6 +4,7 @@ A rehearsal drives the controller with the same driver as the real one; everythi
 :class:`Lab`. Each backend has a module here, named like its ``robot.backend``.
 """
 
+import secrets
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -174,12 +175,12 @@ def start_lab(setup: Setup) -> Lab:
 
 
 def free_host(lab: type[Lab]) -> str:
-    """Return the first loopback address from 127.0.0.2 on at which nothing listens on a lab's ports.
+    """Return a loopback address at which nothing listens on a lab's ports; rehearsals that start together differ.
 
     Raises:
         RobotError: All of them are taken.
     """
-    for number in range(2, 255):
+    for number in secrets.SystemRandom().sample(range(2, 255), 253):
         host = f"127.0.0.{number}"
         if all(_is_free(host, port) for port in lab.ports):
             return host
