@@ -73,7 +73,8 @@ def _under(run: "RunConfig") -> str:
     """Return the domain randomization of a training, in words."""
     words, calm = randomization_words(run), run.training.undisturbed_share
     disturbed = isinstance(run.environment, RobotEnvironmentConfig) and not words.startswith("without")
-    return f"{words}, {100 * calm:.0f} % of the environments without it" if disturbed and calm else words
+    where = "each part" if run.training.undisturbed_by_part else "it"
+    return f"{words}, {100 * calm:.0f} % of the environments without {where}" if disturbed and calm else words
 
 
 def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:

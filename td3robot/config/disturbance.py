@@ -16,6 +16,10 @@ def in_periods(range_s: tuple[float, float], rate_hz: float) -> tuple[int, int]:
     return low, high
 
 
+# What a camera's tracker gets wrong about an object.
+CALIBRATION_AND_NOISE = ("object_offset_m", "object_turn_rad", "object_noise_m", "object_turn_noise_rad")
+
+
 class DisturbanceConfig(Section):
     """What reality adds to a simulation, drawn for each episode; ``off``, ``mild`` and ``real`` are predefined levels.
 
@@ -75,6 +79,22 @@ class DisturbanceConfig(Section):
     object_scale: Range = (1.0, 1.0)
     payload_kg: LoadRange = (0.0, 0.0)
     table_offset_m: Annotated[float, Field(ge=0.0, le=0.02)] = 0.0
+
+    def undisturbed(self, part: str) -> "DisturbanceConfig":
+        """Return the same without what disturbs one of ``PARTS``."""
+        kept = {name: value for name, value in self.model_dump().items() if part_of(name) != part}
+        return DisturbanceConfig(**kept)
+
+
+# The parts of a cell that disturbances are about.
+PARTS = ("arm", "gripper", "camera")
+
+
+def part_of(field: str) -> str:
+    """Return the part of a cell that a field of :class:`DisturbanceConfig` disturbs; objects count as the arm's."""
+    if field.startswith("camera_") or field in CALIBRATION_AND_NOISE:
+        return "camera"
+    return "gripper" if field.startswith(("gripper_", "driver_")) else "arm"
 
 
 # docs/tasks.md has the sources of these numbers. `mild` is half of `real`.

@@ -238,6 +238,8 @@ class TrainingConfig(Section):
         environments: Parallel environments that fill one replay buffer.
         undisturbed_share: Share of the environments that stay undisturbed while the others are disturbed. A cell that
             matches its model is at the edge of what disturbances draw, and otherwise rarely seen.
+        undisturbed_by_part: Whether arm, gripper and camera are undisturbed in that share of the environments each, in
+            all combinations, instead of together. Together, a late pose tells a policy that the fingers are slow, too.
         overlap: Step the environments in a second process while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit. That process makes the environments from their
             configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
@@ -260,6 +262,7 @@ class TrainingConfig(Section):
     random_steps: Steps = 10_000
     environments: Annotated[int, Field(gt=0, le=1024)] = 1
     undisturbed_share: UnitInterval = 0.0
+    undisturbed_by_part: bool = False
     overlap: bool = False
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled"] = "auto"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.cluster import Workers
-from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.config import DISTURBANCES, GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
 from td3robot.learning.environments import EnvironmentProcess, LocalEnvironments
@@ -124,16 +125,23 @@ def _require_device(config: RunConfig) -> None:
 
 
 def _training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
-    """Return the environments to train in, a share of them undisturbed.
+    """Return the environments to train in, a share of them undisturbed, or undisturbed in one of their parts.
 
     These are every second one, as far as that goes: the first environments may act without exploration
-    (``agent.greedy_share``), which should happen both with and without disturbances.
+    (``agent.greedy_share``), which should happen both with and without disturbances. Parts vary with the digits of
+    the environment's number in base 2, so that eight environments have every combination.
     """
     environment, count = config.environment, config.training.environments
     environments = [environment] * count
     if isinstance(environment, RobotEnvironmentConfig):
-        calm = RobotEnvironmentConfig(**environment.model_dump() | {"disturbance": "off"})
-        order = [*range(0, count, 2), *range(1, count, 2)]
-        for number in order[: round(config.training.undisturbed_share * count)]:
-            environments[number] = calm
+        calm = round(config.training.undisturbed_share * count)
+        disturbances = [environment.disturbance] * count
+        for digit, part in enumerate(PARTS if config.training.undisturbed_by_part else (None,)):
+            for number in sorted(range(count), key=lambda number: number >> digit & 1)[:calm]:
+                before = disturbances[number]
+                disturbances[number] = DISTURBANCES["off"] if part is None else before.undisturbed(part)
+        environments = [
+            RobotEnvironmentConfig(**environment.model_dump() | {"disturbance": disturbance})
+            for disturbance in disturbances
+        ]
     return environments

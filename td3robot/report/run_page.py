@@ -126,7 +126,14 @@ def asked(run: Run) -> list[Any]:
             ("Task", f"{environment['task']['name']}, {environment['episode_s']:g} s an episode"),
             ("Robot", f"{name_of(robot['arm'])} with a {name_of(robot['gripper'])}, in {name_of(robot['backend'])}"),
             ("Actions", f"{name_of(environment['action']['kind'])}, {robot['control_rate_hz']:g} times a second"),
-            ("Domain randomization", disturbance(environment["disturbance"], training["undisturbed_share"])),
+            (
+                "Domain randomization",
+                disturbance(
+                    environment["disturbance"],
+                    training["undisturbed_share"],
+                    training.get("undisturbed_by_part", False),
+                ),
+            ),
             ("Tool speed limit", f"{1e3 * environment['guard']['max_tcp_speed_m_s']:g} mm/s"),
         ]
     else:
@@ -152,11 +159,14 @@ def _changed(change: dict[str, Any]) -> str:
     return f"at step {change['step']:,}: {listed(settings)} ({change['why']})"
 
 
-def disturbance(values: dict[str, Any], undisturbed: float) -> str:
+def disturbance(values: dict[str, Any], undisturbed: float, by_part: bool) -> str:
     """Name a level of disturbance."""
+    part = ", by arm, gripper and camera" if by_part else ""
     for name, level in DISTURBANCES.items():
         if level.model_dump(mode="json") == values:
-            share = f"; {percent(undisturbed)} of the environments without" if undisturbed and name != "off" else ""
+            share = (
+                f"; {percent(undisturbed)} of the environments without{part}" if undisturbed and name != "off" else ""
+            )
             return f"{name}{share}"
     return "as configured"
 

@@ -11,6 +11,7 @@ import td3robot  # noqa: F401  # registers the environment
 from td3robot import seeding
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
+from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
 from td3robot.envs.playing import evaluate
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
@@ -130,6 +131,24 @@ def test_a_share_of_the_environments_is_undisturbed(share, calm, tmp_path):
     robots = [each.unwrapped.robot for each in trainer.collector.environments.environments]
     assert [number for number, robot in enumerate(robots) if not isinstance(robot, DisturbedRobot)] == calm
     assert isinstance(trainer.evaluations.evaluator.environment.unwrapped.robot, DisturbedRobot)
+
+
+def test_parts_of_cells_are_undisturbed_in_every_combination(tmp_path):
+    training = TrainingConfig(environments=8, undisturbed_share=0.5, undisturbed_by_part=True)
+    environment = CONFIG.model_copy(update={"disturbance": DISTURBANCES["real"]})
+    trainer = make_trainer(RunConfig(name="parts", environment=environment, training=training), tmp_path, None)
+    robots = [each.unwrapped.robot for each in trainer.collector.environments.environments]
+    drawn = [robot.config if isinstance(robot, DisturbedRobot) else DISTURBANCES["off"] for robot in robots]
+    disturbed = [
+        (each.action_delay_s[1] > 0.0, each.gripper_speed[0] < 1.0, each.camera_latency_s[1] > 0.0) for each in drawn
+    ]
+    assert len(set(disturbed)) == 8
+    assert drawn[7] == DISTURBANCES["real"]
+    off, real = DISTURBANCES["off"], DISTURBANCES["real"]
+    for number, each in enumerate(drawn):
+        for name, value in each:
+            part = ("arm", "gripper", "camera").index(part_of(name))
+            assert value == getattr(real if disturbed[number][part] else off, name), (number, name)
 
 
 def test_an_arm_without_contacts_grasps_nothing():
