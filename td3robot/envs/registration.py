@@ -16,9 +16,12 @@ import gymnasium
 # One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
-    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}},
+    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}, "action": {"dead_zone": 0.2}},
     "td3robot/UR10eReach-v0": {"robot": {"arm": "ur10e"}},
-    "td3robot/FR3Reach-v0": {"robot": {"arm": "fr3", "gripper": "franka_hand"}},
+    "td3robot/FR3Reach-v0": {
+        "robot": {"arm": "fr3", "gripper": "franka_hand"},
+        "action": {"dead_zone": 0.2},
+    },
     "td3robot/UR5eGrasp-v0": {
         "task": {"name": "grasp"},
         "action": {"dead_zone": 0.1, "exponent": 3.0},
