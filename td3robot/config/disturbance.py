@@ -1,6 +1,6 @@
 """Domain randomization: the disturbances that reality adds to a simulation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Annotated, Any
 
@@ -80,9 +80,9 @@ class DisturbanceConfig(Section):
     payload_kg: LoadRange = (0.0, 0.0)
     table_offset_m: Annotated[float, Field(ge=0.0, le=0.02)] = 0.0
 
-    def undisturbed(self, part: str) -> "DisturbanceConfig":
-        """Return the same without what disturbs one of ``PARTS``."""
-        kept = {name: value for name, value in self.model_dump().items() if part_of(name) != part}
+    def undisturbed(self, parts: Sequence[str]) -> "DisturbanceConfig":
+        """Return the same without what disturbs some of ``PARTS``; without all of them, it is ``off``."""
+        kept = {name: value for name, value in self.model_dump().items() if part_of(name) not in parts}
         return DisturbanceConfig(**kept)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.cluster import Workers
-from td3robot.config import DISTURBANCES, GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
@@ -136,12 +136,8 @@ def _training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | G
     if isinstance(environment, RobotEnvironmentConfig):
         calm = round(config.training.undisturbed_share * count)
         disturbances = [environment.disturbance] * count
-        for digit, part in enumerate(PARTS if config.training.undisturbed_by_part else (None,)):
+        for digit, parts in enumerate([[part] for part in PARTS] if config.training.undisturbed_by_part else [PARTS]):
             for number in sorted(range(count), key=lambda number: number >> digit & 1)[:calm]:
-                before = disturbances[number]
-                disturbances[number] = DISTURBANCES["off"] if part is None else before.undisturbed(part)
-        environments = [
-            RobotEnvironmentConfig(**environment.model_dump() | {"disturbance": disturbance})
-            for disturbance in disturbances
-        ]
+                disturbances[number] = disturbances[number].undisturbed(parts)
+        environments = [environment.model_copy(update={"disturbance": drawn}) for drawn in disturbances]
     return environments

@@ -164,10 +164,8 @@ def disturbance(values: dict[str, Any], undisturbed: float, by_part: bool) -> st
     part = ", by arm, gripper and camera" if by_part else ""
     for name, level in DISTURBANCES.items():
         if level.model_dump(mode="json") == values:
-            share = (
-                f"; {percent(undisturbed)} of the environments without{part}" if undisturbed and name != "off" else ""
-            )
-            return f"{name}{share}"
+            calm = undisturbed and name != "off"
+            return f"{name}; {percent(undisturbed)} of the environments without{part}" if calm else name
     return "as configured"
 
 
