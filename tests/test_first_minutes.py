@@ -249,28 +249,29 @@ def test_deploy_says_what_is_missing_before_it_connects(monkeypatch, tmp_path):
 def test_a_rehearsal_takes_an_address_whose_ports_are_free():
     import socket
 
-    from td3robot.standin.labs import free_host, lab_of
+    from td3robot.standin.labs import lab_of
+    from td3robot.standin.loopback import free_host
 
     lab = lab_of("ur5e")
-    first = free_host(lab)
+    first = free_host(lab.ports)
     with socket.socket() as taken:
         taken.bind((first, lab.ports[-1]))
         taken.listen()
-        second = free_host(lab)
+        second = free_host(lab.ports)
     assert second != first
     assert second.startswith("127.0.0.")
 
 
 def test_rehearsals_that_start_together_take_different_addresses(monkeypatch):
-    from td3robot.standin import labs
+    from td3robot.standin import labs, loopback
 
-    monkeypatch.setattr(labs, "_is_free", lambda host, port: True)
-    assert len({labs.free_host(labs.lab_of("ur5e")) for _ in range(20)}) > 10
+    monkeypatch.setattr(loopback, "_is_free", lambda host, port: True)
+    assert len({loopback.free_host(labs.lab_of("ur5e").ports) for _ in range(20)}) > 10
 
 
 def test_without_a_free_address_it_says_so(monkeypatch):
-    from td3robot.standin import labs
+    from td3robot.standin import labs, loopback
 
-    monkeypatch.setattr(labs, "_is_free", lambda host, port: False)
+    monkeypatch.setattr(loopback, "_is_free", lambda host, port: False)
     with pytest.raises(RobotError, match=r"no address from 127\.0\.0\.2"):
-        labs.free_host(labs.lab_of("ur5e"))
+        loopback.free_host(labs.lab_of("ur5e").ports)

@@ -22,7 +22,8 @@ from td3robot.envs.playing import Act, play_episodes
 from td3robot.errors import RobotError
 from td3robot.robots.findings import Check
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.standin.labs import RestWatch, Setup, free_host, lab_of, start_lab
+from td3robot.standin.labs import RestWatch, Setup, lab_of, start_lab
+from td3robot.standin.loopback import free_host
 from td3robot.standin.personalities import NOMINAL, Personality
 
 # Mode in a rehearsal's record and report, where those of a deployment have their rung.
@@ -127,7 +128,7 @@ class Rehearsal:
 
     def _setup(self) -> Setup:
         plan, config = self.plan, self._config
-        host = plan.host or free_host(lab_of(config.robot.arm))
+        host = plan.host or free_host(lab_of(config.robot.arm).ports)
         return Setup(
             config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.late_periods, plan.personality
         )

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from td3robot.errors import RobotError
-from td3robot.standin.settings import DASHBOARD_PORT, RTDE_PORT, StandinConfig, check_standin_config
+from td3robot.standin.loopback import free_host
+from td3robot.standin.settings import DASHBOARD_PORT, PORTS, StandinConfig, check_standin_config
 from td3robot.subprocesses import start_python
 
 START_TIMEOUT_S = 60.0
@@ -153,7 +154,7 @@ def start_standin(host: str | None = None, **values: Any) -> Standin:
         RobotError: It did not start, or something else answers at the address.
     """
     values.setdefault("token", secrets.token_hex(16))
-    config = check_standin_config({"host": host or free_host(), **values})
+    config = check_standin_config({"host": host or free_host(PORTS), **values})
     log = tempfile.TemporaryFile()  # noqa: SIM115, closed with the stand-in
     process = start_python(
         ["-m", "td3robot.standin"],
@@ -172,25 +173,6 @@ def start_standin(host: str | None = None, **values: Any) -> Standin:
         standin.close()
         raise
     return standin
-
-
-def free_host() -> str:
-    """Return a loopback address on which nothing serves RTDE.
-
-    Raises:
-        RobotError: There is none.
-    """
-    numbers = list(range(100, 250))
-    secrets.SystemRandom().shuffle(numbers)
-    for number in numbers:
-        host = f"127.0.0.{number}"
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                probe.bind((host, RTDE_PORT))
-            except OSError:
-                continue
-        return host
-    raise RobotError("no address from 127.0.0.100 to 127.0.0.249 is free for a stand-in")
 
 
 def _await_ready(standin: Standin) -> None:

@@ -24,6 +24,7 @@ RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT, GRIPPER_PORT = 30004, 29999, 30003, 6335
 PRIMARY_PORT, SECONDARY_PORT = 30001, 30002
 # The lab's port is our own: what a person beside the arm would do or see.
 LAB_PORT = 29990
+PORTS = (RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT, GRIPPER_PORT, LAB_PORT)
 # PolyScope versions (major, minor, bugfix, build) by their first two numbers; bugfix and build are examples.
 VERSIONS = {"5.11": (5, 11, 6, 1092), "5.23": (5, 23, 0, 1101)}
 

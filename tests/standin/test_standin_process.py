@@ -18,8 +18,9 @@ from td3robot.cli.standin import robot_and_objects
 from td3robot.errors import ConfigError, RobotError
 from td3robot.standin import process
 from td3robot.standin.fault_kinds import AnyFault, load_faults
+from td3robot.standin.loopback import free_host
 from td3robot.standin.process import start_standin
-from td3robot.standin.settings import StandinConfig, check_standin_config, make_standin_config
+from td3robot.standin.settings import PORTS, StandinConfig, check_standin_config, make_standin_config
 
 CHILD = """
 import sys, time
@@ -105,7 +106,7 @@ def ended(process):
 
 def test_the_command_serves_another_version_until_it_is_interrupted(spec):
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
-    host = process.free_host()
+    host = free_host(PORTS)
     command = [sys.executable, "-m", "td3robot", "standin", "ur5e", "--host", host, "--polyscope", "5.23"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as served, ended(served):
         assert f"serves on {host}" in served.stderr.readline()
@@ -128,7 +129,7 @@ say(ok=stream(control, 0.2, lambda t: q0), fk=control.getForwardKinematics(), tc
 
 
 def test_the_command_says_that_it_serves_once_it_does():
-    host = process.free_host()
+    host = free_host(PORTS)
     with socket.create_server((host, 29999)):
         command = [sys.executable, "-m", "td3robot", "standin", "ur5e", "--host", host]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

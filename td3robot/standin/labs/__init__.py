@@ -4,8 +4,6 @@ A rehearsal drives the controller with the same driver as the real one; everythi
 :class:`Lab`. Each backend has a module here, named like its ``robot.backend``.
 """
 
-import secrets
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
 from td3robot.config import RobotConfig
-from td3robot.errors import ConfigError, RobotError
+from td3robot.errors import ConfigError
 from td3robot.registry import Registry
 from td3robot.robots.cells import CellConfig
 from td3robot.standin.personalities import NOMINAL, Personality
@@ -172,26 +170,3 @@ def start_lab(setup: Setup) -> Lab:
         RobotError: It did not start.
     """
     return lab_of(setup.robot.arm)(setup)
-
-
-def free_host(lab: type[Lab]) -> str:
-    """Return a loopback address at which nothing listens on a lab's ports; rehearsals that start together differ.
-
-    Raises:
-        RobotError: All of them are taken.
-    """
-    for number in secrets.SystemRandom().sample(range(2, 255), 253):
-        host = f"127.0.0.{number}"
-        if all(_is_free(host, port) for port in lab.ports):
-            return host
-    raise RobotError(f"no address from 127.0.0.2 to 127.0.0.254 has its ports {', '.join(map(str, lab.ports))} free")
-
-
-def _is_free(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True

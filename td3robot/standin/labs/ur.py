@@ -9,13 +9,7 @@ from td3robot.standin.fault_kinds import load_faults
 from td3robot.standin.labs import LABS, Lab, Setup
 from td3robot.standin.process import start_standin
 from td3robot.standin.settings import (
-    DASHBOARD_PORT,
-    GRIPPER_PORT,
-    LAB_PORT,
-    PRIMARY_PORT,
-    RTDE_PORT,
-    SCRIPT_PORT,
-    SECONDARY_PORT,
+    PORTS,
     known_arms,
     objects_on_table,
 )
@@ -29,7 +23,7 @@ class UrLab(Lab):
     """A stand-in for a UR controller with a Robotiq gripper; see :class:`Lab`."""
 
     arms = known_arms()
-    ports = (RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT, GRIPPER_PORT, LAB_PORT)
+    ports = PORTS
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
