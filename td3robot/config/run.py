@@ -247,7 +247,8 @@ class TrainingConfig(Section):
         evaluators: Processes that share the episodes of an evaluation while the training goes on, with ``overlap``;
             with 0, or without ``overlap``, the training waits for its evaluations. Results do not depend on it.
         learner: Which code does the updates: ``reference``, the readable one; ``compiled``, the same updates several
-            times as fast, rounded differently; ``auto``, compiled if possible. A run keeps the one it began with.
+            times as fast on the CPU, rounded differently; ``cuda_graph``, the same as one recorded graph on a GPU;
+            ``auto``, the fastest possible. A run keeps the one it began with.
         torch_threads: Threads of the learner; 0 leaves PyTorch its own choice, and gives the compiled learner one.
         evaluate_every, checkpoint_every, log_every: Intervals in environment steps.
         evaluation_episodes: Episodes per evaluation.
@@ -265,7 +266,7 @@ class TrainingConfig(Section):
     undisturbed_by_part: bool = False
     overlap: bool = False
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
-    learner: Literal["auto", "reference", "compiled"] = "auto"
+    learner: Literal["auto", "reference", "compiled", "cuda_graph"] = "auto"
     torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
     evaluate_every: Steps = 5_000
     evaluation_episodes: Annotated[int, Field(gt=0, le=100_000)] = 10

@@ -34,7 +34,8 @@ class Agent(ABC):
 
     Attributes:
         Config: The hyperparameters that a configuration may set; a subclass adds the agent's own.
-        compiled: Module of the compiled learner for this agent's updates, if there is one.
+        compiled: Module of the compiled learner for this agent's updates, on the CPU, if there is one.
+        recorded: Module of the learner that records them as a CUDA graph, if there is one.
         trained: Groups that an optimizer updates: a checkpoint for play holds these, and another run starts from them.
         updates: How many updates were done.
         generator: Draws the noise of updates.
@@ -43,6 +44,7 @@ class Agent(ABC):
 
     Config: ClassVar[type[AgentConfig]] = AgentConfig
     compiled: ClassVar[str | None] = None
+    recorded: ClassVar[str | None] = None
     trained: ClassVar[tuple[str, ...]]
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:

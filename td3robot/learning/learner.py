@@ -1,4 +1,4 @@
-"""Learners, which do an agent's updates: the reference, or compiled code with the same results up to rounding."""
+"""Learners, which do an agent's updates: the reference, or faster code with the same results up to rounding."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from td3robot.config import TrainingConfig
@@ -21,7 +22,7 @@ NEEDED = ("numba", "scipy", "threadpoolctl")
 
 
 class LearnerUnavailableError(ConfigError):
-    """The compiled learner is not available here."""
+    """The learner asked for is not available here."""
 
 
 class Learner(ABC):
@@ -64,6 +65,19 @@ class ReferenceLearner(Learner):
         return found
 
 
+def draw(agent: Agent, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> tuple[NDArray[np.int64], Tensor]:
+    """Draw what the reference would draw for some updates, in the same order.
+
+    Returns:
+        The transitions' indices (count, batch), and normally distributed noise (count, batch, action).
+    """
+    batch = agent.config.batch_size
+    noise = torch.empty(count, batch, agent.action_size)
+    for each in noise:
+        torch.randn(each.shape, generator=agent.generator, out=each)
+    return np.stack([replay.draw(batch, rng) for _ in range(count)]), noise
+
+
 def make_learner(agent: Agent, training: TrainingConfig, before: str | None, report: Callable[[str], None]) -> Learner:
     """Return the learner that ``training.learner`` asks for.
 
@@ -71,10 +85,10 @@ def make_learner(agent: Agent, training: TrainingConfig, before: str | None, rep
         agent: The agent that learns.
         training: Has the choice, and the number of threads for the compiled learner's products.
         before: The learner that a resumed run was saved with; ``auto`` if saved by a version with only the reference.
-        report: Called when the compiled learner is compiled, is not available (with the reason), or resumes inexactly.
+        report: Called when a learner is compiled, is not available (with the reason), or resumes inexactly.
 
     Raises:
-        LearnerUnavailableError: A new run asks for ``compiled``, but it is not available.
+        LearnerUnavailableError: A new run asks for a learner that is not available.
     """
     learner = _chosen(agent, training, before is not None, report)
     if before is not None and learner.name != (before := "reference" if before == "auto" else before):
@@ -85,42 +99,68 @@ def make_learner(agent: Agent, training: TrainingConfig, before: str | None, rep
     return learner
 
 
-def import_early(kind: str, training: TrainingConfig) -> None:
+def import_early(kind: str, training: TrainingConfig, device: torch.device) -> None:
     """Import what :func:`make_learner` may need for a kind of agent, while waiting for something else."""
     module = import_module(AGENTS[kind]).AGENT.compiled
-    if training.learner != "reference" and module is not None and all(find_spec(name) for name in NEEDED):
+    if device.type == "cpu" and training.learner != "reference" and module is not None and not _missing():
         import_module(module)
 
 
 def _chosen(agent: Agent, training: TrainingConfig, resumed: bool, report: Callable[[str], None]) -> Learner:
-    choice = training.learner
-    if choice == "reference" or (choice == "auto" and (resumed or _compilable(agent) is None)):
+    choice: str = training.learner
+    if choice == "auto":
+        choice = "reference" if resumed else _fastest(agent)
+    if choice == "reference":
         return ReferenceLearner(agent)
     try:
+        if choice == "cuda_graph":
+            return _recorded(agent)
         return _compiled(agent, max(1, training.torch_threads), report)
     except LearnerUnavailableError as error:
-        if choice == "compiled" and not resumed:
+        if training.learner != "auto" and not resumed:
             raise
         report(f"{error}; the reference does the updates, which is slower")
         return ReferenceLearner(agent)
 
 
-def _compilable(agent: Agent) -> str | None:
-    """Return the module of this agent's own compiled learner: a base class's would be another algorithm's."""
-    module: str | None = vars(type(agent)).get("compiled")
-    return module if agent.device.type == "cpu" else None
+def _fastest(agent: Agent) -> str:
+    """Return the name of the fastest learner for an agent on its device."""
+    if agent.device.type == "cuda":
+        return "reference" if _own(agent, "recorded") is None else "cuda_graph"
+    return "reference" if _own(agent, "compiled") is None else "compiled"
+
+
+def _own(agent: Agent, kind: str) -> str | None:
+    """Return the module of this agent's own learner of a kind: a base class's would be another algorithm's."""
+    module: str | None = vars(type(agent)).get(kind)
+    return module
 
 
 def _compiled(agent: Agent, threads: int, report: Callable[[str], None]) -> Learner:
-    module = _compilable(agent)
-    if module is None:
+    module = _own(agent, "compiled")
+    if module is None or agent.device.type != "cpu":
         raise LearnerUnavailableError(
             f"training.learner is 'compiled', which there is for TD3 on the CPU only, not for "
             f"{type(agent).__name__} on {agent.device}; use 'auto' or 'reference'"
         )
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
+    if missing := _missing():
         raise LearnerUnavailableError(
             f"the compiled learner needs {', '.join(missing)}, which is not installed: pip install {' '.join(missing)}"
         )
     learner: Learner = import_module(module).LEARNER(agent, threads, report)
     return learner
+
+
+def _recorded(agent: Agent) -> Learner:
+    module = _own(agent, "recorded")
+    if module is None or agent.device.type != "cuda":
+        raise LearnerUnavailableError(
+            f"training.learner is 'cuda_graph', which there is for TD3 on a CUDA device only, not for "
+            f"{type(agent).__name__} on {agent.device}; use 'auto' or 'reference'"
+        )
+    learner: Learner = import_module(module).LEARNER(agent)
+    return learner
+
+
+def _missing() -> list[str]:
+    return [name for name in NEEDED if find_spec(name) is None]

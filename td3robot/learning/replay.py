@@ -24,6 +24,16 @@ class Batch(NamedTuple):
     terminated: Tensor
     discount: Tensor
 
+    @classmethod
+    def of(cls, rows: Tensor, observation_size: int, action_size: int) -> "Batch":
+        """Return the columns of packed rows (batch, width), as views."""
+        return cls(*torch.split(rows, row_widths(observation_size, action_size), dim=1))
+
+
+def row_widths(observation_size: int, action_size: int) -> list[int]:
+    """Return how many numbers of a packed row each column of a :class:`Batch` has."""
+    return [observation_size, action_size, 1, observation_size, 1, 1]
+
 
 class ReplayBuffer:
     """Keep up to ``capacity`` transitions, each packed into one float32 row so that sampling is one gather.
@@ -33,8 +43,8 @@ class ReplayBuffer:
 
     def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
         self.capacity = capacity
-        self._widths = [observation_size, action_size, 1, observation_size, 1, 1]
-        self._edges = np.cumsum([0, *self._widths])
+        self._sizes = observation_size, action_size
+        self._edges = np.cumsum([0, *row_widths(*self._sizes)])
         width = int(self._edges[-1])
         try:
             self._rows = np.empty((capacity, width), dtype=np.float32)
@@ -75,7 +85,7 @@ class ReplayBuffer:
     def sample(self, batch_size: int, rng: np.random.Generator, device: torch.device) -> Batch:
         """Draw transitions uniformly, with replacement."""
         rows = torch.from_numpy(self._rows.take(self.draw(batch_size, rng), axis=0)).to(device)
-        return Batch(*torch.split(rows, self._widths, dim=1))
+        return Batch.of(rows, *self._sizes)
 
     @property
     def largest_reward(self) -> float:

@@ -61,7 +61,7 @@ def make_trainer(
         from td3robot.learning.simulation_trainer import SimulationTrainer
 
         device = resolve_device(config.agent.device)
-        import_early(config.agent.kind, config.training)
+        import_early(config.agent.kind, config.training, device)
         if not isinstance(environments, LocalEnvironments) and config.training.evaluators:
             contract, evaluator = environments.contract, EvaluatorProcesses(config)
         else:

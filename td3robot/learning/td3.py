@@ -30,6 +30,7 @@ class TD3(Agent):
 
     trained = TRAINED
     compiled = "td3robot.learning.compiled.learner"
+    recorded = "td3robot.learning.cuda_graph"
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
         super().__init__(observation_size, action_size, config, seed)
@@ -75,26 +76,47 @@ class TD3(Agent):
             Scalars by name, still on the device: ``critic_loss``, ``Q1_mean``, ``target_Q_mean``, and
             ``actor_loss`` when the actor was updated.
         """
-        config = self.config
-        self.updates += 1
-        self._set_learning_rates()
-        observation = self.normalizer(batch.observation)
-        next_observation = self.normalizer(batch.next_observation)
+        noise = torch.randn(batch.action.shape, generator=self.generator).to(self.device)
+        scaled = batch._replace(
+            observation=self.normalizer(batch.observation), next_observation=self.normalizer(batch.next_observation)
+        )
+        return self.learn(scaled, noise, self.begin_update())
 
+    def begin_update(self) -> bool:
+        """Count an update, set its learning rates, and return whether it is one of the actor and the targets, too."""
+        self.updates += 1
+        for name, trained in TRAINED_BY.items():
+            rate = self.config.actor_learning_rate if trained == "actor" else self.config.critic_learning_rate
+            rate *= self.learning_rate_share
+            group = getattr(self, name).param_groups[0]
+            if isinstance(group["lr"], Tensor):  # on the device, where a CUDA graph reads it
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        return self.updates % self.config.policy_freq == 0
+
+    def learn(self, batch: Batch, noise: Tensor, with_actor: bool) -> dict[str, Tensor]:
+        """Do one update's arithmetic, on tensors alone, so that a CUDA graph can record it.
+
+        Args:
+            batch: Transitions with normalised observations.
+            noise: (batch, action) drawn from the standard normal distribution.
+            with_actor: Whether to update actor and targets, too.
+        """
+        config = self.config
         with torch.no_grad():
             # Target policy smoothing: clipped noise on the target action.
-            noise = torch.randn(batch.action.shape, generator=self.generator).to(self.device)
             noise = (noise * config.policy_noise).clamp_(-config.noise_clip, config.noise_clip)
-            next_action = (self.actor_target(next_observation) + noise).clamp_(-1.0, 1.0)
+            next_action = (self.actor_target(batch.next_observation) + noise).clamp_(-1.0, 1.0)
 
             # Clipped double Q-learning. Time limits are truncations: they bootstrap.
-            target_Q1 = self.Q1_target(next_observation, next_action)
-            target_Q2 = self.Q2_target(next_observation, next_action)
+            target_Q1 = self.Q1_target(batch.next_observation, next_action)
+            target_Q2 = self.Q2_target(batch.next_observation, next_action)
             target_Q = torch.min(target_Q1, target_Q2)
             target_Q = batch.reward + batch.discount * (1.0 - batch.terminated) * target_Q
 
-        Q1 = self.Q1(observation, batch.action)
-        Q2 = self.Q2(observation, batch.action)
+        Q1 = self.Q1(batch.observation, batch.action)
+        Q2 = self.Q2(batch.observation, batch.action)
         critic_loss = mse_loss(Q1, target_Q) + mse_loss(Q2, target_Q)
         self.Q1_optimizer.zero_grad()
         self.Q2_optimizer.zero_grad()
@@ -107,9 +129,9 @@ class TD3(Agent):
             "target_Q_mean": target_Q.mean(),
         }
 
-        if self.updates % config.policy_freq == 0:
+        if with_actor:
             # Deterministic policy gradient through Q1 alone; its weights get no gradient here.
-            actor_loss = -self.Q1(observation, self.actor(observation)).mean()
+            actor_loss = -self.Q1(batch.observation, self.actor(batch.observation)).mean()
             gradients = torch.autograd.grad(actor_loss, self._actor)
             for parameter, gradient in zip(self._actor, gradients, strict=True):
                 parameter.grad = gradient
@@ -120,11 +142,6 @@ class TD3(Agent):
                 if self.averages:
                     torch._foreach_lerp_(self._average, self._actor, config.average_tau)
         return metrics
-
-    def _set_learning_rates(self) -> None:
-        for name, trained in TRAINED_BY.items():
-            rate = self.config.actor_learning_rate if trained == "actor" else self.config.critic_learning_rate
-            getattr(self, name).param_groups[0]["lr"] = rate * self.learning_rate_share
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the six networks by the paper's names, and the actor's average if there is one."""

@@ -17,7 +17,7 @@ from td3robot.learning.compiled.layout import NetworkLayout
 from td3robot.learning.compiled.network import Trace
 from td3robot.learning.compiled.storage import Storage
 from td3robot.learning.compiled.update import METRICS, Draws, Scratch, Settings, learn
-from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics
+from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics, draw
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.td3 import TD3
 
@@ -56,17 +56,10 @@ class CompiledLearner(Learner):
         found: list[Metrics] = []
         with self._blas_threads.limit(limits=self.threads):
             while count > 0:
-                found += self._learn(replay.rows, self._draw(replay, rng, min(count, MOST)))
+                chosen, noise = draw(self._agent, replay, rng, min(count, MOST))
+                found += self._learn(replay.rows, Draws(chosen, noise.numpy()))
                 count -= MOST
         return found
-
-    def _draw(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> Draws:
-        """Draw what the reference would draw: the transitions and the noise of each update."""
-        agent, batch = self._agent, self._agent.config.batch_size
-        noise = torch.empty(count, batch, agent.action_size)
-        for each in noise:
-            torch.randn(each.shape, generator=agent.generator, out=each)
-        return Draws(np.stack([replay.draw(batch, rng) for _ in range(count)]), noise.numpy())
 
     def _learn(self, rows: NDArray[np.float32], draws: Draws) -> list[Metrics]:
         agent, storage, count = self._agent, self._storage, len(draws.rows)

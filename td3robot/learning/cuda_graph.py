@@ -1,0 +1,114 @@
+"""TD3's update on a GPU, recorded once as a CUDA graph and replayed: no interpreter between its kernels."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from td3robot.learning.agent import Agent
+from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics, draw
+from td3robot.learning.replay import Batch, ReplayBuffer, row_widths
+from td3robot.learning.td3 import OPTIMIZERS, TD3
+
+MOST = 64  # updates whose transitions travel to the GPU together
+# Kernels choose their algorithms and take their working memory when they first run, which a recording must not see.
+REHEARSALS = 3
+Program = Callable[[], Metrics]
+
+
+class CudaGraphLearner(Learner):
+    """Replay an agent's update, :meth:`TD3.learn`, on the GPU.
+
+    A graph reads and writes the same memory each time, so transitions and noise are copied to where it reads them, and
+    the learning rates are tensors. Small networks on a GPU wait for the interpreter to start their kernels; a graph
+    starts them all at once. The graph keeps to the optimizers' tensors that were there when it was recorded, so nothing
+    may be loaded into the agent afterwards.
+
+    Args:
+        agent: The agent that learns, on a CUDA device.
+
+    Raises:
+        LearnerUnavailableError: The agent is not TD3.
+    """
+
+    name = "cuda_graph"
+    threads = 1
+
+    def __init__(self, agent: Agent) -> None:
+        if not isinstance(agent, TD3):
+            raise LearnerUnavailableError(f"CUDA graphs are recorded of TD3 only, not of {type(agent).__name__}")
+        self._agent = agent
+        self._sizes = agent.observation_size, agent.action_size
+        batch = agent.config.batch_size
+        self._rows = torch.zeros(batch, sum(row_widths(*self._sizes)), device=agent.device)
+        self._noise = torch.zeros(batch, agent.action_size, device=agent.device)
+        for name in OPTIMIZERS:
+            group = getattr(agent, name).param_groups[0]
+            group["lr"] = torch.tensor(group["lr"], device=agent.device)
+            group["capturable"] = agent.device.type == "cuda"
+        self._rehearse()
+        self._programs = {with_actor: self._record(with_actor) for with_actor in (False, True)}
+
+    def learn(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> list[Metrics]:
+        """Do updates, and return the metrics of those that updated the actor."""
+        found: list[Metrics] = []
+        while count > 0:
+            for rows, noise in zip(*self._fetch(replay, rng, min(count, MOST)), strict=True):
+                with_actor = self._agent.begin_update()
+                self._rows.copy_(rows)
+                self._noise.copy_(noise)
+                metrics = self._programs[with_actor]()
+                if with_actor:
+                    found.append({name: value.clone() for name, value in metrics.items()})
+            count -= MOST
+        return found
+
+    def _fetch(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> tuple[Tensor, Tensor]:
+        """Return the rows (count, batch, width), observations normalised, and the noise of some updates."""
+        agent = self._agent
+        chosen, noise = draw(agent, replay, rng, count)
+        rows = torch.from_numpy(replay.rows.take(chosen.ravel(), axis=0)).to(agent.device)
+        batch = Batch.of(rows, *self._sizes)
+        batch.observation.copy_(agent.normalizer(batch.observation))
+        batch.next_observation.copy_(agent.normalizer(batch.next_observation))
+        return rows.view(count, -1, rows.shape[1]), noise.to(agent.device)
+
+    def _update(self, with_actor: bool) -> Metrics:
+        return self._agent.learn(Batch.of(self._rows, *self._sizes), self._noise, with_actor)
+
+    def _rehearse(self) -> None:
+        """Run the update on zeros, on a stream of its own as recording requires, and undo what it learned."""
+        before = {name: {key: value.clone() for key, value in group.items()} for name, group in self._tensors()}
+        self._run_aside(lambda: [self._update(with_actor) for _ in range(REHEARSALS) for with_actor in (False, True)])
+        with torch.no_grad():
+            for name, group in self._tensors():
+                for key, value in group.items():
+                    saved = before[name].get(key)  # an optimizer that has not learned yet has none
+                    value.zero_() if saved is None else value.copy_(saved)
+
+    def _tensors(self) -> list[tuple[str, dict[str, Tensor]]]:
+        return list(self._agent.tensors().items())
+
+    @staticmethod
+    def _run_aside(program: Callable[[], object]) -> None:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            program()
+        torch.cuda.current_stream().wait_stream(stream)
+
+    def _record(self, with_actor: bool) -> Program:
+        """Record an update, without running it, and return what replays it."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            metrics = self._update(with_actor)
+
+        def replay() -> Metrics:
+            graph.replay()
+            return metrics
+
+        return replay
+
+
+LEARNER = CudaGraphLearner
