@@ -1,6 +1,7 @@
 """Kinematics, Jacobian and clearance of an arm, fast enough for control loops."""
 
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import mujoco
 import numpy as np
@@ -28,6 +29,34 @@ class Posture(NamedTuple):
     jacobian: Array
 
 
+class Geometry:
+    """A compiled model of arm, gripper and table, without dynamics."""
+
+    def __init__(self, spec: RobotSpec, clearance_m: float) -> None:
+        self.arm, self.gripper = spec.arm, spec.gripper
+        self.model = guard_spec(spec).compile()
+        require_chain(self.model, spec)
+        self.model.geom_margin[:] = clearance_m
+
+
+# A model takes 12 MB and 0.1 s. Those in use are shared: the environments of a training have the same one. Its arm and
+# gripper live as long as it does, so their ids stay theirs.
+_geometries: "WeakValueDictionary[tuple[float, ...], Geometry]" = WeakValueDictionary()
+
+
+def geometry_of(spec: RobotSpec, clearance_m: float) -> Geometry:
+    """Return the model of a robot, compiled once for all that use it; nobody may change it.
+
+    Raises:
+        ConfigError: Its kinematics disagree with the arm's own numbers.
+    """
+    key = (id(spec.arm), id(spec.gripper), spec.tcp_offset_m, spec.table_height_m, clearance_m)
+    geometry = _geometries.get(key)
+    if geometry is None:
+        geometry = _geometries[key] = Geometry(spec, clearance_m)
+    return geometry
+
+
 class Kinematics:
     """The arm's geometry, from a MuJoCo model without dynamics: a few microseconds per call.
 
@@ -51,9 +80,8 @@ class Kinematics:
 
     def _compile(self, spec: RobotSpec) -> None:
         self.spec = spec
-        self._model = guard_spec(spec).compile()
-        require_chain(self._model, spec)
-        self._model.geom_margin[:] = self.clearance_m
+        self._geometry = geometry_of(spec, self.clearance_m)  # kept alive by those that use it
+        self._model = self._geometry.model
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site(TCP_SITE).id
         # Views of the model's data: looking them up costs more than using them.

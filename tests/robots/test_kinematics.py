@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
@@ -174,3 +176,15 @@ def test_guard_model_sees_every_collision_of_the_scene(spec, scene):
             collisions += 1
             assert exact.too_close(exact.posture(q)), [model.body(body).name for body in bodies.ravel()]
     assert collisions > 100
+
+
+def test_kinematics_of_one_robot_share_a_model_and_differ_where_the_robots_do(spec):
+    one, other = Kinematics(spec, 0.005), Kinematics(spec, 0.005)
+    assert one._model is other._model
+    assert one._data is not other._data
+    for different in (Kinematics(spec, 0.02), Kinematics(replace(spec, tcp_offset_m=spec.tcp_offset_m + 0.1), 0.005)):
+        assert different._model is not one._model
+    apart = Kinematics(replace(spec, table_height_m=-0.1), 0.005)
+    q = spec.arm.home
+    assert apart.closest_pair(apart.posture(q)) is None
+    assert apart._model is not one._model
