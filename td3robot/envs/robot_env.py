@@ -154,7 +154,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._read_states.clear()
         self._true_states.clear()
         self.guard.reset(start.q, start.gripper)
-        self._intent = self.action_kind.intent_of(start.gripper)
+        self._intent = max(goal.intent, self.action_kind.intent_of(start.gripper))
         self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
         self._look(self.guard.commanded)

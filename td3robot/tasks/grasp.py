@@ -348,23 +348,25 @@ class Grasp(Task):
         """Sample the object's position and yaw, and the tool's start above the patch.
 
         In practice, more objects lie on the patch's edges, and a share of the episodes begins with the tool around the
-        object, which is aligned with the pads at home, where the tool's x axis is the base's.
+        object, which is aligned with the pads at home, where the tool's x axis is the base's. There, the gripper begins
+        with any intent: some close at once, so that what follows a close is known before any policy closes.
         """
         config = self.config
         low, high = np.array(config.patch_low), np.array(config.patch_high)
         wider = EDGES * (high - low) * practice
         x, y = np.clip(rng.uniform(low - wider, high + wider), low, high)
-        yaw = rng.uniform(-pi, pi)
+        yaw, intent = rng.uniform(-pi, pi), 0.0
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
             yaw = -self._across + self._ease * rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
             start = rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
             start[:2] = self._ease * start[:2] + (x, y)
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
+            intent = rng.uniform()
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, geometry.about_vertical(yaw))
-        return self.settle(Goal(lying, start), {OBJECT: pose})
+        return self.settle(Goal(lying, start, intent=intent), {OBJECT: pose})
 
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal with its hold point above where the object lies."""

@@ -26,12 +26,14 @@ class Goal:
         position: (3,) where the tool centre point, or the object, must end up [m].
         start: (3,) where the tool centre point begins [m].
         gripper: Closed fraction that the gripper holds, if the task does not use it.
+        intent: The gripper's intent to begin with, if the task uses the gripper, in [0, 1].
         objects: Poses of the objects at the beginning, by name.
     """
 
     position: Array
     start: Array
     gripper: float = 0.0
+    intent: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
 

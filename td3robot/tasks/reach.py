@@ -1,5 +1,6 @@
 """Reach: bring the tool centre point to a goal and rest there."""
 
+from math import exp
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -24,6 +25,9 @@ class ReachRewards(Section):
         progress: Reward for progress of the commanded tool point to the goal.
         precision: Reward for being near the goal, on the scale of the tolerance.
         settled: Reward for being at the goal and at rest.
+        rest: Reward for commanding rest near the goal.
+        effort: Penalty on large actions. With ``joint_delta``, more joints move than it takes to place the tool, and
+            nothing else would stop the others.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
     """
@@ -31,6 +35,8 @@ class ReachRewards(Section):
     progress: NonNegative = 1.0
     precision: NonNegative = 1.0
     settled: NonNegative = 1.0
+    rest: NonNegative = 1.0
+    effort: NonNegative = 0.0
     smoothness: NonNegative = 0.05
     guard: NonNegative = 0.05
 
@@ -80,6 +86,9 @@ class Reach(Task):
       tool point to the goal, so that an action is rewarded in its own period and not when the servo has followed
     * ``precision``: ``exp(-(d / tolerance)^2)``
     * ``settled``: 1 if d is within tolerance and the tool is at rest, else 0
+    * ``rest``: ``exp(-(d / tolerance)^2)`` times ``exp(-commanded tool speed / settle speed)``: where measurements come
+      late, braking is rewarded in its own period, too
+    * ``effort``: minus the mean squared action
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -140,10 +149,14 @@ class Reach(Task):
         before = length(goal.position - moment.before.commanded_tcp.position)
         after = length(goal.position - world.commanded_tcp.position)
         achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
+        near = nearness(distance, config.tolerance_m)
+        still = exp(-length(world.commanded_velocity) / config.settle_speed_m_s)
         terms = {
             "progress": weights.progress * progress(before, after, self._full_progress),
-            "precision": weights.precision * nearness(distance, config.tolerance_m),
+            "precision": weights.precision * near,
             "settled": weights.settled * float(achieved),
+            "rest": weights.rest * near * still,
+            "effort": -weights.effort * float(moment.action @ moment.action) / len(moment.action),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

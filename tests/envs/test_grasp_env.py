@@ -13,6 +13,7 @@ from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
 from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
+from td3robot.envs.action import CLOSES_AT
 from td3robot.envs.playing import evaluate
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
@@ -188,6 +189,7 @@ def test_practice_begins_around_the_object_and_not_inside_it(item):
     environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=True)
     for seed in range(15):
         environment.reset(seed=seed)
+        environment._intent = 0.0  # some would close at once
         lying = environment.world.objects["object"].position
         tool = environment.world.tcp.position
         assert np.linalg.norm((tool - lying)[:2]) < 0.0142  # 10 mm each way
@@ -195,6 +197,21 @@ def test_practice_begins_around_the_object_and_not_inside_it(item):
             environment.step(np.array([0, 0, 0, 0, -1], np.float32))
         assert np.linalg.norm(environment.world.objects["object"].position - lying) < 0.001
     environment.close()
+
+
+def test_practice_begins_with_any_intent_and_an_evaluation_with_none():
+    task = GraspConfig(practice_share=1.0)
+    close = np.zeros(5, np.float32)
+    for practice in (True, False):
+        environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=practice)
+        begun = []
+        for seed in range(20):
+            environment.reset(seed=seed)
+            begun.append(environment.world.intent)
+            environment.step(close)
+            assert environment.world.commanded.gripper == float(begun[-1] >= CLOSES_AT)
+        assert (min(begun) < 0.2 and max(begun) > 0.8) if practice else not any(begun)
+        environment.close()
 
 
 def test_the_task_moves_with_the_table():
