@@ -97,10 +97,15 @@ def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> 
     )
     environments.seed(config.seed)
     size = tried.action_space.shape[0]
+
+    def rate(remaining: float) -> float:
+        dropped = 0 < agent.learning_rate_drop_step < (1.0 - remaining) * training.steps
+        return agent.actor_learning_rate * (agent.learning_rate_drop if dropped else 1.0)
+
     model = import_module(package).TD3(
         "MlpPolicy",
         environments,
-        learning_rate=agent.actor_learning_rate,
+        learning_rate=rate,
         buffer_size=agent.replay_capacity,
         learning_starts=training.random_steps,
         batch_size=agent.batch_size,

@@ -240,10 +240,11 @@ class TrainingConfig(Section):
             matches its model is at the edge of what disturbances draw, and otherwise rarely seen.
         undisturbed_by_part: Whether arm, gripper and camera are undisturbed in that share of the environments each, in
             all combinations, instead of together. Together, a late pose tells a policy that the fingers are slow, too.
-        overlap: Step the environments in a second process while the learner updates. The order of all random
-            draws stays fixed, so runs still repeat bit for bit. That process makes the environments from their
+        overlap: Step the environments in other processes while the learner updates. The order of all random
+            draws stays fixed, so runs still repeat bit for bit. Those processes make the environments from their
             configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
             known.
+        environment_processes: Processes that share the environments, with ``overlap``. Results do not depend on it.
         evaluators: Processes that share the episodes of an evaluation while the training goes on, with ``overlap``;
             with 0, or without ``overlap``, the training waits for its evaluations. Results do not depend on it.
         learner: Which code does the updates: ``reference``, the readable one; ``compiled``, the same updates several
@@ -265,6 +266,7 @@ class TrainingConfig(Section):
     undisturbed_share: UnitInterval = 0.0
     undisturbed_by_part: bool = False
     overlap: bool = False
+    environment_processes: Annotated[int, Field(gt=0, le=1024)] = 1
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled", "cuda_graph"] = "auto"
     torch_threads: Annotated[int, Field(ge=0, le=256)] = 0

@@ -15,6 +15,7 @@ FIXED = (
 FREE = (
     "training.steps", "training.learner", "agent.device", "training.keep_last", "training.keep_every",
     "training.keep_best", "training.answer_limit_s", "training.evaluators",
+    "training.environment_processes",
 )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from itertools import count
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
 from typing import Any, Protocol
 
 import gymnasium
@@ -163,15 +163,20 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         make: Makes an environment from its configuration; a function that the process can import.
         configs: One per environment, for environments with the same contract.
         limit_s: How long any answer may take [s].
+        first: Number of its first environment, for messages.
     """
 
     title = "the process of the training's environments"
     main = f"{__name__}:run_environments"
 
     def __init__(
-        self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], limit_s: float = 600.0
+        self,
+        make: Callable[[Any], gymnasium.Env[Any, Any]],
+        configs: Sequence[Any],
+        limit_s: float = 600.0,
+        first: int = 0,
     ) -> None:
-        super().__init__(limit_s, (make, configs))
+        super().__init__(limit_s, (make, configs, first))
         self._stepping = False
 
     def reset(self, index: int, seed: int) -> Vector:
@@ -208,15 +213,88 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         self._tell(message)
 
 
+class EnvironmentProcesses(MadeElsewhere):
+    """Environments shared among processes of this machine.
+
+    All environments step once before any of them steps again, and their answers are taken in a fixed order, so results
+    do not depend on the number of processes.
+
+    Args:
+        make: As in :class:`EnvironmentProcess`.
+        configs: As there.
+        processes: How many processes, at most one per environment.
+        limit_s: As there.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Any], gymnasium.Env[Any, Any]],
+        configs: Sequence[Any],
+        processes: int,
+        limit_s: float = 600.0,
+    ) -> None:
+        self._shares = shares(len(configs), min(processes, len(configs)))
+        self._processes: list[EnvironmentProcess] = []
+        with ExitStack() as started:
+            for share in self._shares:
+                own = [configs[index] for index in share]
+                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start))
+                started.callback(self._processes[-1].close)
+            started.pop_all()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids."""
+        return [process.pid for process in self._processes]
+
+    def reset(self, index: int, seed: int) -> Vector:
+        """Begin an episode."""
+        process, own = self._at(index)
+        return process.reset(own, seed)
+
+    def step(self, index: int, action: Vector) -> Step:
+        """Step one."""
+        process, own = self._at(index)
+        return process.step(own, action)
+
+    def start(self, actions: Vector) -> None:
+        """Make all environments begin to step."""
+        for process, share in zip(self._processes, self._shares, strict=True):
+            process.start(actions[share.start : share.stop])
+
+    def finish(self) -> list[Step]:
+        """Wait for all steps, and return them."""
+        return [step for process in self._processes for step in process.finish()]
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.close()
+
+    def _at(self, index: int) -> tuple[EnvironmentProcess, int]:
+        number = next(number for number, share in enumerate(self._shares) if index in share)
+        return self._processes[number], index - self._shares[number].start
+
+    def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
+        facts = [process.facts for process in self._processes]
+        return replace(facts[0], count=sum(each.count for each in facts)), self._processes[0].contract
+
+
+def shares(count: int, parts: int) -> list[range]:
+    """Divide the numbers below ``count`` into consecutive ranges of about the same length."""
+    edges = np.linspace(0, count, parts + 1).round().astype(int).tolist()
+    return [range(first, end) for first, end in pairwise(edges)]
+
+
 def run_environments(parent: Parent) -> None:
     """Make environments and serve requests, until the parent is gone."""
-    if (first := parent.next()) is None:
+    if (message := parent.next()) is None:
         return
-    make, configs = first
+    make, configs, first = message
 
     def say(index: int, what: str) -> None:
         """Report which environment is busy, and with what."""
-        parent.say(f"environment {index} ({what})")
+        parent.say(f"environment {first + index} ({what})")
 
     def made() -> Iterator[gymnasium.Env[Any, Any]]:
         """Make the environments one by one."""

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import gymnasium
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from td3robot import cluster
 from td3robot.build import make_contract
 from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
-from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step, shares
 from td3robot.policy.contract import Contract
 
 Vector = NDArray[np.float32]
@@ -57,8 +56,7 @@ class RayEnvironments(MadeElsewhere):
                 f"--workers {workers.count} is more than {workers.address} has cores ({cores:g}); they could not start"
             )
         self._limit_s = limit_s
-        edges = np.linspace(0, len(configs), workers.count + 1).round().astype(int)
-        self._shares = [range(first, end) for first, end in pairwise(edges)]
+        self._shares = shares(len(configs), workers.count)
         actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(EnvironmentWorker)
         self._workers = [
             actor.remote(make, [configs[index] for index in share], cluster.installed_version())

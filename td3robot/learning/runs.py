@@ -12,7 +12,7 @@ from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, 
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
-from td3robot.learning.environments import EnvironmentProcess, LocalEnvironments
+from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.evaluator import Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
@@ -47,11 +47,12 @@ def make_trainer(
     configs, make = _training_environments(config), partial(make_environment, practice=True)
     with ExitStack() as made:
         evaluator: Evaluator
-        environments: RayEnvironments | EnvironmentProcess | LocalEnvironments
+        environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
             environments = RayEnvironments(make, configs, workers, config.training.answer_limit_s)
         elif config.training.overlap:
-            environments = EnvironmentProcess(make, configs, config.training.answer_limit_s)
+            training = config.training
+            environments = EnvironmentProcesses(make, configs, training.environment_processes, training.answer_limit_s)
         else:
             environments = LocalEnvironments([make(each) for each in configs])
         made.callback(environments.close)

@@ -15,7 +15,7 @@ import pytest
 from td3robot.build import make_environment
 from td3robot.config import GymnasiumEnvironmentConfig, RobotConfig, RobotEnvironmentConfig, load_config
 from td3robot.errors import ConfigError, EnvironmentFaultError
-from td3robot.learning.environments import EnvironmentProcess, LocalEnvironments
+from td3robot.learning.environments import EnvironmentProcess, EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import newest
 from td3robot.tasks.grasp import GraspConfig
@@ -35,19 +35,21 @@ def same(one, other):
     )
 
 
+@pytest.mark.parametrize("processes", [1, 2, 5])
 @pytest.mark.parametrize("config", [PENDULUM, REACH], ids=["pendulum", "reach"])
-def test_a_process_answers_as_environments_here_do(config):
+def test_processes_answer_as_environments_here_do(config, processes):
     rng = np.random.default_rng(0)
     make = partial(make_environment, practice=True)
-    here = LocalEnvironments([make(config) for _ in range(2)])
-    with closing(here), closing(EnvironmentProcess(make, [config, config])) as there:
-        assert (there.facts.count, there.facts.action_shape) == (2, here.facts.action_shape)
+    here = LocalEnvironments([make(config) for _ in range(3)])
+    with closing(here), closing(EnvironmentProcesses(make, [config] * 3, processes)) as there:
+        assert len(there.pids) == min(processes, 3)
+        assert (there.facts.count, there.facts.action_shape) == (3, here.facts.action_shape)
         layouts = there.facts.observation_layout, here.facts.observation_layout
         assert layouts == (None, None) or layouts[0].to_json() == layouts[1].to_json()
-        for index in range(2):
+        for index in range(3):
             np.testing.assert_array_equal(there.reset(index, 5 + index), here.reset(index, 5 + index))
         for _ in range(10):
-            actions = rng.uniform(-1, 1, (2, *here.facts.action_shape)).astype(np.float32)
+            actions = rng.uniform(-1, 1, (3, *here.facts.action_shape)).astype(np.float32)
             for each in (here, there):
                 each.start(actions)
             for one, other in zip(here.finish(), there.finish(), strict=True):
@@ -55,7 +57,20 @@ def test_a_process_answers_as_environments_here_do(config):
         there.start(actions)
         here.start(actions)
         here.finish()  # what an interrupted training left unread is not taken for what comes next
-        same(here.step(1, actions[0]), there.step(1, actions[0]))
+        same(here.step(2, actions[0]), there.step(2, actions[0]))
+
+
+def test_an_environment_that_does_not_answer_has_its_own_number():
+    processes = EnvironmentProcesses(make_environment, [PENDULUM] * 3, 2, limit_s=1.0)
+    with closing(processes):
+        for index in range(3):
+            processes.reset(index, 0)
+        processes.start(np.zeros((3, *processes.facts.action_shape), np.float32))
+        processes.finish()
+        os.kill(processes.pids[1], signal.SIGSTOP)
+        processes.start(np.zeros((3, *processes.facts.action_shape), np.float32))
+        with pytest.raises(EnvironmentFaultError, match=r"environment 2 \(step\) has not answered for 1 s"):
+            processes.finish()
 
 
 def test_environments_that_cannot_be_made_say_why():
@@ -88,7 +103,7 @@ class KillAt:
 
     def progress(self, step, steps_per_second):
         if step == 200:
-            os.kill(self.trainer.collector.environments.pid, signal.SIGKILL)
+            os.kill(self.trainer.collector.environments.pids[0], signal.SIGKILL)
 
     def evaluated(self, step, evaluation):
         pass

@@ -285,8 +285,8 @@ def has_ended(pid):
     return False
 
 
-def test_the_number_of_evaluators_may_differ_in_a_resumed_run(tmp_path, straight):
-    train(configuration(evaluators=0, steps=120), tmp_path)
+def test_the_numbers_of_processes_may_differ_in_a_resumed_run(tmp_path, straight):
+    train(configuration(evaluators=0, steps=120, environment_processes=2), tmp_path)
     train(configuration(evaluators=2, steps=240), tmp_path, resumed=True)
     assert (straight / "evaluations.csv").read_bytes() == (tmp_path / "evaluations.csv").read_bytes()
     for kind, name in (("best", "actor.safetensors"), ("last", "Q1_optimizer.safetensors")):

@@ -226,7 +226,7 @@ def test_values_that_no_return_explains_are_called_diverged(tmp_path):
 
 def test_a_device_that_is_missing_is_said_before_any_process_starts(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("td3robot.learning.runs.EnvironmentProcess", None)
+    monkeypatch.setattr("td3robot.learning.runs.EnvironmentProcesses", None)
     config = configuration(overlap=True)
     config = config.model_copy(update={"agent": config.agent.model_copy(update={"device": "cuda"})})
     with pytest.raises(ConfigError, match="no CUDA device"):
