@@ -1,9 +1,9 @@
 """Whole trainings beside the TD3 of Stable-Baselines3 and SBX: the same environments, to the same success, in turn.
 
 Every learner trains on a released id with practice starts, with the sizes, rates and schedule of the id's
-configuration, as far as it has them. Evaluations are of the same episodes. The peers' clocks stand still while they are
-evaluated; this project's runs on, since its evaluations overlap with its training. Each training is a process of its
-own.
+configuration, as far as it has them. Evaluations are of the same episodes. A success counts from the moment at which
+its policy was trained. The peers' clocks stand still while they are evaluated; this project's runs on, since its
+evaluations overlap with its training, and slow it down. Each training is a process of its own.
 
 SBX (``pip install sbx-rl``) belongs into an environment of its own, with this project and its extra ``bench``.
 
@@ -45,10 +45,13 @@ class Curve:
         self.wanted, self.points = max(wanted), []
         self.began, self.excluded = perf_counter(), 0.0
 
-    def add(self, step: int, figures: Evaluation) -> bool:
-        """Add one evaluation, and return whether it is the last one."""
-        seconds = round(perf_counter() - self.began - self.excluded, 1)
-        self.points.append((step, seconds, figures.success_rate))
+    def now(self) -> float:
+        """Return the seconds of training so far."""
+        return perf_counter() - self.began - self.excluded
+
+    def add(self, step: int, seconds: float, figures: Evaluation) -> bool:
+        """Add the evaluation of the policy trained after so many seconds, and return whether it is the last one."""
+        self.points.append((step, round(seconds, 1), figures.success_rate))
         print(json.dumps(self.points[-1]), file=sys.stderr, flush=True)
         return (figures.success_rate or 0.0) >= self.wanted
 
@@ -61,11 +64,15 @@ class Watch(Silent):
     """Listen to this project's trainer."""
 
     def __init__(self, curve: Curve) -> None:
-        self.curve = curve
+        self.curve, self.reached = curve, dict[int, float]()
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Note when a step was reached; evaluations begin where progress is reported."""
+        self.reached[step] = self.curve.now()
 
     def evaluated(self, step: int, evaluation: Evaluation) -> None:
         """Note an evaluation, and end the training where it suffices."""
-        if self.curve.add(step, evaluation):
+        if self.curve.add(step, self.reached.get(step, self.curve.now()), evaluation):
             raise ReachedError
 
 
@@ -133,11 +140,11 @@ def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> 
             if self.num_timesteps < self.due:
                 return True
             self.due += training.evaluate_every
-            stopped = perf_counter()
+            stopped, trained = perf_counter(), curve.now()
             player, stream = Player(tried, act), seeding.Stream.SELECTION_EPISODES
             figures = summarize(play_episodes(player, training.evaluation_episodes, config.seed, stream))
             curve.excluded += perf_counter() - stopped
-            return not curve.add(self.num_timesteps, figures)
+            return not curve.add(self.num_timesteps, trained, figures)
 
     curve.began = perf_counter()
     model.learn(training.steps, callback=Evaluate())
