@@ -105,6 +105,7 @@ class CudaGraphLearner(Learner):
             metrics = self._update(with_actor)
 
         def replay() -> Metrics:
+            """Run what was recorded."""
             graph.replay()
             return metrics
 

@@ -26,8 +26,6 @@ class ReachRewards(Section):
         precision: Reward for being near the goal, on the scale of the tolerance.
         settled: Reward for being at the goal and at rest.
         rest: Reward for commanding rest near the goal.
-        effort: Penalty on large actions. With ``joint_delta``, more joints move than it takes to place the tool, and
-            nothing else would stop the others.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
     """
@@ -36,7 +34,6 @@ class ReachRewards(Section):
     precision: NonNegative = 1.0
     settled: NonNegative = 1.0
     rest: NonNegative = 1.0
-    effort: NonNegative = 0.0
     smoothness: NonNegative = 0.05
     guard: NonNegative = 0.05
 
@@ -88,7 +85,6 @@ class Reach(Task):
     * ``settled``: 1 if d is within tolerance and the tool is at rest, else 0
     * ``rest``: ``exp(-(d / tolerance)^2)`` times ``exp(-commanded tool speed / settle speed)``: where measurements come
       late, braking is rewarded in its own period, too
-    * ``effort``: minus the mean squared action
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
     """
@@ -156,7 +152,6 @@ class Reach(Task):
             "precision": weights.precision * near,
             "settled": weights.settled * float(achieved),
             "rest": weights.rest * near * still,
-            "effort": -weights.effort * float(moment.action @ moment.action) / len(moment.action),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

@@ -7,14 +7,14 @@ import pytest
 
 from td3robot.state import JointCommand, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment
-from td3robot.tasks.reach import Reach, ReachConfig, ReachRewards
+from td3robot.tasks.reach import Reach, ReachConfig
 
 GOAL = np.array([0.1, 0.5, 0.3])
 
 
 @pytest.fixture
 def score(spec):
-    task = Reach(ReachConfig(rewards=ReachRewards(effort=0.5)), spec, 0.25)
+    task = Reach(ReachConfig(), spec, 0.25)
 
     def world(off, commanded_off, speed, commanded_speed):
         along = np.array([1.0, 0.0, 0.0])
@@ -47,7 +47,6 @@ def test_at_rest_at_the_goal_every_reward_is_whole_and_no_penalty_is_due(score):
         "precision": 1.0,
         "settled": 1.0,
         "rest": 1.0,
-        "effort": 0.0,
         "smoothness": 0.0,
         "guard": 0.0,
     }
@@ -79,7 +78,3 @@ def test_rest_is_what_the_commands_say_near_the_goal(score):
 
 def test_a_change_by_the_guard_is_a_penalty(score):
     assert score(interventions=("workspace",)).terms["guard"] == -0.05
-
-
-def test_effort_is_the_mean_squared_action(score):
-    assert score(action=(1.0, -0.5, 0.0)).terms["effort"] == pytest.approx(-0.5 * 1.25 / 3)

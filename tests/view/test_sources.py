@@ -43,7 +43,7 @@ def test_charts_of_an_episode_have_its_reward_terms():
     for _ in range(20):
         source.advance()
     distance, terms, changed = source.charts()
-    assert set(terms.lines) == {"progress", "precision", "settled", "smoothness", "guard"}
+    assert set(terms.lines) == {"progress", "precision", "settled", "rest", "smoothness", "guard"}
     assert distance.x.tolist() == pytest.approx(np.arange(1, 20) * 0.05)
     assert changed.span == (0.0, 100.0)
     source.close()
