@@ -272,8 +272,8 @@ class EnvironmentProcesses(MadeElsewhere):
             process.close()
 
     def _at(self, index: int) -> tuple[EnvironmentProcess, int]:
-        number = next(number for number, share in enumerate(self._shares) if index in share)
-        return self._processes[number], index - self._shares[number].start
+        number, own = place(self._shares, index)
+        return self._processes[number], own
 
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
         facts = [process.facts for process in self._processes]
@@ -284,6 +284,12 @@ def shares(count: int, parts: int) -> list[range]:
     """Divide the numbers below ``count`` into consecutive ranges of about the same length."""
     edges = np.linspace(0, count, parts + 1).round().astype(int).tolist()
     return [range(first, end) for first, end in pairwise(edges)]
+
+
+def place(divided: Sequence[range], index: int) -> tuple[int, int]:
+    """Return which of the ranges has a number, and its place there."""
+    number = next(number for number, share in enumerate(divided) if index in share)
+    return number, index - divided[number].start
 
 
 def run_environments(parent: Parent) -> None:

@@ -19,6 +19,8 @@ from td3robot.learning.replay import ReplayBuffer
 
 Metrics = dict[str, Tensor]
 NEEDED = ("numba", "scipy", "threadpoolctl")
+# The learners beside the reference: the agent's attribute with its module, the type of its device, and that in words.
+FAST = {"compiled": ("compiled", "cpu", "the CPU"), "cuda_graph": ("recorded", "cuda", "a CUDA device")}
 
 
 class LearnerUnavailableError(ConfigError):
@@ -125,9 +127,8 @@ def _chosen(agent: Agent, training: TrainingConfig, resumed: bool, report: Calla
 
 def _fastest(agent: Agent) -> str:
     """Return the name of the fastest learner for an agent on its device."""
-    if agent.device.type == "cuda":
-        return "reference" if _own(agent, "recorded") is None else "cuda_graph"
-    return "reference" if _own(agent, "compiled") is None else "compiled"
+    fast = (name for name, (kind, device, _) in FAST.items() if device == agent.device.type and _own(agent, kind))
+    return next(fast, "reference")
 
 
 def _own(agent: Agent, kind: str) -> str | None:
@@ -136,13 +137,20 @@ def _own(agent: Agent, kind: str) -> str | None:
     return module
 
 
-def _compiled(agent: Agent, threads: int, report: Callable[[str], None]) -> Learner:
-    module = _own(agent, "compiled")
-    if module is None or agent.device.type != "cpu":
+def _module(agent: Agent, name: str) -> str:
+    """Return the module of a fast learner, or refuse an agent or a device that has none."""
+    kind, device, where = FAST[name]
+    module = _own(agent, kind)
+    if module is None or agent.device.type != device:
         raise LearnerUnavailableError(
-            f"training.learner is 'compiled', which there is for TD3 on the CPU only, not for "
+            f"training.learner is '{name}', which there is for TD3 on {where} only, not for "
             f"{type(agent).__name__} on {agent.device}; use 'auto' or 'reference'"
         )
+    return module
+
+
+def _compiled(agent: Agent, threads: int, report: Callable[[str], None]) -> Learner:
+    module = _module(agent, "compiled")
     if missing := _missing():
         raise LearnerUnavailableError(
             f"the compiled learner needs {', '.join(missing)}, which is not installed: pip install {' '.join(missing)}"
@@ -152,13 +160,7 @@ def _compiled(agent: Agent, threads: int, report: Callable[[str], None]) -> Lear
 
 
 def _recorded(agent: Agent) -> Learner:
-    module = _own(agent, "recorded")
-    if module is None or agent.device.type != "cuda":
-        raise LearnerUnavailableError(
-            f"training.learner is 'cuda_graph', which there is for TD3 on a CUDA device only, not for "
-            f"{type(agent).__name__} on {agent.device}; use 'auto' or 'reference'"
-        )
-    learner: Learner = import_module(module).LEARNER(agent)
+    learner: Learner = import_module(_module(agent, "cuda_graph")).LEARNER(agent)
     return learner
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from td3robot import cluster
 from td3robot.build import make_contract
 from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
-from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step, shares
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step, place, shares
 from td3robot.policy.contract import Contract
 
 Vector = NDArray[np.float32]
@@ -98,9 +98,9 @@ class RayEnvironments(MadeElsewhere):
 
     def _ask(self, index: int, what: str, *arguments: Any) -> Any:
         self._end_interrupted()
-        number = next(number for number, share in enumerate(self._shares) if index in share)
+        number, own = place(self._shares, index)
         method = getattr(self._workers[number], what)
-        return self._answers([method.remote(index - self._shares[number].start, *arguments)])[0]
+        return self._answers([method.remote(own, *arguments)])[0]
 
     def _end_interrupted(self) -> None:
         if self._stepping:  # whoever started that step was interrupted
