@@ -39,8 +39,8 @@ class Geometry:
         self.model.geom_margin[:] = clearance_m
 
 
-# A model takes 12 MB and 0.1 s. Those in use are shared: the environments of a training have the same one. Its arm and
-# gripper live as long as it does, so their ids stay theirs.
+# A model takes 8 MB, and 40 ms to make. Those in use are shared: the environments of a training have the same one. Its
+# arm and gripper live as long as it does, so their ids stay theirs.
 _geometries: "WeakValueDictionary[tuple[float, ...], Geometry]" = WeakValueDictionary()
 
 
