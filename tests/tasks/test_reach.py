@@ -27,10 +27,8 @@ def score(spec):
             commanded_velocity=commanded_speed * along,
         )
 
-    def scored(
-        off=0.0, before=0.0, after=0.0, speed=0.0, commanded_speed=0.0, interventions=(), action=(0.0, 0.0, 0.0)
-    ):
-        action = np.array(action, np.float32)
+    def scored(off=0.0, before=0.0, after=0.0, speed=0.0, commanded_speed=0.0, interventions=()):
+        action = np.zeros(3, np.float32)
         moment = Moment(
             world(off, before, speed, commanded_speed), world(off, after, speed, commanded_speed), action, action,
             interventions,
