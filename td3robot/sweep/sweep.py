@@ -109,7 +109,7 @@ class Sweep:
             run = Run(number, seed, Job(directory, self.directory / BASE, (*overrides, f"seed={seed}")))
             run.progress = progress(directory)
             run.job.require_same_settings()
-            if (saved_step(directory) or 0) >= plan.steps:
+            if self._is_trained(run):
                 run.state = DONE
             runs.append(run)
         self.settings[number] = Setting(number, overrides, runs)
@@ -171,8 +171,12 @@ class Sweep:
             if all(each.state not in (WAITING, TRAINING) for each in setting.runs):
                 self._finish(setting)
 
+    def _is_trained(self, run: Run) -> bool:
+        """Whether a run was saved at its end, whatever became of its process afterwards."""
+        return (saved_step(run.job.directory) or 0) >= self.plan.steps
+
     def _note(self, run: Run, ending: Ending) -> None:
-        if ending.status == 0:
+        if ending.status == 0 or self._is_trained(run):
             run.state = DONE
         elif run.state == PRUNED:
             return

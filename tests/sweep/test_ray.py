@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ray", reason="pip install 'td3robot[ray]'")
 
 from learning.same_run import assert_same_run
-from waiting import PATIENCE, wait_for
+from waiting import PATIENCE, linux_only, processes_of, wait_for
 
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.sweep.on_ray import RayPool
@@ -29,17 +29,38 @@ def cluster():
     made.shutdown()
 
 
+def exists(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@linux_only
 def test_a_run_whose_node_is_lost_is_resumed_on_another_to_the_same_end(cluster, tmp_path, start, alone, long_enough):
     sweep = tmp_path / "sweep"
     swept = start(
         "sweep", "gym_pendulum", "--seeds", 2, "--cores", 1, "--ray", cluster.address, "--out", sweep, *long_enough
     )
-    wait_for(lambda: all(list((sweep / f"000-seed{n}").glob("last-*")) for n in (0, 1)), "a checkpoint of each run")
+    paused: dict[int, int] = {}  # each run at its first checkpoint, so that neither ends before its node does
+
+    def pause_saved():
+        for seed in {0, 1} - set(paused):
+            if list((sweep / f"000-seed{seed}").glob("last-*")):
+                (paused[seed],) = processes_of(sweep / f"000-seed{seed}")
+                os.kill(paused[seed], signal.SIGSTOP)
+        return len(paused) == 2
+
+    wait_for(pause_saved, "a checkpoint of each run")
     cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+    lost = wait_for(lambda: [seed for seed in (0, 1) if not exists(paused[seed])], "the end of the lost node's run")
+    (left,) = {0, 1} - set(lost)
+    os.kill(paused[left], signal.SIGCONT)
     _, said = swept.communicate(timeout=PATIENCE)
     assert swept.returncode == 0, said
     resumed = [n for n in (0, 1) if (sweep / f"000-seed{n}.log").read_text().count("seed ") > 1]
-    assert len(resumed) == 1  # the other one never noticed
+    assert resumed == lost  # the other one never noticed
     for seed in (0, 1):
         assert_same_run(sweep / f"000-seed{seed}", alone(seed))
 

@@ -120,6 +120,17 @@ def test_a_run_that_is_refused_is_not_tried_again(make):
     assert (sweep.runs[0].state, sweep.runs[0].words) == (FAILED, "no space left on device")
 
 
+@pytest.mark.parametrize("ending", [Ending(KILLED), Ending(1, "crashed"), Ending(REFUSED, "already at step 12000")])
+def test_a_run_that_was_saved_at_its_end_is_done_however_its_process_ended(make, monkeypatch, ending):
+    """As when its node is lost between its last save and its process's end."""
+    pool = ScriptedPool({"000-seed0": [ending]})
+    sweep = make(pool)
+    monkeypatch.setattr(loop, "saved_step", lambda directory: sweep.plan.steps if pool.started else None)
+    sweep.train()
+    assert pool.started == ["000-seed0"]
+    assert states(sweep) == {"000-seed0": DONE}
+
+
 def test_a_stop_reaches_every_run_and_starts_no_other(make):
     pool = ScriptedPool({name: [None] for name in ("000-seed0", "000-seed1")})
     sweep = make(pool, seeds=4)

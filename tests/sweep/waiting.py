@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ def children_of(pid: int) -> list[int]:
 def arguments_of(pid: int) -> list[str]:
     """Return a process's command line (Linux)."""
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def processes_of(argument) -> list[int]:
+    """List the processes that were started with an argument (Linux)."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            if str(argument) in arguments_of(int(directory.name)):
+                found.append(int(directory.name))
+    return found
 
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
