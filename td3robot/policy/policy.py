@@ -116,7 +116,9 @@ def _require_bounded(layers: list[Layer], scaling: ObservationScaling) -> None:
 
 
 def _layer_norm(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
-    mean = x.mean(axis=-1, keepdims=True)
-    variance = x.var(axis=-1, keepdims=True)
-    scaled: NDArray[np.float32] = (x - mean) / np.sqrt(variance + np.float32(1e-5)) * weight + bias
+    """Normalise along the last axis; NumPy's own ``mean`` and ``var`` compute the same bits in twice the time."""
+    count = np.float32(x.shape[-1])
+    offset = x - np.add.reduce(x, axis=-1, keepdims=True) / count
+    variance = np.add.reduce(offset * offset, axis=-1, keepdims=True) / count
+    scaled: NDArray[np.float32] = offset / np.sqrt(variance + np.float32(1e-5)) * weight + bias
     return scaled

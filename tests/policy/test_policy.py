@@ -13,7 +13,7 @@ from td3robot.learning.normalizer import RunningNormalizer
 from td3robot.learning.td3 import TD3
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
-from td3robot.policy.policy import Policy
+from td3robot.policy.policy import Policy, _layer_norm
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)
@@ -42,6 +42,17 @@ def test_the_policy_is_the_actor_behind_its_normaliser(layer_norm, normalize, hi
     observations = RNG.normal(3.0, 3.0, (100, 5)).astype(np.float32)
     policy = policy_of(agent)
     np.testing.assert_allclose(policy.act(observations), agent.select_action(observations), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(128,), (8, 128), (5, 7)])
+def test_a_layer_norm_has_the_bits_of_numpy_s_mean_and_variance(shape):
+    """Released policies have to give the same actions bit for bit."""
+    for _ in range(100):
+        x = (RNG.normal(size=shape) * RNG.uniform(0.1, 30.0)).astype(np.float32)
+        weight, bias = RNG.normal(size=(2, shape[-1])).astype(np.float32)
+        mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        expected = (x - mean) / np.sqrt(variance + np.float32(1e-5)) * weight + bias
+        np.testing.assert_array_equal(_layer_norm(x, weight, bias), expected)
 
 
 def test_one_observation_gives_one_action():
