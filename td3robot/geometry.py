@@ -20,6 +20,23 @@ def length(vector: Array) -> float:
     return sqrt(vector @ vector)
 
 
+def lengths(vectors: Array) -> Array:
+    """Compute the Euclidean lengths (m,) of vectors (m, n)."""
+    found: Array = np.sqrt((vectors * vectors).sum(axis=1))
+    return found
+
+
+def times(matrices: Array, vectors: Array) -> Array:
+    """Multiply each of the matrices (m, k, n) by its vector (m, n)."""
+    product: Array = (matrices @ vectors[..., None])[..., 0]
+    return product
+
+
+def yaws(rotations: Array) -> Array:
+    """Compute the directions (m,) of frames' x axes about the vertical, in [-pi, pi] [rad]."""
+    return np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0])
+
+
 def about_vertical(angle: float) -> Array:
     """Compute the rotation (3, 3) by an angle [rad] about the vertical axis."""
     c, s = cos(angle), sin(angle)

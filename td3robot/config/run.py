@@ -245,6 +245,9 @@ class TrainingConfig(Section):
             configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
             known.
         environment_processes: Processes that share the environments, with ``overlap``. Results do not depend on it.
+        vectorized: Whether the environments of a process step together as arrays, which is faster. It takes four or
+            more environments of a robot in MuJoCo with a task and actions that can; all others step one by one.
+            Observations and rewards agree with single environments up to rounding.
         evaluators: Processes that share the episodes of an evaluation while the training goes on, with ``overlap``;
             with 0, or without ``overlap``, the training waits for its evaluations. Results do not depend on it.
         learner: Which code does the updates: ``reference``, the readable one; ``compiled``, the same updates several
@@ -267,6 +270,7 @@ class TrainingConfig(Section):
     undisturbed_by_part: bool = False
     overlap: bool = False
     environment_processes: Annotated[int, Field(gt=0, le=1024)] = 1
+    vectorized: bool = True
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled", "cuda_graph"] = "auto"
     torch_threads: Annotated[int, Field(ge=0, le=256)] = 0

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from itertools import product
 from math import copysign
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class ActionKind(ABC):
     def __init__(self, config: ActionConfig, fields: list[Field], spec: RobotSpec, uses_gripper: bool) -> None:
         self.config, self.uses_gripper = config, uses_gripper
         self._response = config.response(spec.period_s)
-        self._intent_step = INTENT_PER_S * spec.period_s
+        self.intent_step = INTENT_PER_S * spec.period_s
         gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
         self.layout = Layout([*fields, *gripper])
 
@@ -84,7 +84,7 @@ class ActionKind(ABC):
         """Compute the gripper's intent, in [0, 1], after an action, whose last component changes it."""
         if not self.uses_gripper:
             return intent
-        return min(max(intent + self._intent_step * float(action[-1]), 0.0), 1.0)
+        return min(max(intent + self.intent_step * float(action[-1]), 0.0), 1.0)
 
     @staticmethod
     def intent_of(closed: float) -> float:
@@ -115,6 +115,22 @@ class ActionKind(ABC):
         return terms | {"gripper": intent} if self.uses_gripper else terms
 
 
+class JointDeltaTerms(NamedTuple):
+    """The numbers of :class:`JointDelta`.
+
+    Attributes:
+        period_s: One control period.
+        speed: (n,) full joint speeds [rad/s].
+        tool_speed: Full tool speed [m/s].
+        response: Share of the wished change of velocity that happens in one period.
+    """
+
+    period_s: float
+    speed: Array
+    tool_speed: float
+    response: float
+
+
 class JointDelta(ActionKind):
     """Each component moves one joint; full action is ``speed_fraction`` of the guard's joint speed limit.
 
@@ -143,11 +159,42 @@ class JointDelta(ActionKind):
         wanted *= min(1.0, self._tool_speed / max(length(tool), 1e-9))
         return (velocity + self._response * (wanted - velocity)) * self._period
 
+    def terms(self) -> JointDeltaTerms:
+        """Return the numbers."""
+        return JointDeltaTerms(self._period, self._speed, self._tool_speed, self._response)
+
     def implied_speeds(self) -> dict[str, float]:
         """Return the full joint speed, and the tool speed at the worst combination of full joint speeds."""
         signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
         tool = float(np.linalg.norm((signs * self._speed) @ self._home_jacobian.T, axis=1).max())
         return {"tcp_m_s_at_home": min(tool, self._tool_speed), "joint_rad_s": float(self._speed.max())}
+
+
+class TcpDeltaTerms(NamedTuple):
+    """The numbers of :class:`TcpDelta`.
+
+    Attributes:
+        turns_tool: Whether a component turns the tool.
+        home_rotation: (3, 3) the tool's orientation at home.
+        period_s: One control period.
+        speed: Full tool speed [m/s].
+        response: Share of the wished change of velocity that happens in one period.
+        turn_change: Largest change of the turn rate in one period [rad/s].
+        low, high: (3,) where the tool may be wished [m].
+        position_damping, orientation_damping, null_space_damping: (3, 3) squared dampings.
+    """
+
+    turns_tool: bool
+    home_rotation: Array
+    period_s: float
+    speed: float
+    response: float
+    turn_change: float
+    low: Array
+    high: Array
+    position_damping: Array
+    orientation_damping: Array
+    null_space_damping: Array
 
 
 class TcpDelta(ActionKind):
@@ -217,6 +264,24 @@ class TcpDelta(ActionKind):
         free = orientation - crossed.T @ position  # Jo N
         dq = dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
         return dq + self._back_to_posture(jacobian, q, velocity) if self._redundant else dq
+
+    def terms(self) -> TcpDeltaTerms | None:
+        """Return the numbers, or None for an arm whose null space motion they do not describe."""
+        if self._redundant:
+            return None
+        return TcpDeltaTerms(
+            turns_tool=self._turns_tool,
+            home_rotation=self._home_rotation,
+            period_s=self._period,
+            speed=self._speed,
+            response=self._response,
+            turn_change=self._turn_change,
+            low=self._low,
+            high=self._high,
+            position_damping=self._position_damping,
+            orientation_damping=self._orientation_damping,
+            null_space_damping=self._null_space_damping,
+        )
 
     def _back_to_posture(self, jacobian: Array, q: Array, velocity: Array) -> Array:
         """Compute the change (n,) [rad] that brings the arm nearer to home without moving the tool."""

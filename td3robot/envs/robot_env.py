@@ -86,11 +86,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects, self._observer = objects, observer or guard.kinematics
         rest = robot.spec.periods(REST_S)
-        self._memory = ObjectMemory(objects, robot.spec.period_s, rest)
+        self.memory = ObjectMemory(objects, robot.spec.period_s, rest)
         # The states that were read, and the true ones, from REST_S ago up to now.
         self._read_states: deque[RobotState] = deque(maxlen=1 + rest)
         self._true_states: deque[RobotState] = deque(maxlen=1 + rest)
-        self._episode_steps = episode_steps
+        self.episode_steps = episode_steps
         self._make_renderer, self._recipe = renderer, recipe
         self._renderer: Renderer | None = None
         self._running = False
@@ -115,7 +115,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 "observation": self.task.layout.to_json(),
                 "action": self.action_kind.to_json(),
                 "guard": self.guard.to_json(),
-                "episode_steps": self._episode_steps,
+                "episode_steps": self.episode_steps,
             }
         )
 
@@ -150,16 +150,16 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             start = start._replace(q=self.travel.to(start.q))
         goal = start.goal
         lying = self._objects.arrange(goal.objects)
-        self._memory.forget()
+        self.memory.forget()
         self._read_states.clear()
         self._true_states.clear()
         self.guard.reset(start.q, start.gripper)
         self._intent = max(goal.intent, self.action_kind.intent_of(start.gripper))
-        self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
+        self.previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
         self._look(self.guard.commanded)
-        self.goal, self._seen_goal = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
-        at_rest = Moment(self.world, self.world, self._previous_action, self._previous_action, ())
+        self.goal, self.seen_goal = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
+        at_rest = Moment(self.world, self.world, self.previous_action, self.previous_action, ())
         self._info(self.task.score(at_rest, self.goal), ())
         self._running = True
         return self._observe(), {}
@@ -186,13 +186,13 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         except RobotError:
             self.robot.stop()
             raise
-        moment = Moment(before, self.world, action, self._previous_action, ruling.reasons)
+        moment = Moment(before, self.world, action, self.previous_action, ruling.reasons)
         score = self.task.score(moment, self.goal)
-        self._previous_action = action
+        self.previous_action = action
         self._held = self._held + 1 if score.achieved else 0
         self._steps += 1
         practised = self.starts.practice and self._held >= self.task.practice_hold_steps
-        truncated = self._steps >= self._episode_steps or practised
+        truncated = self._steps >= self.episode_steps or practised
         if truncated and not self.robot.teleports:
             self.robot.stop()  # nobody sends targets between two episodes
         info = self._info(score, ruling.reasons)
@@ -244,7 +244,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
         if velocity is not None:
             self.guard.velocity = velocity
-        self._previous_action = np.zeros(self.action_kind.layout.size, np.float32)
+        self.previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._look(self.guard.commanded)
         return self._observe()
 
@@ -357,8 +357,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
         ages: Mapping[str, float] = {}
         if objects is None:
-            self._memory.look(tcp, held)
-            objects, ages = self._memory.poses, self._memory.ages_s
+            self.memory.look(tcp, held)
+            objects, ages = self.memory.poses, self.memory.ages_s
         return World(
             robot=state,
             tcp=tcp,
@@ -375,7 +375,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         )
 
     def _observe(self) -> Vector:
-        self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self._seen_goal))
+        self._last_observation = self.task.layout.pack(self.task.observe(self.seen, self.seen_goal))
         return self._last_observation
 
     def _abandon(self, fault: str) -> tuple[Vector, float, bool, bool, dict[str, Any]]:

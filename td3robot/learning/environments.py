@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.build import make_contract
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.envs.vectorized.env import VectorizedRobotEnv, VectorizedSteps, can_be_vectorized
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
@@ -83,28 +85,37 @@ class LocalEnvironments:
     Args:
         environments: At least one.
         say: Called with an environment's number and what it is about to do.
+        together: Whether they step together as arrays, if they can.
     """
 
     def __init__(
         self,
         environments: Sequence[gymnasium.Env[Any, Any]],
         say: Callable[[int, str], None] = lambda index, what: None,
+        together: bool = False,
     ) -> None:
         self.environments, self._say = list(environments), say
         first = self.environments[0]
         layout = getattr(first.unwrapped, "observation_layout", None)
         self.facts = EnvironmentFacts(len(self.environments), first.action_space.shape or (), layout)
         self._actions = np.zeros((0, *self.facts.action_shape), np.float32)
+        robots = [each for environment in self.environments if isinstance(each := environment.unwrapped, RobotEnv)]
+        together = together and len(robots) == len(self.environments) and all(map(can_be_vectorized, robots))
+        self._vectorized = VectorizedRobotEnv(robots) if together else None
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
         self._say(index, "reset")
         observation, _ = self.environments[index].reset(seed=seed)
+        if self._vectorized is not None:
+            self._vectorized.begin(index)
         return np.asarray(observation, np.float32)
 
     def step(self, index: int, action: Vector) -> Step:
         """Step one."""
         self._say(index, "step")
+        if self._vectorized is not None:
+            return _steps(action[None], self._vectorized.step(action[None], np.array([index])))[0]
         observation, reward, terminated, truncated, info = self.environments[index].step(action)
         return Step(
             action, np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
@@ -117,12 +128,28 @@ class LocalEnvironments:
 
     def finish(self) -> list[Step]:
         """Step all."""
-        return [self.step(index, action) for index, action in enumerate(self._actions)]
+        if self._vectorized is None:
+            return [self.step(index, action) for index, action in enumerate(self._actions)]
+        self._say(0, "step, with all others")
+        return _steps(self._actions, self._vectorized.step(self._actions, np.arange(len(self._actions))))
 
     def close(self) -> None:
         """Close all."""
         for environment in self.environments:
             environment.close()
+
+
+def _steps(actions: Vector, taken: VectorizedSteps) -> list[Step]:
+    rows = zip(
+        actions, taken.observations, taken.rewards.tolist(), taken.truncated.tolist(), taken.infos, strict=True
+    )  # fmt: skip
+    return [
+        Step(
+            action, observation, reward, False, truncated,
+            info["success"], info["reward_terms"], info["interventions"],
+        )
+        for action, observation, reward, truncated, info in rows
+    ]  # fmt: skip
 
 
 class MadeElsewhere(ABC):
@@ -164,6 +191,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         configs: One per environment, for environments with the same contract.
         limit_s: How long any answer may take [s].
         first: Number of its first environment, for messages.
+        together: As in :class:`LocalEnvironments`.
     """
 
     title = "the process of the training's environments"
@@ -175,8 +203,9 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         configs: Sequence[Any],
         limit_s: float = 600.0,
         first: int = 0,
+        together: bool = False,
     ) -> None:
-        super().__init__(limit_s, (make, configs, first))
+        super().__init__(limit_s, (make, configs, first, together))
         self._stepping = False
 
     def reset(self, index: int, seed: int) -> Vector:
@@ -224,6 +253,7 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: As there.
         processes: How many processes, at most one per environment.
         limit_s: As there.
+        together: As there.
     """
 
     def __init__(
@@ -232,13 +262,14 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: Sequence[Any],
         processes: int,
         limit_s: float = 600.0,
+        together: bool = False,
     ) -> None:
         self._shares = shares(len(configs), min(processes, len(configs)))
         self._processes: list[EnvironmentProcess] = []
         with ExitStack() as started:
             for share in self._shares:
                 own = [configs[index] for index in share]
-                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start))
+                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start, together))
                 started.callback(self._processes[-1].close)
             started.pop_all()
 
@@ -296,7 +327,7 @@ def run_environments(parent: Parent) -> None:
     """Make environments and serve requests, until the parent is gone."""
     if (message := parent.next()) is None:
         return
-    make, configs, first = message
+    make, configs, first, together = message
 
     def say(index: int, what: str) -> None:
         """Report which environment is busy, and with what."""
@@ -309,7 +340,7 @@ def run_environments(parent: Parent) -> None:
             yield make(config)
 
     try:
-        environments = LocalEnvironments(list(made()), say)
+        environments = LocalEnvironments(list(made()), say, together)
         contract = make_contract(configs[0], environments.environments[0])
     except Td3RobotError as error:
         parent.answer(error)

@@ -20,6 +20,9 @@ from td3robot.learning.resources import require_room_for_environments, require_r
 from td3robot.learning.run_lock import RunLock
 from td3robot.robots.cells import CellConfig
 
+# Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
+VECTORIZED_FROM = 4
+
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.learning.simulation_trainer import SimulationTrainer
@@ -44,17 +47,18 @@ def make_trainer(
         _require_device(config)
     if workers is None:
         require_room_for_environments(config)
-    configs, make = _training_environments(config), partial(make_environment, practice=True)
+    configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
+    together = training.vectorized and training.environments >= VECTORIZED_FROM
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
-            environments = RayEnvironments(make, configs, workers, config.training.answer_limit_s)
-        elif config.training.overlap:
-            training = config.training
-            environments = EnvironmentProcesses(make, configs, training.environment_processes, training.answer_limit_s)
+            environments = RayEnvironments(make, configs, workers, training.answer_limit_s, together)
+        elif training.overlap:
+            processes = training.environment_processes
+            environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, together)
         else:
-            environments = LocalEnvironments([make(each) for each in configs])
+            environments = LocalEnvironments([make(each) for each in configs], together=together)
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
@@ -125,7 +129,7 @@ def _require_device(config: RunConfig) -> None:
     resolve_device(config.agent.device)
 
 
-def _training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
+def training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
     """Return the environments to train in, a share of them undisturbed, or undisturbed in one of their parts.
 
     These are every second one, as far as that goes: the first environments may act without exploration

@@ -120,5 +120,5 @@ def _layer_norm(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArr
     count = np.float32(x.shape[-1])
     offset = x - np.add.reduce(x, axis=-1, keepdims=True) / count
     variance = np.add.reduce(offset * offset, axis=-1, keepdims=True) / count
-    scaled: NDArray[np.float32] = offset / np.sqrt(variance + np.float32(1e-5)) * weight + bias
-    return scaled
+    scaled = offset / np.sqrt(variance + np.float32(1e-5)) * weight + bias
+    return scaled.astype(np.float32, copy=False)

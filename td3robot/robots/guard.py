@@ -89,6 +89,11 @@ class SpeedLimits:
         self._arm, self._share = arm, share
         self._everywhere = self._shared(arm.home) if arm.joint_speeds is None else None
 
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether they are the same in every posture."""
+        return self._everywhere is not None
+
     def at(self, q: Array) -> tuple[Array, Array]:
         """Return the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0.
 
@@ -102,6 +107,57 @@ class SpeedLimits:
             np.minimum(self._share * lowest, -STANDSTILL_RAD_S),
             np.maximum(self._share * highest, STANDSTILL_RAD_S),
         )
+
+
+class Plan(NamedTuple):
+    """What a guard's next ruling depends on.
+
+    Attributes:
+        commanded: The command that was last let through.
+        velocity: (n,) the joint velocity at which it was reached [rad/s].
+        behind: (n,) how far the arm is behind it [rad].
+        box_low, box_high: Where the tool may be (3,) [m].
+    """
+
+    commanded: JointCommand
+    velocity: Array
+    behind: Array
+    box_low: list[float]
+    box_high: list[float]
+
+
+class Limits(NamedTuple):
+    """A guard's limits as numbers, for arms whose joint speed limits are the same in every posture.
+
+    Attributes:
+        period_s: One control period.
+        lag_s, kept: How far an arm is behind its commands: the servo's lag, and what a period leaves of a distance.
+        speeds: Lowest and highest joint velocities (n,) [rad/s].
+        change: Largest change of a joint velocity in a period [rad/s].
+        lead: How far a command may run ahead of the measured arm [rad].
+        lower, upper: (n,) joint limits [rad].
+        tcp_speed, tcp_speed_squared: Tool speed limit at a step's start, and that at its end squared.
+        speed_of_arm: Tool speed limit of the arm as it follows.
+    """
+
+    period_s: float
+    lag_s: float
+    kept: float
+    speeds: tuple[Array, Array]
+    change: float
+    lead: float
+    lower: Array
+    upper: Array
+    tcp_speed: float
+    tcp_speed_squared: float
+    speed_of_arm: float
+
+    def followed(self, behind: Array, velocity: Array) -> Array:
+        """Compute how far (..., n) [rad] an arm is behind its command after a period at a velocity.
+
+        It follows with a first-order lag: ``behind' = velocity - behind / lag``.
+        """
+        return self.kept * behind + ((1.0 - self.kept) * self.lag_s) * velocity
 
 
 class Trial(NamedTuple):
@@ -173,6 +229,18 @@ class Guard:
         self._box_low = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK)).tolist()
         self._box_high = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
 
+    @property
+    def plan(self) -> Plan:
+        """Where the guard stands; :meth:`resume` continues from there."""
+        return Plan(self.commanded, self.velocity, self._behind, self._box_low, self._box_high)
+
+    def resume(self, plan: Plan) -> None:
+        """Continue from a plan that this guard, or one with the same limits, made."""
+        self._posture = self.kinematics.posture(plan.commanded.q)
+        self._speeds = self._speed_limits.at(plan.commanded.q)
+        self.commanded, self.velocity, self._behind = plan.commanded, plan.velocity, plan.behind
+        self._box_low, self._box_high = plan.box_low, plan.box_high
+
     def twin(self) -> "Guard":
         """Return a guard with the same limits and its own counts."""
         twin = copy(self)
@@ -233,6 +301,24 @@ class Guard:
         distinct = tuple(dict.fromkeys(reasons))
         self.interventions.update(distinct)
         return Ruling(self.commanded, distinct)
+
+    def limits(self) -> Limits | None:
+        """Return the limits as numbers, or None if joint speed limits depend on the posture."""
+        if not self._speed_limits.same_everywhere:
+            return None
+        return Limits(
+            period_s=self._period,
+            lag_s=self._lag,
+            kept=self._kept,
+            speeds=self._speeds,
+            change=self._max_change,
+            lead=self.config.max_lead_rad,
+            lower=np.array(self._lower),
+            upper=np.array(self._upper),
+            tcp_speed=self._max_tcp_speed,
+            tcp_speed_squared=self._max_tcp_speed_squared,
+            speed_of_arm=self._max_speed_of_arm,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""

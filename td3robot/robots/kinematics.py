@@ -95,6 +95,11 @@ class Kinematics:
         # The posture that the model is in, if it is one: further calls about it need not place the arm again.
         self._placed: Posture | None = None
 
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The model, which several may share; nobody may change it."""
+        return self._model
+
     def tcp(self, q: Array) -> Pose:
         """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""
         self._place(q)

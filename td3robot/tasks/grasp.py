@@ -263,6 +263,33 @@ class Measures(NamedTuple):
         return 1.0 - self.around * self.share
 
 
+class GraspTerms(NamedTuple):
+    """The numbers of :class:`Grasp` that follow from its configuration and the robot.
+
+    Attributes:
+        step: Full tool travel in a period [m].
+        period_s: One control period.
+        full_turn: Turn in a period that earns the whole of ``alignment`` [rad].
+        lift: Height of the hold point above where the object lay [m].
+        over: The funnel's height [m].
+        funnel_slope: Largest change of the funnel distance per tool travel.
+        raised: (3,) from the object's centre to the grasp point [m].
+        across: Angle of the grip across the object [rad].
+        closed_on_object, empty_beyond: Closed fractions on the object, and beyond which nothing is held.
+    """
+
+    step: float
+    period_s: float
+    full_turn: float
+    lift: float
+    over: float
+    funnel_slope: float
+    raised: Array
+    across: float
+    closed_on_object: float
+    empty_beyond: float
+
+
 class Grasp(Task):
     """Close on an object, lift it and hold it.
 
@@ -289,6 +316,7 @@ class Grasp(Task):
 
     Config = GraspConfig
     name = "grasp"
+    vectorized = "td3robot.tasks.vectorized.grasp"
     uses_gripper = True
     turns_tool = True
     takes_goal = False
@@ -337,6 +365,21 @@ class Grasp(Task):
                 Field("held", ("held",), "1", "gripper"),
                 Field("object_age", ("age",), "s", "tracker"),
             ]
+        )
+
+    def terms(self) -> GraspTerms:
+        """Return the numbers that scores and observations are made with."""
+        return GraspTerms(
+            step=self._step,
+            period_s=self._period,
+            full_turn=self._full_turn,
+            lift=self._lift,
+            over=self._over,
+            funnel_slope=self._funnel_slope,
+            raised=self._raise,
+            across=self._across,
+            closed_on_object=self._closed_on_object,
+            empty_beyond=self._empty_beyond,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -80,6 +80,8 @@ class Task(ABC):
     Attributes:
         Config: The task's own section of a configuration.
         name: The task's name in configurations.
+        vectorized: The module with its form for many environments at once, as ``VECTORIZED``; None if there is none. A
+            subclass does not inherit it: it observes or scores something else.
         uses_gripper: Whether the gripper is part of the action.
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
         takes_goal: Whether a person may give the goal's position in place of the sampled one.
@@ -90,6 +92,7 @@ class Task(ABC):
 
     Config: ClassVar[type[TaskConfig]]
     name: str
+    vectorized: ClassVar[str | None] = None
     uses_gripper: bool
     turns_tool: bool
     takes_goal: bool = True

@@ -91,12 +91,13 @@ class Reach(Task):
 
     Config = ReachConfig
     name = "reach"
+    vectorized = "td3robot.tasks.vectorized.reach"
     uses_gripper = False
     turns_tool = False
 
     def __init__(self, config: ReachConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
-        self._full_progress = max_tcp_speed_m_s * spec.period_s
+        self.full_progress = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = spec.periods(config.hold_s)
         xyz = ("x", "y", "z")
         self.layout = Layout(
@@ -148,7 +149,7 @@ class Reach(Task):
         near = nearness(distance, config.tolerance_m)
         still = exp(-length(world.commanded_velocity) / config.settle_speed_m_s)
         terms = {
-            "progress": weights.progress * progress(before, after, self._full_progress),
+            "progress": weights.progress * progress(before, after, self.full_progress),
             "precision": weights.precision * near,
             "settled": weights.settled * float(achieved),
             "rest": weights.rest * near * still,

@@ -92,16 +92,29 @@ class DisturbedRobot(Robot):
         return self.robot.now()
 
     def _send(self, command: JointCommand) -> None:
+        self._acting = self.robot.send(self.delayed(command))
+
+    def delayed(self, command: JointCommand) -> JointCommand:
+        """Take a command that is sent now, and return the one that takes effect now."""
         self._under_way.append(command)
         acting = self._under_way.popleft()
         if self._servo is not None:
             acting = JointCommand(self._servo.follow(acting.q), acting.gripper)
-        self._acting = self.robot.send(acting)
+        self._acting = acting
+        return acting
 
     def advance(self) -> None:
         """Advance by one control period, which may take longer than it should."""
-        self.robot.period_share = 1.0 + self.rng.uniform(0.0, self.config.period_jitter)
+        self.begin_period()
         self.robot.advance()
+        self.end_period()
+
+    def begin_period(self) -> None:
+        """Draw how long the coming control period takes."""
+        self.robot.period_share = 1.0 + self.rng.uniform(0.0, self.config.period_jitter)
+
+    def end_period(self) -> None:
+        """Measure the state at the end of a control period."""
         self._states.append(self.robot.read())
         if len(self._states) > self.observation_delay + 1:
             self._states.popleft()

@@ -32,37 +32,45 @@ class MujocoRobot(SimulatedRobot):
 
     def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
         super().__init__(spec)
-        self._objects = objects
-        self._substeps = round(physics_rate_hz / spec.control_rate_hz)
-        self._physics_rate_hz = physics_rate_hz
-        self._motor = Fingers(spec.gripper.closing_rate)
+        self.object_models = objects
+        self.substeps = round(physics_rate_hz / spec.control_rate_hz)
+        self.physics_rate_hz = physics_rate_hz
+        self.motor = Fingers(spec.gripper.closing_rate)
         self.model: mujoco.MjModel | None = None
 
     def connect(self) -> None:
         """Compile the model."""
         if self.model is not None:
             return
-        cell = simulation_spec(self.spec, self._physics_rate_hz, self._objects)
+        cell = simulation_spec(self.spec, self.physics_rate_hz, self.object_models)
         drop_looks(cell)  # what draws a cell has a model of its own; each environment would hold 60 MB of meshes
         self.model = cell.compile()
         require_chain(self.model, self.spec)
         self.data = mujoco.MjData(self.model)
         self._joints = len(self.spec.arm.home)
-        self._drivers = np.array(
+        self.drivers = np.array(
             [self.model.joint(GRIPPER_PREFIX + name).qposadr[0] for name in self.spec.gripper.driver_names]
         )
-        self._varied = VariedModel(self.model, self.spec, self._objects)
-        bodies = {item.name: self.data.body(item.name) for item in self._objects}
+        self._varied = VariedModel(self.model, self.spec, self.object_models)
+        bodies = {item.name: self.data.body(item.name) for item in self.object_models}
         self._bodies = {name: (body.xpos, body.xmat.reshape(3, 3)) for name, body in bodies.items()}
         self._tool = self.data.site(TCP_SITE).xpos
-        self._fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
+        self.fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
         self.move_home()
+
+    @property
+    def unstable(self) -> str:
+        """What to say of a simulation that became unstable."""
+        return (
+            f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
+            "inertias and its actuators"
+        )
 
     def read(self) -> RobotState:
         """Return the state at the end of the last period."""
         data = self._open()
         n = self._joints
-        return RobotState(data.qpos[:n].copy(), data.qvel[:n].copy(), data.qpos[self._drivers], data.time)
+        return RobotState(data.qpos[:n].copy(), data.qvel[:n].copy(), data.qpos[self.drivers], data.time)
 
     def now(self) -> float:
         """Return the simulated time [s]."""
@@ -71,22 +79,19 @@ class MujocoRobot(SimulatedRobot):
     def _send(self, command: JointCommand) -> None:
         self._open()
         self._target = command.q
-        self._motor.go_to(command.gripper)
+        self.motor.go_to(command.gripper)
 
     def advance(self) -> None:
         """Integrate one control period."""
         data, n, gripper = self._open(), self._joints, self.spec.gripper
-        steps = round(self.period_share * self._substeps)
+        steps = round(self.period_share * self.substeps)
         # Over the period, the servo's target moves to the command in a straight line.
-        data.ctrl[:n] = (self._target - data.act[:n]) * (self.spec.control_rate_hz * (self._substeps / steps))
-        closed = self._motor.advance(steps / self._physics_rate_hz, gripper.closed_fraction(data.qpos[self._drivers]))
-        data.ctrl[self._fingers] = gripper.control_at(closed)
+        data.ctrl[:n] = (self._target - data.act[:n]) * (self.spec.control_rate_hz * (self.substeps / steps))
+        closed = self.motor.advance(steps / self.physics_rate_hz, gripper.closed_fraction(data.qpos[self.drivers]))
+        data.ctrl[self.fingers] = gripper.control_at(closed)
         self._integrate(data, steps)
         if data.warning.number[mujoco.mjtWarning.mjWARN_BADQACC]:
-            raise RobotError(
-                f"the simulation of the arm {self.spec.arm.name!r} became unstable; check its servo's stiffness, its "
-                "inertias and its actuators"
-            )
+            raise RobotError(self.unstable)
         # Land on the command exactly, so that rounding does not accumulate, and stay there if nothing more is sent.
         data.act[:n] = self._target
         data.ctrl[:n] = 0.0
@@ -101,7 +106,7 @@ class MujocoRobot(SimulatedRobot):
         data.qpos[: self._joints] = q
         data.act[: self._joints] = q
         self._open_gripper(data)
-        self._motor.place(0.0)
+        self.motor.place(0.0)
         self._target = q.copy()
         mujoco.mj_forward(self.model, data)
 
@@ -119,7 +124,7 @@ class MujocoRobot(SimulatedRobot):
         """Change the cell's physics until the next change."""
         self._open()
         self._varied.apply(variation)
-        self._motor.share, self._motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
+        self.motor.share, self.motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
 
     def tool_position(self) -> Array:
         """Return the tool centre point's position (3,) [m]."""
@@ -148,7 +153,7 @@ class MujocoRobot(SimulatedRobot):
         gripper = self.spec.gripper
         if gripper.driver_open != 0.0:
             set_gripper(self.model, data, gripper, gripper.drivers_at(0.0))
-            data.ctrl[self._fingers] = gripper.control_at(0.0)
+            data.ctrl[self.fingers] = gripper.control_at(0.0)
 
     def _open(self) -> mujoco.MjData:
         if self.model is None:

@@ -1,0 +1,1 @@
+"""Many environments of one process, stepped as arrays."""

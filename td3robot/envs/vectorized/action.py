@@ -1,0 +1,106 @@
+"""Wishes of many environments at once; the arithmetic is that of :mod:`td3robot.envs.action`."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.envs.action import CLOSES_AT, MAX_TURN, OPENS_AT, JointDelta, TcpDelta
+from td3robot.geometry import lengths, times
+from td3robot.robots.vectorized.kinematics import Tools
+from td3robot.state import Array
+
+
+class VectorizedTcpDelta:
+    """What :class:`TcpDelta` wishes, for m environments."""
+
+    def __init__(self, kind: TcpDelta) -> None:
+        terms = kind.terms()
+        assert terms is not None
+        self.kind, self._terms = kind, terms
+
+    @staticmethod
+    def can(kind: TcpDelta) -> bool:
+        """Whether it can."""
+        return kind.terms() is not None
+
+    def moves(self, actions: NDArray[np.float32], velocity: Array, tools: Tools) -> Array:
+        """Compute the changes (m, n) [rad] that actions (m, action) ask for, after velocities (m, n) [rad/s].
+
+        Args:
+            actions: In [-1, 1].
+            velocity: Of the commanded joints.
+            tools: At the commanded postures.
+        """
+        t, config = self._terms, self.kind.config
+        direction = actions[:, :3].astype(np.float64)
+        size = lengths(direction)
+        linear, angular = tools.linear, tools.jacobians[:, 3:]
+        before = times(linear, velocity)
+        per_length = t.speed * config.share(np.minimum(size, 1.0)) / np.maximum(size, 1e-9)
+        tool = before + t.response * (direction * per_length[:, None] - before)
+        dx = np.minimum(np.maximum(tools.positions + tool * t.period_s, t.low), t.high) - tools.positions
+        turn = self._upright(tools.rotations) * (config.orientation_gain_hz * t.period_s)
+        if t.turns_tool:
+            rate = (angular[:, 2] * velocity).sum(axis=1)
+            asked = actions[:, 3].astype(np.float64)
+            bent = np.copysign(config.share(np.abs(asked)), asked)
+            change = np.clip(t.response * (bent * config.turn_rad_s - rate), -t.turn_change, t.turn_change)
+            turn[:, 2] = (rate + change) * t.period_s
+        across = linear.transpose(0, 2, 1)
+        gram = linear @ across
+        dq = times(across, solve(gram + t.position_damping, dx[..., None])[..., 0])
+        crossed = solve(gram + t.null_space_damping, linear @ angular.transpose(0, 2, 1))
+        free = angular - crossed.transpose(0, 2, 1) @ linear
+        free_across = free.transpose(0, 2, 1)
+        missing = turn - times(angular, dq)
+        left = solve(free @ free_across + t.orientation_damping, missing[..., None])[..., 0]
+        moves: Array = dq + times(free_across, left)
+        return moves
+
+    def _upright(self, rotations: Array) -> Array:
+        """Approximate the rotation vectors (m, 3) from tools to home's orientation, as ``small_turn`` does."""
+        home = self._terms.home_rotation
+        wanted = home
+        if self._terms.turns_tool:
+            x, y = home[:2, 0], rotations[:, :2, 0]
+            c, s = x[0] * y[:, 0] + x[1] * y[:, 1], x[0] * y[:, 1] - x[1] * y[:, 0]
+            scale = np.maximum(np.hypot(c, s), 1e-9)
+            about = np.zeros((len(c), 3, 3))
+            about[:, 0, 0] = about[:, 1, 1] = c / scale
+            about[:, 1, 0], about[:, 0, 1], about[:, 2, 2] = s / scale, -s / scale, 1.0
+            wanted = about @ home
+        m = wanted @ rotations.transpose(0, 2, 1)
+        error = 0.5 * np.stack([m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]], axis=1)
+        cut: Array = error * np.minimum(1.0, MAX_TURN / np.maximum(lengths(error), 1e-9))[:, None]
+        return cut
+
+
+class VectorizedJointDelta:
+    """What :class:`JointDelta` wishes, for m environments."""
+
+    def __init__(self, kind: JointDelta) -> None:
+        self.kind, self._terms = kind, kind.terms()
+
+    @staticmethod
+    def can(kind: JointDelta) -> bool:
+        """Whether it can."""
+        return True
+
+    def moves(self, actions: NDArray[np.float32], velocity: Array, tools: Tools) -> Array:
+        """Compute the changes (m, n) [rad] that actions ask for; arguments as in :class:`VectorizedTcpDelta`."""
+        t = self._terms
+        bent = np.sign(actions) * self.kind.config.share(np.abs(actions))
+        wanted = bent[:, : velocity.shape[1]] * t.speed
+        tool = lengths(times(tools.linear, wanted))
+        wanted *= np.minimum(1.0, t.tool_speed / np.maximum(tool, 1e-9))[:, None]
+        moves: Array = (velocity + t.response * (wanted - velocity)) * t.period_s
+        return moves
+
+
+def solve(matrices: Array, right: Array) -> Array:
+    """Solve the equations with matrices (m, k, k) for right-hand sides (m, k, j)."""
+    return np.asarray(np.linalg.solve(matrices, right), np.float64)
+
+
+def told(intent: Array, before: Array) -> Array:
+    """Return the grippers' next commanded closed fractions (m,); see :meth:`ActionKind.told`."""
+    return np.where(intent >= CLOSES_AT, 1.0, np.where(intent <= OPENS_AT, 0.0, before))

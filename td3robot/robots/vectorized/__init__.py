@@ -1,0 +1,1 @@
+"""Many simulated arms at once, as arrays over the environments of a process."""

@@ -1,0 +1,155 @@
+"""The grasp task of many environments at once."""
+
+from math import pi
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.geometry import lengths, yaws
+from td3robot.state import Array
+from td3robot.tasks import grasp
+from td3robot.tasks.grasp import Grasp
+from td3robot.tasks.interface import Goal
+from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
+
+
+class Measures(NamedTuple):
+    """:class:`td3robot.tasks.grasp.Measures` of m environments, and what else a period begins with."""
+
+    distance: Array
+    turn: Array
+    funnel: Array
+    around: Array
+    share: Array
+    left: Array
+    item: Array
+    rotation: Array
+
+    @property
+    def open(self) -> Array:
+        """How much of closing around the object is left to do, in [0, 1]."""
+        return 1.0 - self.around * self.share
+
+
+class VectorizedGrasp:
+    """Observe and score m environments of a :class:`Grasp`."""
+
+    def __init__(self, task: Grasp, count: int) -> None:
+        self.task, self._t, config = task, task.terms(), task.config
+        self._weights, self._slices = config.rewards, task.layout.slices
+        self._target, self._seen_target = np.zeros((count, 3)), np.zeros((count, 3))
+        self._lying = np.zeros(count)
+
+    def begin(self, row: int, goal: Goal, seen: Goal) -> None:
+        """Take over an episode's goal, and the goal as it is seen."""
+        self._target[row], self._seen_target[row] = goal.position, seen.position
+        self._lying[row] = goal.objects[grasp.OBJECT].position[2]
+
+    def held(self, closed: Array, earlier: Array, commanded: Array) -> NDArray[np.bool_]:
+        """Whether fingers, measured now and a moment ago, hold the object; see :meth:`Grasp.held`."""
+        t = self._t
+        rests = np.abs(closed - earlier) < grasp.AT_REST
+        short = commanded - closed > grasp.SHORT_OF_COMMAND
+        return rests & short & (0.8 * t.closed_on_object < closed) & (closed <= t.empty_beyond)
+
+    def measure(self, w: Worlds, rows: NDArray[np.intp]) -> Measures:
+        """Measure worlds."""
+        t, point = self._t, w.item + self._t.raised
+        distance = lengths(point - w.position)
+        around = nearness(distance, grasp.AT_OBJECT) * nearness(self._turn(w.rotation, w), grasp.TURNED)
+        beside = np.hypot(w.commanded_position[:, 0] - point[:, 0], w.commanded_position[:, 1] - point[:, 1])
+        wanted = t.over * np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
+        funnel = beside + np.abs(w.position[:, 2] - point[:, 2] - wanted)
+        share = np.where(
+            w.closed > t.empty_beyond, 0.0, np.minimum(np.maximum(w.closed / t.closed_on_object, 0.0), 1.0)
+        )
+        turn = self._turn(w.commanded_rotation, w)
+        return Measures(distance, turn, funnel, around, share, lengths(self._target[rows] - w.item), w.item, w.rotation)
+
+    def score(
+        self,
+        before: Measures,
+        now: Measures,
+        w: Worlds,
+        roughness: Array,
+        intervened: NDArray[np.bool_],
+        rows: NDArray[np.intp],
+    ) -> Scores:
+        """Score one control period; see :meth:`Grasp.score`."""
+        t, weights, config = self._t, self._weights, self.task.config
+        height = w.item[:, 2] - self._lying[rows]
+        moved = w.item - before.item
+        high = (now.distance <= grasp.IN_HAND) & (height >= config.lift_height_m)
+        turned = np.arctan2(
+            (w.rotation[:, 1] * before.rotation[:, 0]).sum(axis=1),
+            (w.rotation[:, 0] * before.rotation[:, 0]).sum(axis=1),
+        )
+        at_rest = _speed(w.velocity, turned / t.period_s) <= config.rest_speed_m_s
+        precision = nearness(lengths(w.item + t.raised - w.commanded_position), grasp.PRECISE)
+        precision = precision * nearness(now.turn, grasp.TURNED)
+        pushed = np.minimum(np.hypot(moved[:, 0], moved[:, 1]) / t.step, 1.0)
+        speed = _speed(w.commanded_velocity, w.commanded_turn_rate)
+        slow = np.maximum(0.0, 1.0 - speed * t.period_s / t.step)
+        still = grasp.SLOW_SHARE * slow + (1.0 - grasp.SLOW_SHARE) * np.exp(-speed / grasp.STILL)
+        held = w.held.astype(np.float64)
+        terms = {
+            "approach": weights.approach * progress(before.funnel, now.funnel, t.funnel_slope * t.step),
+            "alignment": weights.alignment * progress(np.abs(before.turn), np.abs(now.turn), t.full_turn),
+            "precision": weights.precision * np.where(w.held, 1.0, precision),
+            "close": weights.close * progress(before.open, now.open, 1.0),
+            "grasp": weights.grasp * now.around * 0.5 * (now.share + held),
+            "push": -weights.push * (height < grasp.LOW) * pushed,
+            "lift": weights.lift * (nearness(now.distance, grasp.AT_OBJECT) * np.maximum(0.0, 1.0 - now.left / t.lift)),
+            "rise": weights.rise * progress(before.left, now.left, t.lift),
+            "held": weights.held * high * nearness(now.left, grasp.AT_POINT) * still,
+            "smoothness": -weights.smoothness * roughness,
+            "guard": -weights.guard * intervened,
+        }
+        return Scores(terms, high & w.held & at_rest, np.maximum(0.0, config.lift_height_m - height))
+
+    def observe(self, w: Worlds, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Return the observations (m, size); see :meth:`Grasp.observe`."""
+        t, at, target = self._t, self._slices, self._seen_target[rows]
+        found = np.empty((len(w.q), self.task.layout.size))
+        held = w.held[:, None]
+        way = np.where(held, target + w.position - w.item, w.item + t.raised) - w.commanded_position
+        yaw = yaws(w.commanded_rotation)
+        turn = np.where(w.held, 0.0, self._turn(w.commanded_rotation, w))
+        found[:, at["q"]], found[:, at["driver_q"]] = w.q, w.drivers
+        found[:, at["commanded_position"]] = w.commanded_position
+        found[:, at["commanded_yaw"].start], found[:, at["commanded_yaw"].stop - 1] = np.cos(yaw), np.sin(yaw)
+        found[:, at["commanded_velocity"]] = w.commanded_velocity
+        found[:, at["target_from_commanded"]] = way
+        found[:, at["target_near"]] = np.tanh(way / self.task.config.near_m)
+        for name, value in (
+            ("commanded_turn_rate", w.commanded_turn_rate),
+            ("object_turn", turn),
+            ("object_turn_near", np.tanh(turn / grasp.NEAR_TURN)),
+            ("lift_left", np.tanh((target[:, 2] - w.item[:, 2]) / t.lift)),
+            ("gripper_intent", w.intent),
+            ("commanded_gripper", w.commanded_gripper),
+            ("closing_rate", w.closing_rate),
+            ("held", w.held),
+            ("object_age", np.minimum(w.item_age_s, grasp.LONG_UNSEEN_S)),
+        ):
+            found[:, at[name].start] = value
+        return found.astype(np.float32)
+
+    def _turn(self, rotations: Array, w: Worlds) -> Array:
+        """Compute the smallest turns (m,) about the vertical that line the pads up with the objects [rad]."""
+        symmetry = self.task.config.object.symmetry
+        if symmetry == 0:
+            return np.zeros(len(rotations))
+        angle = yaws(w.item_rotation) + self._t.across - yaws(rotations)
+        step = 2 * pi / symmetry
+        turn: Array = (angle + step / 2) % step - step / 2
+        return turn
+
+
+def _speed(velocities: Array, turn_rates: Array) -> Array:
+    """Compute the speeds (m,) of tools, turning included [m/s]."""
+    return lengths(velocities) + grasp.TURN_RADIUS * np.abs(turn_rates)
+
+
+VECTORIZED = VectorizedGrasp

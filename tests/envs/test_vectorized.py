@@ -1,0 +1,220 @@
+"""Environments that step together do what each does alone, which is the reference."""
+
+from collections import Counter
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from td3robot.build import make_environment, make_robot_env
+from td3robot.config import load_config
+from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
+from td3robot.errors import CommandRefusedError, EnvironmentFaultError, RobotError
+from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
+from td3robot.learning.runs import training_environments
+from td3robot.tasks.reach import Reach
+
+COUNT = 4
+CASES = [
+    ("ur5e_grasp", "off"),
+    ("ur5e_grasp", "real"),
+    ("ur5e_reach", "off"),
+    ("ur5e_reach", "real"),
+    ("ur10e_grasp", "real"),
+    ("ur3e_reach", "mild"),
+    ("ur5e_reach_joint", "real"),
+    ("ur5e_grasp_joint", "off"),
+]
+
+
+def configurations(name, disturbance, *more):
+    """Environments of which some are undisturbed in some of their parts, as in training."""
+    overrides = [f"environment.disturbance={disturbance}", f"training.environments={COUNT}"]
+    if disturbance == "real":
+        overrides += ["training.undisturbed_share=0.5", "training.undisturbed_by_part=true"]
+    return training_environments(load_config(Path(name), [*overrides, *more]))
+
+
+def make(configs):
+    return [make_robot_env(config, practice=True) for config in configs]
+
+
+class Together:
+    """Vectorized environments, with the reset of each."""
+
+    def __init__(self, configs):
+        self.environments = make(configs)
+        self.vectorized = VectorizedRobotEnv(self.environments)
+        self.size = self.environments[0].action_space.shape[0]
+
+    def reset(self, row, seed):
+        observation, _ = self.environments[row].reset(seed=seed)
+        self.vectorized.begin(row)
+        return observation
+
+    def step(self, actions, rows=None):
+        rows = np.arange(len(actions)) if rows is None else np.array(rows)
+        return self.vectorized.step(np.asarray(actions, np.float32), rows)
+
+
+def wild_actions(size, steps, seed=0):
+    """Random actions that last, so that arms meet every limit: (steps, COUNT, size)."""
+    rng = np.random.default_rng(seed)
+    actions = np.zeros((steps, COUNT, size), np.float32)
+    for step in range(steps):
+        new = rng.random(COUNT) < 0.08
+        fresh = np.clip(rng.uniform(-2.0, 2.0, (COUNT, size)), -1.0, 1.0)
+        actions[step] = np.where(new[:, None] | (step == 0), fresh, actions[step - 1])
+    return actions
+
+
+def assert_same_step(alone, together, row):
+    observation, reward, terminated, truncated, info = alone
+    np.testing.assert_allclose(together.observations[row], observation, rtol=0, atol=1e-5)
+    assert together.rewards[row] == pytest.approx(reward, abs=1e-5)
+    assert not terminated
+    assert together.truncated[row] == truncated
+    other = together.infos[row]
+    assert other.keys() == info.keys()
+    for name in ("interventions", "success", "is_success"):
+        assert other.get(name) == info.get(name), name
+    for name in ("distance_m", "tcp_speed_m_s", "joint_speed_rad_s", "reward_terms"):
+        assert other[name] == pytest.approx(info[name], abs=1e-5), name
+
+
+@pytest.mark.parametrize(("name", "disturbance"), CASES)
+def test_together_they_do_what_each_does_alone(name, disturbance):
+    configs = configurations(name, disturbance, "environment.episode_s=1.2")
+    alone, together = make(configs), Together(configs)
+    for row in range(COUNT):
+        np.testing.assert_array_equal(together.reset(row, row), alone[row].reset(seed=row)[0])
+    for step, actions in enumerate(wild_actions(together.size, 50)):
+        steps = together.step(actions)
+        for row, environment in enumerate(alone):
+            assert_same_step(environment.step(actions[row]), steps, row)
+            if steps.truncated[row]:
+                seed = 100 * step + row
+                np.testing.assert_array_equal(together.reset(row, seed), environment.reset(seed=seed)[0])
+
+
+def test_what_the_guard_changes_is_what_it_changes_alone():
+    """Drive against the table, the walls and the arm itself, where the guard has to search."""
+    configs = configurations("ur5e_reach", "off", "environment.episode_s=10.0")
+    alone, together = make(configs), Together(configs)
+    for row in range(COUNT):
+        together.reset(row, row)
+        alone[row].reset(seed=row)
+    directions = np.array([[0, 0, -1], [1, 1, 0], [-1, 0, 1], [0, -1, 0]], np.float32)
+    found = Counter()
+    for _ in range(60):
+        steps = together.step(directions)
+        for row, environment in enumerate(alone):
+            changed = environment.step(directions[row])[4]["interventions"]
+            assert steps.infos[row]["interventions"] == changed
+            found.update(changed)
+    assert {"workspace", "acceleration"} <= found.keys() or {"clearance", "acceleration"} <= found.keys()
+
+
+def test_an_environment_does_not_depend_on_those_beside_it():
+    """Bit for bit: so results do not depend on how many processes share the environments."""
+    configs = configurations("ur5e_grasp", "real")
+    everyone, some = Together(configs), Together(configs)
+    for row in range(COUNT):
+        everyone.reset(row, row)
+        some.reset(row, row)
+    for actions in wild_actions(everyone.size, 30):
+        whole = everyone.step(actions)
+        for rows in ([2], [0, 3], [1]):
+            part = some.step(actions[rows], rows)
+            np.testing.assert_array_equal(part.observations, whole.observations[rows])
+            np.testing.assert_array_equal(part.rewards, whole.rewards[rows])
+            assert part.infos == [whole.infos[row] for row in rows]
+
+
+def test_several_threads_of_physics_change_nothing():
+    configs = configurations("ur5e_grasp", "real")
+    one, two = Together(configs), Together(configs)
+    two.vectorized = VectorizedRobotEnv(two.environments, threads=2)
+    for row in range(COUNT):
+        one.reset(row, row)
+        two.reset(row, row)
+    for actions in wild_actions(one.size, 20):
+        ours, theirs = one.step(actions), two.step(actions)
+        np.testing.assert_array_equal(ours.observations, theirs.observations)
+        np.testing.assert_array_equal(ours.rewards, theirs.rewards)
+
+
+def test_an_action_that_is_not_finite_is_refused():
+    together = Together(configurations("ur5e_reach", "off"))
+    for row in range(COUNT):
+        together.reset(row, row)
+    actions = np.zeros((COUNT, together.size))
+    actions[2, 1] = np.nan
+    with pytest.raises(EnvironmentFaultError, match="not finite numbers"):
+        together.step(actions)
+
+
+def test_a_state_that_is_too_old_is_refused():
+    (config, *_) = configurations("ur5e_reach", "real", "training.undisturbed_share=0.0")
+    late = config.disturbance.model_copy(update={"observation_delay_s": (0.1, 0.1)})
+    guard = config.guard.model_copy(update={"max_state_age_s": 0.07})
+    together = Together([config.model_copy(update={"disturbance": late, "guard": guard})])
+    together.reset(0, 0)
+    with pytest.raises(CommandRefusedError, match=r"old, more than guard\.max_state_age_s"):
+        for _ in range(4):
+            together.step(np.zeros((1, together.size)))
+
+
+def test_a_simulation_that_becomes_unstable_is_an_error_alone_and_together():
+    together = Together(configurations("ur5e_reach", "off"))
+    for row in range(COUNT):
+        together.reset(row, row)
+    environment = together.environments[1]
+    model = environment.robot.model
+    model.opt.timestep, model.actuator_forcerange[:] = 0.2, (-1e20, 1e20)
+    model.actuator_gainprm[:6] *= 1e6
+    action = np.ones(together.size, np.float32)
+    with pytest.raises(RobotError, match="the simulation of the arm 'ur5e' became unstable"):
+        together.step(np.tile(action, (COUNT, 1)))
+    with pytest.raises(RobotError, match="the simulation of the arm 'ur5e' became unstable"):
+        environment.step(action)
+
+
+class OtherReach(Reach):
+    """Scores something else, of which the vectorized reach knows nothing."""
+
+
+def test_what_is_not_exactly_what_is_vectorized_steps_alone():
+    (config,) = training_environments(load_config(Path("ur5e_reach"), ["training.environments=1"]))
+    environment = make_robot_env(config)
+    assert can_be_vectorized(environment)
+    environment.task = OtherReach(config.task, environment.robot.spec, 0.25)
+    assert not can_be_vectorized(environment)
+    kinematic = config.model_copy(update={"robot": config.robot.model_copy(update={"backend": "kinematic"})})
+    assert not can_be_vectorized(make_robot_env(kinematic))
+
+
+def test_an_arm_of_seven_joints_steps_alone():
+    (config,) = training_environments(load_config(Path("fr3_reach"), ["training.environments=1"]))
+    assert not can_be_vectorized(make_robot_env(config))
+
+
+def test_a_training_s_environments_give_the_same_in_any_number_of_processes():
+    configs = configurations("ur5e_grasp", "real")
+    build = partial(make_environment, practice=True)
+    here = LocalEnvironments([build(config) for config in configs], together=True)
+    with closing(here), closing(EnvironmentProcesses(build, configs, 3, together=True)) as there:
+        for row in range(COUNT):
+            np.testing.assert_array_equal(here.reset(row, row), there.reset(row, row))
+        for actions in wild_actions(here.facts.action_shape[0], 10):
+            for each in (here, there):
+                each.start(actions)
+            for one, other in zip(here.finish(), there.finish(), strict=True):
+                np.testing.assert_array_equal(one.observation, other.observation)
+                assert (one.reward, one.truncated, one.success) == (other.reward, other.truncated, other.success)
+                assert (one.reward_terms, one.interventions) == (other.reward_terms, other.interventions)
+        for row in (3, 1):
+            one, other = (each.step(row, actions[row]) for each in (here, there))
+            np.testing.assert_array_equal(one.observation, other.observation)
