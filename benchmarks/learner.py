@@ -1,25 +1,45 @@
 """Learner updates a second beside peers at the same sizes, in turn in one run, so that the ratios hold.
 
-Stable-Baselines3 (extra ``bench``) and SBX (``pip install sbx-rl``, into an environment of its own) are left out where
-they are not installed. ``products`` are the update's matrix products alone, in NumPy: what no learner can do better.
+Stable-Baselines3 (extra ``bench``), SBX (``pip install sbx-rl``, into an environment of its own) and CleanRL's TD3 in
+PyTorch and in JAX (cleanrl_td3.py tells how to install it) are left out where they are not installed. ``products`` are
+the update's matrix products alone, in NumPy: what no learner can do better.
+
+With one thread, ``compiled_to_this`` compares processor time, which other programs on the machine disturb less; with
+several, the wall's clock, since threads that wait for each other take processor time, too.
+
+Example: python benchmarks/learner.py --threads 1 2
 """
 
 import argparse
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 from typing import Any
 
+import cleanrl_td3
 import gymnasium
 import numpy as np
 
 ROWS, BUSY = 20_000, 0.3
+PAUSE = 0.1  # seconds; for a while, the threads of the one before still wait for work, on the processors
+PACKAGES = {
+    "reference": ("torch",),
+    "compiled": ("numba", "scipy"),
+    "stable_baselines3": ("stable-baselines3", "torch"),
+    "sbx": ("sbx-rl", "jax"),
+    "cleanrl": ("cleanrl", "torch"),
+    "cleanrl_jax": ("cleanrl", "jax"),
+    "products": ("numpy",),
+}
 Run = Callable[[], object]
 
 
@@ -157,53 +177,105 @@ def learners(sizes: Case, threads: int, updates: int) -> dict[str, Run]:
             print(f"{package} is not installed, and left out")
         else:
             made[package] = peer(sizes, package, updates)
+    for name in cleanrl_td3.SCRIPTS:
+        if reason := cleanrl_td3.why_not(name, sizes.agent):
+            print(f"{name} is left out: {reason}")
+        else:
+            made[name] = cleanrl_td3.Updates(name, Nothing(sizes), sizes.agent, transitions(sizes), ROWS, updates)
     return made | {"products": limit(sizes, updates)}
 
 
-def compare(runs: dict[str, Run], updates: int, passes: int) -> dict[str, dict[str, float]]:
-    """Time them in turn: medians of updates a second, by the wall's clock and by the processor time of all threads."""
+def compare(runs: dict[str, Run], updates: int, passes: int, clock: str) -> dict[str, dict[str, float]]:
+    """Time them in turn: medians of updates a second, by the wall's clock and by the processor time of all threads.
+
+    Args:
+        runs: The learners.
+        updates: What each does in a pass.
+        passes: How many passes.
+        clock: The clock of the ratios: ``wall`` or ``cpu``.
+    """
     rates: dict[str, dict[str, list[float]]] = {name: {"wall": [], "cpu": []} for name in runs}
     for run in runs.values():
         run()
     for _ in range(passes):
         for name, run in runs.items():
+            sleep(PAUSE)
             wall, cpu = perf_counter(), process_time()
             run()
             rates[name]["wall"].append(updates / (perf_counter() - wall))
             rates[name]["cpu"].append(updates / (process_time() - cpu))
-    mine = rates["compiled"]["cpu"]
+    mine = rates["compiled"][clock]
     return {
-        name: {clock: round(median(values), 1) for clock, values in each.items()}
-        | {"compiled_to_this": round(median(a / b for a, b in zip(mine, each["cpu"], strict=True)), 2)}
+        name: {each_clock: round(median(values), 1) for each_clock, values in each.items()}
+        | {"compiled_to_this": round(median(a / b for a, b in zip(mine, each[clock], strict=True)), 2)}
         for name, each in rates.items()
     }
 
 
+def busy() -> float:
+    """Count the processors that other programs keep busy, over a second; elsewhere than on Linux, take the load."""
+    if not (counts := Path("/proc/stat")).exists():
+        return os.getloadavg()[0]
+
+    def idle() -> float:
+        fields = counts.read_text(encoding="ascii").splitlines()[0].split()
+        return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
+
+    began, start = idle(), perf_counter()
+    sleep(1.0)
+    return round((os.cpu_count() or 1) - (idle() - began) / (perf_counter() - start), 2)
+
+
+def measure(given: argparse.Namespace, threads: int) -> dict[str, Any]:
+    """Compare at each size with some threads; once in a process, since JAX counts the processors when it starts."""
+    before, clock = busy(), "cpu" if threads == 1 else "wall"
+    if before > BUSY:
+        trust = "trust the processor time and the ratios, not the wall's"
+        if threads > 1:
+            trust = "don't trust even the ratios, since a thread that is held up holds up the others"
+        print(f"this machine is not quiet ({before:.1f} processors busy): {trust}", flush=True)
+    if hasattr(os, "sched_setaffinity"):  # before any of them counts the processors
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(threads)
+    found: dict[str, Any] = {"busy": before, "threads": threads, "compared_by": clock}
+    measured = set[str]()
+    with threadpool_limits(threads):
+        for name, sizes in cases().items():
+            if given.only in (None, name):
+                runs = learners(sizes, threads, given.updates)
+                measured |= set(runs)
+                found[name] = compare(runs, given.updates, given.passes, clock)
+                print(name, json.dumps(found[name]), flush=True)
+    found["versions"] = {
+        package: version(package) for name in PACKAGES if name in measured for package in PACKAGES[name]
+    }
+    return found | {"busy_afterwards": busy()}
+
+
 def main() -> None:
-    """Compare at each size, and print one JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=1)
+    """Compare at each size, and print one JSON object for each number of threads."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[1], help="of every learner; several: one after another"
+    )
     parser.add_argument("--updates", type=int, default=50, help="in one pass")
     parser.add_argument("--passes", type=int, default=9)
     parser.add_argument("--only", help="one of the sizes")
     given = parser.parse_args()
-    load = os.getloadavg()[0]
-    if load > BUSY:
-        print(f"this machine is not quiet (load {load:.1f}): trust the processor time and the ratios, not the wall's")
-    if hasattr(os, "sched_setaffinity"):  # before any of them counts the processors
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.threads])
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    torch.set_num_threads(given.threads)
-    found: dict[str, Any] = {"load": load, "threads": given.threads}
-    with threadpool_limits(given.threads):
-        for name, sizes in cases().items():
-            if given.only in (None, name):
-                found[name] = compare(learners(sizes, given.threads, given.updates), given.updates, given.passes)
-                print(name, json.dumps(found[name]), flush=True)
-    found["load_afterwards"] = os.getloadavg()[0]
-    print(json.dumps(found))
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not all(1 <= threads <= processors for threads in given.threads):
+        parser.error(f"--threads: from 1 to the {processors} processors that this process may use")
+    if len(given.threads) == 1:
+        print(json.dumps(measure(given, given.threads[0])))
+        return
+    options = ["--updates", str(given.updates), "--passes", str(given.passes)]
+    options += ["--only", given.only] if given.only else []
+    for threads in given.threads:
+        subprocess.run([sys.executable, __file__, "--threads", str(threads), *options], check=True)
 
 
 if __name__ == "__main__":
