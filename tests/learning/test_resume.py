@@ -88,6 +88,20 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, 
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
 
 
+def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path):
+    """Their episodes in progress are replayed one by one, and have delays, noise and a camera."""
+    config = configuration(
+        "ur5e_grasp", True, "training.environments=4", "environment.disturbance=real", "training.undisturbed_share=0.5",
+        "training.steps=480", "training.random_steps=100", "training.evaluate_every=480",
+        "training.checkpoint_every=240",
+    )  # fmt: skip
+    assert config.training.vectorized
+    train(config, tmp_path / "straight")
+    train(config, tmp_path / "resumed", stop_at=300)
+    in_a_fresh_process(resume, tmp_path / "resumed")
+    assert_same_run(tmp_path / "straight", tmp_path / "resumed")
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(
     "agent",

@@ -1,6 +1,6 @@
-"""Steps many robot environments at once, as arrays: several times fewer instructions between two physics steps."""
+"""Robot environments that step together, as arrays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import compress
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from td3robot.envs.action import JointDelta, TcpDelta
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.action import VectorizedJointDelta, VectorizedTcpDelta, told
+from td3robot.envs.vectorized.history import History
 from td3robot.envs.vectorized.memory import VectorizedMemory
 from td3robot.errors import EnvironmentFaultError, RobotError
 from td3robot.geometry import lengths, times
@@ -226,7 +227,7 @@ class VectorizedRobotEnv:
             seen = self._remember(seen, rows, disturbed)
         return true, seen
 
-    def _world(self, history: "History", rows: Rows) -> Worlds:
+    def _world(self, history: History, rows: Rows) -> Worlds:
         """Return the worlds that follow from states; nothing is said of objects yet."""
         commanded, q = self._tools.rows(rows), history.q[rows]
         tools = Tools(*q.shape)
@@ -305,46 +306,6 @@ class VectorizedRobotEnv:
             | ({"is_success": succeeded} if ended else {})
             for values, changed, succeeded, distance, speed, joint_speed, ended in figures
         ]
-
-
-class History:
-    """Measured states of m environments, of which the gripper's go back as far as fingers rest.
-
-    Attributes:
-        q, dq, drivers: (m, n) [rad], (m, n) [rad/s], (m, 2): the newest.
-        closed, stamps: (1 + rest, m) closed fractions and times [s], oldest first.
-    """
-
-    def __init__(self, count: int, joints: int, rest: int) -> None:
-        self.q, self.dq = np.zeros((2, count, joints))
-        self.drivers = np.zeros((count, 2))
-        self.closed, self.stamps = np.zeros((2, 1 + rest, count))
-
-    def begin(self, row: int, state: RobotState, closed: float) -> None:
-        """Begin with an episode's first state."""
-        self.closed[:, row], self.stamps[:, row] = closed, state.stamp
-        self.q[row], self.dq[row], self.drivers[row] = state.q, state.dq, state.driver_q
-
-    def add(
-        self, rows: Rows, q: Array, dq: Array, drivers: Array, stamps: Array, closed: Callable[[Array], Array]
-    ) -> None:
-        """Add the newest states of some rows."""
-        self.q[rows], self.dq[rows], self.drivers[rows] = q, dq, drivers
-        for kept, new in ((self.closed, closed(drivers)), (self.stamps, stamps)):
-            kept[:-1, rows] = kept[1:, rows]
-            kept[-1, rows] = new
-
-    def follow(self, other: "History", rows: Rows) -> None:
-        """Add another history's newest states."""
-        self.q[rows], self.dq[rows], self.drivers[rows] = other.q[rows], other.dq[rows], other.drivers[rows]
-        for kept, new in ((self.closed, other.closed), (self.stamps, other.stamps)):
-            kept[:-1, rows] = kept[1:, rows]
-            kept[-1, rows] = new[-1, rows]
-
-    def correct(self, row: int, state: RobotState, closed: float) -> None:
-        """Replace the newest state of a row."""
-        self.q[row], self.dq[row], self.drivers[row] = state.q, state.dq, state.driver_q
-        self.closed[-1, row], self.stamps[-1, row] = closed, state.stamp
 
 
 def can_be_vectorized(environment: RobotEnv) -> bool:
