@@ -45,6 +45,12 @@ def end_with_parent(parent: int) -> None:
             os._exit(1)
 
 
+def cores() -> int:
+    """Return how many processor cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 def return_memory() -> None:
     """Return this process's freed memory to the system (with glibc; elsewhere, do nothing)."""
     if sys.platform == "linux":

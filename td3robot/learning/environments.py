@@ -85,14 +85,14 @@ class LocalEnvironments:
     Args:
         environments: At least one.
         say: Called with an environment's number and what it is about to do.
-        together: Whether they step together as arrays, if they can.
+        together: With how many threads for their physics they step together as arrays, if they can; 0 for one by one.
     """
 
     def __init__(
         self,
         environments: Sequence[gymnasium.Env[Any, Any]],
         say: Callable[[int, str], None] = lambda index, what: None,
-        together: bool = False,
+        together: int = 0,
     ) -> None:
         self.environments, self._say = list(environments), say
         first = self.environments[0]
@@ -100,8 +100,8 @@ class LocalEnvironments:
         self.facts = EnvironmentFacts(len(self.environments), first.action_space.shape or (), layout)
         self._actions = np.zeros((0, *self.facts.action_shape), np.float32)
         robots = [each for environment in self.environments if isinstance(each := environment.unwrapped, RobotEnv)]
-        together = together and len(robots) == len(self.environments) and all(map(can_be_vectorized, robots))
-        self._vectorized = VectorizedRobotEnv(robots) if together else None
+        all_can = len(robots) == len(self.environments) and all(map(can_be_vectorized, robots))
+        self._vectorized = VectorizedRobotEnv(robots, together) if together and all_can else None
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -203,7 +203,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         configs: Sequence[Any],
         limit_s: float = 600.0,
         first: int = 0,
-        together: bool = False,
+        together: int = 0,
     ) -> None:
         super().__init__(limit_s, (make, configs, first, together))
         self._stepping = False
@@ -262,7 +262,7 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: Sequence[Any],
         processes: int,
         limit_s: float = 600.0,
-        together: bool = False,
+        together: int = 0,
     ) -> None:
         self._shares = shares(len(configs), min(processes, len(configs)))
         self._processes: list[EnvironmentProcess] = []

@@ -31,7 +31,7 @@ class RayEnvironments(MadeElsewhere):
         configs: One per environment, for environments with the same contract.
         workers: The cluster, and the number of workers; each takes one core.
         limit_s: How long any answer may take [s].
-        together: Whether those of a worker step together as arrays, if they can.
+        together: As in :class:`LocalEnvironments`.
 
     Raises:
         ConfigError: The cluster does not answer, it has fewer cores, or there are fewer environments.
@@ -44,7 +44,7 @@ class RayEnvironments(MadeElsewhere):
         configs: Sequence[Any],
         workers: cluster.Workers,
         limit_s: float,
-        together: bool = False,
+        together: int = 0,
     ) -> None:
         if workers.count > len(configs):
             raise ConfigError(
@@ -139,7 +139,7 @@ class EnvironmentWorker:
     """
 
     def __init__(
-        self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], version: str, together: bool
+        self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], version: str, together: int
     ) -> None:
         self._made: tuple[EnvironmentFacts, Contract] | Td3RobotError
         try:

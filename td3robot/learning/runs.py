@@ -19,9 +19,12 @@ from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
 from td3robot.robots.cells import CellConfig
+from td3robot.subprocesses import cores
 
 # Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
 VECTORIZED_FROM = 4
+# While the learner waits for environments that step together, its core helps with their physics.
+PHYSICS_THREADS = 2
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
@@ -48,12 +51,12 @@ def make_trainer(
     if workers is None:
         require_room_for_environments(config)
     configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
-    together = training.vectorized and training.environments >= VECTORIZED_FROM
+    together = min(PHYSICS_THREADS, cores()) if training.vectorized and training.environments >= VECTORIZED_FROM else 0
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
-            environments = RayEnvironments(make, configs, workers, training.answer_limit_s, together)
+            environments = RayEnvironments(make, configs, workers, training.answer_limit_s, min(1, together))
         elif training.overlap:
             processes = training.environment_processes
             environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, together)

@@ -6,6 +6,7 @@ import subprocess
 from contextlib import suppress
 from typing import Protocol
 
+from td3robot import subprocesses
 from td3robot.errors import CheckpointError
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, ending
 
@@ -37,7 +38,7 @@ class LocalPool:
     """
 
     def __init__(self, cores: int) -> None:
-        self._slots = max(1, len(os.sched_getaffinity(0)) // cores)
+        self._slots = max(1, subprocesses.cores() // cores)
         self._running: dict[Job, subprocess.Popen[bytes]] = {}
 
     def room(self) -> int:

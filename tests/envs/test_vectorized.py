@@ -204,8 +204,8 @@ def test_an_arm_of_seven_joints_steps_alone():
 def test_a_training_s_environments_give_the_same_in_any_number_of_processes():
     configs = configurations("ur5e_grasp", "real")
     build = partial(make_environment, practice=True)
-    here = LocalEnvironments([build(config) for config in configs], together=True)
-    with closing(here), closing(EnvironmentProcesses(build, configs, 3, together=True)) as there:
+    here = LocalEnvironments([build(config) for config in configs], together=1)
+    with closing(here), closing(EnvironmentProcesses(build, configs, 3, together=1)) as there:
         for row in range(COUNT):
             np.testing.assert_array_equal(here.reset(row, row), there.reset(row, row))
         for actions in wild_actions(here.facts.action_shape[0], 10):
