@@ -106,7 +106,8 @@ class WatchedArm(MujocoRobot):
         self.send(command)
         self.advance()
 
-    def _integrate(self, data: mujoco.MjData, steps: int) -> None:
+    def integrate(self, data: mujoco.MjData, steps: int) -> None:
+        """Do physics steps, and note where the tool was at each."""
         self.path[0] = self.path[-1]
         for step in range(steps):
             mujoco.mj_step(self.model, data)

@@ -47,6 +47,11 @@ def test_speeds_have_units():
     assert environment_words(guarded) == (
         "1,000 steps a second; 1,250 without the guard, which makes a step 25.0 % longer"
     )
+    together = {"physics_share": 0.5, "together": 8, "steps_per_second_together": 1600.4, "physics_share_together": 0.8}
+    assert environment_words(guarded | together) == (
+        "1,000 steps a second; 1,250 without the guard, which makes a step 25.0 % longer. 8 environments together: "
+        "1,600 steps a second. Physics take 50.0 % of a step alone, and 80.0 % together"
+    )
 
 
 def test_a_driver_s_timing_is_said_in_words():

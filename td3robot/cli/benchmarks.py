@@ -40,7 +40,7 @@ def environment(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Measure environment steps per second, with and without the guard."""
+    """Measure environment steps per second: with and without the guard, and stepping together as in training."""
     from td3robot.cli.words import environment_words
     from td3robot.config import load_config
     from td3robot.learning.benchmark import bench_environment

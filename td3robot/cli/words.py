@@ -74,9 +74,16 @@ def environment_words(figures: Mapping[str, Any]) -> str:
     said = f"{figures['steps_per_second']:,.0f} steps a second"
     if figures["steps_per_second_without_guard"] is None:
         return said
-    return (
+    said = (
         f"{said}; {figures['steps_per_second_without_guard']:,.0f} without the guard, which makes a step "
         f"{percent(figures['guard_overhead'])} longer"
+    )
+    if figures.get("together") is None:
+        return said
+    return (
+        f"{said}. {figures['together']} environments together: {figures['steps_per_second_together']:,.0f} steps a "
+        f"second. Physics take {percent(figures['physics_share'])} of a step alone, and "
+        f"{percent(figures['physics_share_together'])} together"
     )
 
 

@@ -1,20 +1,28 @@
 """Speed of the two inner loops on this machine: learner updates and environment steps."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from time import perf_counter
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.envs.gymnasium_env import Environment
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.learning.agent import make_agent
 from td3robot.learning.learner import make_learner
 from td3robot.learning.replay import ReplayBuffer
+from td3robot.learning.runs import steps_together
 from td3robot.robots.guard import Guard, Ruling
+from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.state import JointCommand, RobotState
 
 PASSES = 5
@@ -40,15 +48,45 @@ class LearnerFigures:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFigures:
-    """Environment speed: medians over passes; the guard's cost comes from alternating passes with and without it."""
+    """Environment speed: medians over passes that alternate.
+
+    Attributes:
+        steps_per_second: One environment on its own.
+        steps_per_second_without_guard, guard_overhead: The same without the guard, and the time that the guard adds.
+        physics_share: Share of the time of a step, on its own, that MuJoCo's physics take.
+        together: How many environments step together in a training; None if they step one by one.
+        steps_per_second_together, physics_share_together: Of these, on one thread; steps count for each.
+    """
 
     steps_per_second: float
-    steps_per_second_without_guard: float | None
-    guard_overhead: float | None
+    steps_per_second_without_guard: float | None = None
+    guard_overhead: float | None = None
+    physics_share: float | None = None
+    together: int | None = None
+    steps_per_second_together: float | None = None
+    physics_share_together: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
         """Return the figures as plain values."""
         return asdict(self)
+
+
+class Timed:
+    """A function that adds up the time of its calls.
+
+    Attributes:
+        seconds: The sum so far [s].
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.seconds = function, 0.0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the function."""
+        start = perf_counter()
+        answer = self._function(*arguments, **named)
+        self.seconds += perf_counter() - start
+        return answer
 
 
 class OpenGuard(Guard):
@@ -94,27 +132,84 @@ def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigure
     """Time steps of a configuration's environment under smooth random actions, without resets."""
     if not isinstance(config.environment, RobotEnvironmentConfig):
         environment = make_environment(config.environment)
-        return EnvironmentFigures(
-            median(_steps_per_second(environment, steps, seed) for seed in range(PASSES)), None, None
-        )
+        return EnvironmentFigures(median(_steps_per_second(environment, steps, seed) for seed in range(PASSES)))
     guarded, unguarded = make_robot_env(config.environment), make_robot_env(config.environment)
     guard = unguarded.guard
     unguarded.guard = OpenGuard(unguarded.robot.spec, guard.config, guard.kinematics)
-    rates, free, ratios = [], [], []
+    count = config.training.environments if steps_together(config) and can_be_vectorized(guarded) else 0
+    several = [make_robot_env(config.environment) for _ in range(count)]
+    vectorized = VectorizedRobotEnv(several) if count else None
+    rates: list[float] = []
+    free: list[float] = []
+    ratios: list[float] = []
+    shares: list[float] = []
+    together: list[tuple[float, float]] = []
     for seed in range(PASSES):
-        rates.append(_steps_per_second(guarded, steps, seed))
+        rate, share = _rate_and_physics(guarded, steps, seed)
+        rates.append(rate)
+        shares.append(share)
         free.append(_steps_per_second(unguarded, steps, seed))
         ratios.append(free[-1] / rates[-1] - 1.0)
-    return EnvironmentFigures(median(rates), median(free), median(ratios))
+        if vectorized is not None:
+            together.append(_rate_together(vectorized, several, steps // count, seed))
+    found = EnvironmentFigures(median(rates), median(free), median(ratios), median(shares))
+    if not count:
+        return found
+    return replace(
+        found,
+        together=count,
+        steps_per_second_together=median(rate for rate, _ in together),
+        physics_share_together=median(share for _, share in together),
+    )
+
+
+def _rate_and_physics(environment: RobotEnv, steps: int, seed: int) -> tuple[float, float]:
+    """Return steps per second, and the share of that time that physics take; 0 without physics."""
+    environment.reset(seed=seed)
+    robot = environment.robot
+    robot = robot.robot if isinstance(robot, DisturbedRobot) else robot
+    if not isinstance(robot, MujocoRobot):
+        return _steps_per_second(environment, steps, seed), 0.0
+    timed = Timed(robot.integrate)
+    with patch.object(robot, "integrate", timed):
+        rate = _steps_per_second(environment, steps, seed)
+    return rate, timed.seconds * rate / steps
+
+
+def _rate_together(
+    vectorized: VectorizedRobotEnv, environments: Sequence[RobotEnv], steps: int, seed: int
+) -> tuple[float, float]:
+    """Return steps per second of environments that step together, and the share of that time that physics take."""
+    count = len(environments)
+    for row, environment in enumerate(environments):
+        environment.reset(seed=seed + row)
+        vectorized.begin(row)
+    rows, size = np.arange(count), environments[0].action_kind.layout.size
+    actions = _smooth_actions((steps, count, size), seed)
+    timed, spent = Timed(vectorized.arms.integrate), 0.0
+    with patch.object(vectorized.arms, "integrate", timed):
+        for action in actions:
+            start = perf_counter()
+            taken = vectorized.step(action, rows)
+            spent += perf_counter() - start
+            for row in np.flatnonzero(taken.truncated).tolist():
+                environments[row].reset()
+                vectorized.begin(row)
+    return steps * count / spent, timed.seconds / spent
+
+
+def _smooth_actions(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+    """Return actions of a random walk, with time along the first axis."""
+    rng, actions = np.random.default_rng(seed), np.zeros(shape, np.float32)
+    for index in range(1, shape[0]):
+        step = rng.normal(0.0, 0.2, shape[1:])
+        actions[index] = np.clip(0.9 * actions[index - 1] + step, -1.0, 1.0)
+    return actions
 
 
 def _steps_per_second(environment: Environment, steps: int, seed: int) -> float:
-    rng = np.random.default_rng(seed)
     environment.reset(seed=seed)
-    actions = np.zeros((steps, *(environment.action_space.shape or ())), np.float32)
-    for index in range(1, steps):
-        step = rng.normal(0.0, 0.2, actions.shape[1:])
-        actions[index] = np.clip(0.9 * actions[index - 1] + step, -1.0, 1.0)
+    actions = _smooth_actions((steps, *(environment.action_space.shape or ())), seed)
     start, spent = perf_counter(), 0.0
     for action in actions:
         _, _, terminated, truncated, _ = environment.step(action)

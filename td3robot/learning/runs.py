@@ -51,7 +51,7 @@ def make_trainer(
     if workers is None:
         require_room_for_environments(config)
     configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
-    together = min(PHYSICS_THREADS, cores()) if training.vectorized and training.environments >= VECTORIZED_FROM else 0
+    together = min(PHYSICS_THREADS, cores()) if steps_together(config) else 0
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
@@ -82,6 +82,11 @@ def make_trainer(
         trainer = SimulationTrainer(config, collector, evaluator, contract, run, listener, lock)
         made.pop_all()
     return trainer
+
+
+def steps_together(config: RunConfig) -> bool:
+    """Whether a training's environments are to step together, if they can."""
+    return config.training.vectorized and config.training.environments >= VECTORIZED_FROM
 
 
 def make_arm_trainer(

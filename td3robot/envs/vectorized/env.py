@@ -57,6 +57,9 @@ class VectorizedRobotEnv:
     Args:
         environments: Environments that :func:`can_be_vectorized`, alike except for their disturbances.
         threads: How many threads the physics use.
+
+    Attributes:
+        arms: The physics of their arms.
     """
 
     def __init__(self, environments: Sequence[RobotEnv], threads: int = 1) -> None:
@@ -71,7 +74,7 @@ class VectorizedRobotEnv:
         self._guard = VectorizedGuard(limits, self._kinematics)
         self._action = ACTIONS[type(self._kind)](self._kind)
         self._task = import_module(str(_own(task))).VECTORIZED(task, count)
-        self._arms = VectorizedArms([_simulated(environment) for environment in environments], threads)
+        self.arms = VectorizedArms([_simulated(environment) for environment in environments], threads)
         self._memory = VectorizedMemory(count, spec.period_s, rest)
         self._hold_steps, self._practice_steps = task.hold_steps, task.practice_hold_steps
         self._practices = np.array([environment.starts.practice for environment in environments])
@@ -96,10 +99,10 @@ class VectorizedRobotEnv:
         self._box[:, row] = plan.box_low, plan.box_high
         self._previous[row] = 0.0
         self._steps[row] = self._held[row] = 0
-        self._arms.place(row)
+        self.arms.place(row)
         self._kinematics.fill(self._tools, self._q, [row])
         for history, state in ((self._seen, environment.seen.robot), (self._true, world.robot)):
-            history.begin(row, state, self._arms.closed_fractions(state.driver_q[None])[0])
+            history.begin(row, state, self.arms.closed_fractions(state.driver_q[None])[0])
         for name, pose in environment.seen.objects.items():
             tool = environment.seen.tcp
             held = environment.seen.held == name
@@ -160,7 +163,7 @@ class VectorizedRobotEnv:
         wishes = q + self._action.moves(actions, velocity, commanded)
         measured = self._seen.q[rows]
         rulings = self._guard.rule(wishes, measured, q, velocity, behind, commanded, self._box[:, rows])
-        age = self._arms.time[rows] - self._seen.stamps[-1, rows]
+        age = self.arms.time[rows] - self._seen.stamps[-1, rows]
         timely = (age >= -self._period) & (age <= self._max_age)
         left = rulings.objected | ~(np.isfinite(wishes).all(axis=1) & timely)
         scaled = rulings.scaled.any(axis=0)
@@ -188,9 +191,9 @@ class VectorizedRobotEnv:
             acting = robot.delayed(JointCommand(q[index].copy(), float(gripper[index])))
             q[index], gripper[index] = acting.q, acting.gripper
             robot.begin_period()
-        self._arms.advance(q, gripper, rows)
+        self.arms.advance(q, gripper, rows)
         for _, row in disturbed:
-            self._arms.mirror(row)
+            self.arms.mirror(row)
             self._environments[row].robot.end_period()
 
     def _rule_alone(self, index: int, row: int, wish: Array, gripper: float, rulings: Rulings) -> tuple[str, ...]:
@@ -200,7 +203,7 @@ class VectorizedRobotEnv:
         commanded = JointCommand(self._q[row].copy(), float(self._gripper[row]))
         box_low, box_high = self._box[:, row].tolist()
         guard.resume(Plan(commanded, self._velocity[row].copy(), self._behind[row].copy(), box_low, box_high))
-        now = float(self._arms.time[row])
+        now = float(self.arms.time[row])
         state = RobotState(seen.q[row].copy(), seen.dq[row].copy(), seen.drivers[row], float(seen.stamps[-1, row]))
         try:
             ruling = guard.filter(JointCommand(wish, gripper), state, now)
@@ -214,7 +217,7 @@ class VectorizedRobotEnv:
 
     def _look(self, rows: Rows) -> tuple[Worlds, Worlds]:
         """Read the arms and the objects: return the worlds as they are, and as controllers see them."""
-        arms, disturbed = self._arms, self._disturbed[rows]
+        arms, disturbed = self.arms, self._disturbed[rows]
         self._true.add(rows, arms.q[rows], arms.dq[rows], arms.drivers[rows], arms.time[rows], arms.closed_fractions)
         self._seen.follow(self._true, rows)
         for row in rows[disturbed]:
@@ -257,13 +260,13 @@ class VectorizedRobotEnv:
 
     def _with_objects(self, worlds: Worlds, rows: Rows) -> Worlds:
         """Return worlds with their object where it really is."""
-        for positions, rotations in self._arms.objects.values():
+        for positions, rotations in self.arms.objects.values():
             return worlds._replace(item=positions[rows], item_rotation=rotations[rows], item_age_s=np.zeros(len(rows)))
         return worlds
 
     def _remember(self, worlds: Worlds, rows: Rows, disturbed: NDArray[np.bool_]) -> Worlds:
         """Return worlds with their object where it was last seen, or where the hand carries it."""
-        ((name, (positions, rotations)),) = self._arms.objects.items()
+        ((name, (positions, rotations)),) = self.arms.objects.items()
         calm, ages = ~disturbed, np.zeros(len(rows))
         if calm.any():
             where = rows[calm]

@@ -89,14 +89,15 @@ class MujocoRobot(SimulatedRobot):
         data.ctrl[:n] = (self._target - data.act[:n]) * (self.spec.control_rate_hz * (self.substeps / steps))
         closed = self.motor.advance(steps / self.physics_rate_hz, gripper.closed_fraction(data.qpos[self.drivers]))
         data.ctrl[self.fingers] = gripper.control_at(closed)
-        self._integrate(data, steps)
+        self.integrate(data, steps)
         if data.warning.number[mujoco.mjtWarning.mjWARN_BADQACC]:
             raise RobotError(self.unstable)
         # Land on the command exactly, so that rounding does not accumulate, and stay there if nothing more is sent.
         data.act[:n] = self._target
         data.ctrl[:n] = 0.0
 
-    def _integrate(self, data: mujoco.MjData, steps: int) -> None:
+    def integrate(self, data: mujoco.MjData, steps: int) -> None:
+        """Do physics steps."""
         mujoco.mj_step(self.model, data, steps)
 
     def move_to(self, q: Array) -> None:

@@ -108,7 +108,7 @@ class VectorizedArms:
         moved = zip(robots, gripper.tolist(), closed.tolist(), (steps / self._rate).tolist(), strict=True)
         self._ctrl[rows, self._fingers] = [_moved(*each) for each in moved]
         for count in set(steps.tolist()):
-            self._batch.step(rows[steps == count], nstep=count)
+            self.integrate(rows[steps == count], count)
         for row in rows[self._batch.warning[rows, UNSTABLE, COUNT] > 0]:
             raise RobotError(self._robots[row].unstable)
         self._act[rows, :n] = target
@@ -116,6 +116,10 @@ class VectorizedArms:
         for name, body in self._bodies.items():
             for kept, output in zip(self.objects[name], self._outputs, strict=True):
                 kept[rows] = output[rows, body].reshape(len(rows), *kept.shape[1:])
+
+    def integrate(self, rows: NDArray[np.intp], steps: int) -> None:
+        """Do physics steps of some arms."""
+        self._batch.step(rows, nstep=steps)
 
 
 def _moved(robot: MujocoRobot, asked: float, measured: float, seconds: float) -> float:
