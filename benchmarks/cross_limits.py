@@ -93,7 +93,7 @@ class WatchedArm(MujocoRobot):
         super().__init__(spec, PHYSICS_HZ)
         self.connect()
         self._site = self.model.site(TCP_SITE).id
-        self.path = np.zeros((self._substeps + 1, 3))
+        self.path = np.zeros((self.substeps + 1, 3))
         differ(self.model, servo)
 
     def begin_at(self, q: Array) -> None:

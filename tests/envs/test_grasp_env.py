@@ -277,7 +277,7 @@ def failing():
         environment = make_robot_env(CONFIG)
         error = error or TrackerError("object 'object' was not seen for 0.31 s, more than tracker.max_age_s 0.2 s")
         environment._objects = FailingObjects(environment._objects, steps + 1, error)
-        environment._memory._objects = environment._objects
+        environment.memory._objects = environment._objects
         environment.stops, stop = 0, environment.robot.stop
 
         def counted():
