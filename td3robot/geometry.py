@@ -75,6 +75,14 @@ def angle_of(rotation: Array) -> float:
     return min(pi, acos(min(1.0, max(-1.0, (float(np.trace(rotation)) - 1.0) / 2.0))))
 
 
+def turn_down(rotation: Array) -> Array:
+    """Approximate the rotation vector (3,) that points an orientation's z axis straight down, in the base frame.
+
+    It is the axis of that rotation, which is level, times the sine of the angle [rad].
+    """
+    return np.array([-rotation[1, 2], rotation[0, 2], 0.0])
+
+
 def quaternion(rotation: Array) -> Array:
     """Convert a rotation (3, 3) to a unit quaternion (4,), w first (Shepperd 1978).
 

@@ -87,6 +87,8 @@ class World:
         commanded_tcp: Tool centre point, from the commanded joint angles.
         commanded_velocity: (3,) linear velocity of the commanded tool centre point [m/s].
         commanded_turn_rate: How fast the commanded tool turns about the vertical [rad/s].
+        commanded_dq: (n,) velocities of the commanded joints [rad/s]; empty if nobody needs them.
+        commanded_jacobian: (6, n) of the commanded tool, linear [m/rad] above angular [1]; empty if nobody needs it.
         intent: The gripper's intent, which an action changes: 0 to open, 1 to close.
         closing_rate: How fast the gripper's closed fraction grows [1/s].
         objects: Poses of the objects by name, as far as they are known now.
@@ -101,6 +103,8 @@ class World:
     commanded_tcp: Pose
     commanded_velocity: Array = field(default_factory=lambda: np.zeros(3))
     commanded_turn_rate: float = 0.0
+    commanded_dq: Array = field(default_factory=lambda: np.zeros(0))
+    commanded_jacobian: Array = field(default_factory=lambda: np.zeros((6, 0)))
     intent: float = 0.0
     closing_rate: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)

@@ -329,7 +329,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _look(self, commanded: JointCommand) -> None:
         """Read the robot: ``seen`` is the world as a controller sees it, ``world`` the true one."""
         commanded_tcp, jacobian = self.guard.kinematics.tcp_and_full_jacobian(commanded.q)
-        told = (commanded, commanded_tcp, jacobian @ self.guard.velocity)
+        told = (commanded, commanded_tcp, jacobian)
         self.seen = self._world(self._read_states, self.robot.read(), *told, None)
         self.world = self.seen
         lying = self._objects.truth()
@@ -345,7 +345,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         state: RobotState,
         commanded: JointCommand,
         commanded_tcp: Pose,
-        commanded_twist: Array,
+        commanded_jacobian: Array,
         objects: Mapping[str, Pose] | None,
     ) -> World:
         """Return the world that follows from a state; object poses come from memory unless they are given."""
@@ -355,6 +355,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         passed = state.stamp - states[0].stamp
         held = self.task.held(state, states[0], commanded)
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
+        twist = commanded_jacobian @ self.guard.velocity
         ages: Mapping[str, float] = {}
         if objects is None:
             self.memory.look(tcp, held)
@@ -365,8 +366,10 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             tcp_velocity=jacobian @ state.dq,
             commanded=commanded,
             commanded_tcp=commanded_tcp,
-            commanded_velocity=commanded_twist[:3],
-            commanded_turn_rate=float(commanded_twist[5]),
+            commanded_velocity=twist[:3],
+            commanded_turn_rate=float(twist[5]),
+            commanded_dq=self.guard.velocity,
+            commanded_jacobian=commanded_jacobian,
             intent=self._intent,
             closing_rate=(closed - before) / passed if passed > 0.0 else 0.0,
             objects=objects,

@@ -19,6 +19,7 @@ from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
+from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.shaping import nearness, progress, roughness
 
 OBJECT = "object"
@@ -83,6 +84,7 @@ class GraspRewards(Section):
         held: Reward for holding it there at rest.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
+        joint_progress: Reward for progress of every joint, with ``joint_way``.
     """
 
     approach: NonNegative = 4.0
@@ -96,6 +98,7 @@ class GraspRewards(Section):
     held: NonNegative = 4.0
     smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
+    joint_progress: NonNegative = 5.0
 
 
 def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
@@ -154,6 +157,7 @@ class GraspConfig(TaskConfig):
             at the guard's limit reach (2 * 1.57 rad/s): if only one side were clipped, turning away fast and back
             slowly would pay.
         near_m: Scale on which the observation resolves the last stretch to the object.
+        joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
             lifting are practised before the approach is learned; evaluations have none.
     """
@@ -169,6 +173,7 @@ class GraspConfig(TaskConfig):
     practice_hold_s: PositiveFloat = 3.0
     full_turn_rad_s: PositiveFloat = 3.2
     near_m: PositiveFloat = 0.03
+    joint_way: bool = False
     practice_share: UnitInterval = 0.5
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
@@ -238,6 +243,11 @@ class GraspConfig(TaskConfig):
 def _speed(velocity: Array, turn_rate: float) -> float:
     """Compute the speed of a tool [m/s] from its velocity (3,) [m/s] and its turn rate about the vertical [rad/s]."""
     return geometry.length(velocity) + TURN_RADIUS * abs(turn_rate)
+
+
+def _funnel_share(beside: float) -> float:
+    """Compute the height of the funnel, as a share of its largest, beside the object by so much [m]."""
+    return min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
 
 
 class Measures(NamedTuple):
@@ -312,6 +322,11 @@ class Grasp(Task):
       commanded tool's, so that an action is rewarded at once, and turning about the vertical at 1 rad/s adds 50 mm/s
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
+
+    With ``joint_way``, the way is also observed and rewarded in joints (:class:`JointWay`): down the funnel to the
+    grasp point, turned as the object and upright, or to the hold point once the object is held.
+
+    * ``joint_progress``: progress of all joints along it; 0 in the period in which the object becomes held or is lost
     """
 
     Config = GraspConfig
@@ -323,6 +338,7 @@ class Grasp(Task):
 
     def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
+        self.joints = JointWay(spec)
         self._step = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(config.practice_hold_s)
@@ -364,6 +380,7 @@ class Grasp(Task):
                 Field("closing_rate", ("closed",), "1/s", "gripper"),
                 Field("held", ("held",), "1", "gripper"),
                 Field("object_age", ("age",), "s", "tracker"),
+                *(self.joints.fields if config.joint_way else []),
             ]
         )
 
@@ -427,13 +444,11 @@ class Grasp(Task):
         commanded, item = world.commanded_tcp, world.objects[OBJECT]
         yaw = geometry.yaw(commanded.rotation)
         held = world.held is not None
-        # A held object moves with the tool, so what is left for the commanded tool does not depend on delays.
-        target = goal.position + world.tcp.position - item.position if held else item.position + self._raise
-        way = target - commanded.position
+        way = self._target(world, goal) - commanded.position
         # An object in the hand leaves nothing to line up with, and chasing it would never end.
         turn = 0.0 if held else self._turn(commanded, item)
         left = float(goal.position[2] - item.position[2])
-        return {
+        values: dict[str, ArrayLike] = {
             **observe_robot(world),
             "commanded_position": commanded.position,
             "commanded_yaw": (cos(yaw), sin(yaw)),
@@ -450,6 +465,9 @@ class Grasp(Task):
             "held": (float(held),),
             "object_age": (min(world.ages_s.get(OBJECT, 0.0), LONG_UNSEEN_S),),
         }
+        if self.config.joint_way:
+            values |= self.joints.observe(world, self._way(world, goal))
+        return values
 
     def score(self, moment: Moment, goal: Goal) -> Score:
         """Score one control period."""
@@ -481,7 +499,32 @@ class Grasp(Task):
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
+        if config.joint_way:
+            kept = before.held == world.held
+            along = self.joints.progress(self._way(before, goal), self._way(world, goal)) if kept else 0.0
+            terms["joint_progress"] = weights.joint_progress * along
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
+
+    def _target(self, world: World, goal: Goal) -> Array:
+        """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""
+        item = world.objects[OBJECT]
+        if world.held is None:
+            point: Array = item.position + self._raise
+            return point
+        # A held object moves with the tool, so what is left for the commanded tool does not depend on delays.
+        return goal.position + world.tcp.position - item.position
+
+    def _way(self, world: World, goal: Goal) -> Array:
+        """Compute how far each joint (n,) is from where the tool should be, turned as the object and upright [rad].
+
+        Beside the object, that is above the grasp point at the funnel's height; once it is held, where it is to hang.
+        """
+        tool, turn = world.commanded_tcp, geometry.turn_down(world.commanded_tcp.rotation)
+        way = self._target(world, goal) - tool.position
+        if world.held is None:
+            way[2] += self._over * _funnel_share(float(np.hypot(*way[:2])))
+            turn[2] = self._turn(tool, world.objects[OBJECT])
+        return self.joints.of(world, np.concatenate([way, turn]))
 
     def _measures(self, world: World) -> Measures:
         """Return a world's measures, from memory if it was the last one measured."""
@@ -500,7 +543,7 @@ class Grasp(Task):
         """
         point = world.objects[OBJECT].position + self._raise
         beside = float(np.hypot(*(world.commanded_tcp.position - point)[:2]))
-        wanted = self._over * min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
+        wanted = self._over * _funnel_share(beside)
         return beside + abs(float(world.tcp.position[2] - point[2]) - wanted)
 
     def _left(self, world: World, goal: Goal) -> float:

@@ -9,13 +9,17 @@ from pydantic import AfterValidator, PositiveFloat
 
 from td3robot.config.section import Box, NonNegative, Section, UnitInterval, ordered
 from td3robot.config.task import TaskConfig
-from td3robot.geometry import length
+from td3robot.geometry import length, turn_down
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, RobotSpec
-from td3robot.state import World
+from td3robot.state import Array, World
 from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
+from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.shaping import nearness, progress, roughness
+
+# Scale on which joints count as at rest, all together [rad/s].
+SETTLED = 0.05
 
 
 class ReachRewards(Section):
@@ -28,6 +32,8 @@ class ReachRewards(Section):
         rest: Reward for commanding rest near the goal.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
+        joint_progress: Reward for progress of every joint, with ``joint_way``.
+        joint_rest: Reward for commanding rest of every joint near the goal, with ``joint_way``.
     """
 
     progress: NonNegative = 1.0
@@ -36,6 +42,8 @@ class ReachRewards(Section):
     rest: NonNegative = 1.0
     smoothness: NonNegative = 0.05
     guard: NonNegative = 0.05
+    joint_progress: NonNegative = 3.0
+    joint_rest: NonNegative = 1.0
 
 
 class ReachConfig(TaskConfig):
@@ -49,6 +57,7 @@ class ReachConfig(TaskConfig):
         settle_speed_m_s: Below this speed, the tool counts as at rest.
         hold_s: How long the tool must be there and at rest at the end of an episode.
         near_m: Scale on which the observation resolves the last stretch to the goal.
+        joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
     """
 
     name: Literal["reach"] = "reach"
@@ -58,6 +67,7 @@ class ReachConfig(TaskConfig):
     settle_speed_m_s: PositiveFloat = 0.02
     hold_s: PositiveFloat = 0.25
     near_m: PositiveFloat = 0.03
+    joint_way: bool = False
     rewards: ReachRewards = ReachRewards()
     region: ClassVar[str] = "task.goals"
     title: ClassVar[str] = "reach a point"
@@ -87,6 +97,12 @@ class Reach(Task):
       late, braking is rewarded in its own period, too
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
+
+    With ``joint_way``, the way is also observed and rewarded in joints (:class:`JointWay`): to the goal with the tool
+    pointing down, its heading free.
+
+    * ``joint_progress``: progress of all joints along it
+    * ``joint_rest``: ``exp(-(d / tolerance)^2)`` times ``exp(-length of the commanded joint velocities / 0.05 rad/s)``
     """
 
     Config = ReachConfig
@@ -97,6 +113,7 @@ class Reach(Task):
 
     def __init__(self, config: ReachConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
+        self.joints = JointWay(spec)
         self.full_progress = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = spec.periods(config.hold_s)
         xyz = ("x", "y", "z")
@@ -107,11 +124,12 @@ class Reach(Task):
                 Field("goal_from_tcp", xyz, "m", "task"),
                 Field("commanded_from_tcp", xyz, "m", "guard"),
                 Field("goal_near", xyz, "1", "task"),
+                *(self.joints.fields if config.joint_way else []),
             ]
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name, and the scale of ``goal_near``."""
+        """Return the name, and the scale of ``goal_near``; the layout says whether joints' ways are observed."""
         return {"name": self.name, "near_m": self.config.near_m}
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
@@ -130,13 +148,16 @@ class Reach(Task):
         last centimetres, which are lost in ``goal_from_tcp`` once that is scaled to the whole workspace.
         """
         tcp, commanded = world.tcp.position, world.commanded_tcp.position
-        return {
+        values: dict[str, ArrayLike] = {
             **observe_robot(world),
             "tcp_position": tcp,
             "goal_from_tcp": goal.position - tcp,
             "commanded_from_tcp": commanded - tcp,
             "goal_near": np.tanh((goal.position - commanded) / self.config.near_m),
         }
+        if self.config.joint_way:
+            values |= self.joints.observe(world, self._way(world, goal))
+        return values
 
     def score(self, moment: Moment, goal: Goal) -> Score:
         """Score one control period by the measured tool position and speed."""
@@ -156,7 +177,16 @@ class Reach(Task):
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
+        if config.joint_way:
+            ways = self._way(moment.before, goal), self._way(world, goal)
+            terms["joint_progress"] = weights.joint_progress * self.joints.progress(*ways)
+            terms["joint_rest"] = weights.joint_rest * near * exp(-length(world.commanded_dq) / SETTLED)
         return Score(terms, achieved, distance)
+
+    def _way(self, world: World, goal: Goal) -> Array:
+        """Compute how far each joint (n,) is from the goal with the tool pointing down [rad]."""
+        tool = world.commanded_tcp
+        return self.joints.of(world, np.concatenate([goal.position - tool.position, turn_down(tool.rotation)[:2]]))
 
 
 TASKS.register("reach", Reach)
