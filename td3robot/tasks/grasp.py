@@ -51,6 +51,9 @@ PRACTICE_TURN = 0.2
 EDGES = 0.1
 # Clearance between object and open jaw at which the full practice offset fits [m].
 PRACTICE_ROOM = 0.04
+# For the way in joints, a tool tilted by 1 rad is that far beside the object [m]: at 0.05 rad it may come down, where
+# the lower finger of a wide open gripper is 3 mm nearer to the table.
+TILT_RADIUS = 0.2
 # Scale of the distance to the grasp point at which closing makes sense [m].
 AT_OBJECT = 0.02
 # Scale on which keeping the commanded tool point at the grasp point is rewarded while the fingers close [m].
@@ -518,11 +521,13 @@ class Grasp(Task):
         """Compute how far each joint (n,) is from where the tool should be, turned as the object and upright [rad].
 
         Beside the object, that is above the grasp point at the funnel's height; once it is held, where it is to hang.
+        A tilted tool has to stay higher, too, or the guard would stop it with one finger near the table.
         """
         tool, turn = world.commanded_tcp, geometry.turn_down(world.commanded_tcp.rotation)
         way = self._target(world, goal) - tool.position
         if world.held is None:
-            way[2] += self._over * _funnel_share(float(np.hypot(*way[:2])))
+            beside = float(np.hypot(*way[:2])) + TILT_RADIUS * geometry.length(turn)
+            way[2] += self._over * _funnel_share(beside)
             turn[2] = self._turn(tool, world.objects[OBJECT])
         return self.joints.of(world, np.concatenate([way, turn]))
 
