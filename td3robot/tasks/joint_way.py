@@ -33,8 +33,8 @@ class JointWay:
     """
 
     def __init__(self, spec: RobotSpec) -> None:
-        self._home = spec.arm.home
-        self._full = len(self._home) * FULL_SPEED * spec.period_s
+        self.home = spec.arm.home
+        self.full = len(self.home) * FULL_SPEED * spec.period_s
         names = spec.arm.joint_names
         self.fields = [
             Field("commanded_dq", names, "rad/s", "guard"),
@@ -52,7 +52,7 @@ class JointWay:
         """
         J = world.commanded_jacobian[: len(way)]
         gram, unit = J @ J.T, np.eye(len(way))
-        home = self._home - world.commanded.q
+        home = self.home - world.commanded.q
         free = home - J.T @ np.linalg.solve(gram + HOME_DAMPING**2 * unit, J @ home)
         joints: Array = J.T @ np.linalg.solve(gram + DAMPING**2 * unit, way) + free
         return joints
@@ -67,4 +67,4 @@ class JointWay:
 
     def progress(self, before: Array, after: Array) -> float:
         """Score the joints' ways (n,) before and after one period in [-1, 1], each joint's by its absolute value."""
-        return progress(float(np.abs(before).sum()), float(np.abs(after).sum()), self._full)
+        return progress(float(np.abs(before).sum()), float(np.abs(after).sum()), self.full)

@@ -26,6 +26,7 @@ CASES = [
     ("ur3e_reach", "mild"),
     ("ur5e_reach_joint", "real"),
     ("ur5e_grasp_joint", "off"),
+    ("ur5e_grasp_joint", "real", "environment.task.joint_way=true"),
 ]
 
 
@@ -84,9 +85,9 @@ def assert_same_step(alone, together, row):
         assert other[name] == pytest.approx(info[name], abs=1e-5), name
 
 
-@pytest.mark.parametrize(("name", "disturbance"), CASES)
-def test_together_they_do_what_each_does_alone(name, disturbance):
-    configs = configurations(name, disturbance, "environment.episode_s=1.2")
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_together_they_do_what_each_does_alone(case):
+    configs = configurations(*case, "environment.episode_s=1.2")
     alone, together = make(configs), Together(configs)
     for row in range(COUNT):
         np.testing.assert_array_equal(together.reset(row, row), alone[row].reset(seed=row)[0])

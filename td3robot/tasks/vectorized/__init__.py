@@ -19,6 +19,7 @@ class Worlds(NamedTuple):
         position, rotation, velocity: Tools, from the measured joint angles: (m, 3), (m, 3, 3), (m, 3).
         commanded_position, commanded_rotation: Tools, from the commanded ones.
         commanded_velocity, commanded_turn_rate: (m, 3) [m/s], (m,) [rad/s].
+        commanded_q, commanded_dq, commanded_jacobian: (m, n) [rad], (m, n) [rad/s], (m, 6, n).
         commanded_gripper, intent, closing_rate: (m,).
         held: (m,) bool.
         item, item_rotation, item_age_s: The object (m, 3), (m, 3, 3), and the time since it was last seen (m,).
@@ -34,6 +35,9 @@ class Worlds(NamedTuple):
     commanded_rotation: Array
     commanded_velocity: Array
     commanded_turn_rate: Array
+    commanded_q: Array
+    commanded_dq: Array
+    commanded_jacobian: Array
     commanded_gripper: Array
     intent: Array
     closing_rate: Array

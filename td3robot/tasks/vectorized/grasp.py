@@ -12,6 +12,7 @@ from td3robot.tasks import grasp
 from td3robot.tasks.grasp import Grasp
 from td3robot.tasks.interface import Goal
 from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
+from td3robot.tasks.vectorized.joint_way import VectorizedJointWay, turns_down
 
 
 class Measures(NamedTuple):
@@ -25,6 +26,8 @@ class Measures(NamedTuple):
     left: Array
     item: Array
     rotation: Array
+    held: Array
+    way: Array
 
     @property
     def open(self) -> Array:
@@ -37,6 +40,7 @@ class VectorizedGrasp:
 
     def __init__(self, task: Grasp, count: int) -> None:
         self.task, self._t, config = task, task.terms(), task.config
+        self._joints = VectorizedJointWay(task.joints)
         self._weights, self._slices = config.rewards, task.layout.slices
         self._target, self._seen_target = np.zeros((count, 3)), np.zeros((count, 3))
         self._lying = np.zeros(count)
@@ -65,7 +69,11 @@ class VectorizedGrasp:
             w.closed > t.empty_beyond, 0.0, np.minimum(np.maximum(w.closed / t.closed_on_object, 0.0), 1.0)
         )
         turn = self._turn(w.commanded_rotation, w)
-        return Measures(distance, turn, funnel, around, share, lengths(self._target[rows] - w.item), w.item, w.rotation)
+        left = lengths(self._target[rows] - w.item)
+        way = self._way(w, self._target[rows]) if self.task.config.joint_way else np.zeros((len(rows), 0))
+        return Measures(
+            distance, turn, funnel, around, share, left, w.item, w.rotation, w.held.astype(np.float64), way
+        )  # fmt: skip
 
     def score(
         self,
@@ -106,14 +114,16 @@ class VectorizedGrasp:
             "smoothness": -weights.smoothness * roughness,
             "guard": -weights.guard * intervened,
         }
+        if config.joint_way:
+            along = self._joints.progress(before.way, now.way)
+            terms["joint_progress"] = weights.joint_progress * np.where(before.held == now.held, along, 0.0)
         return Scores(terms, high & w.held & at_rest, np.maximum(0.0, config.lift_height_m - height))
 
     def observe(self, w: Worlds, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the observations (m, size); see :meth:`Grasp.observe`."""
         t, at, target = self._t, self._slices, self._seen_target[rows]
         found = np.empty((len(w.q), self.task.layout.size))
-        held = w.held[:, None]
-        way = np.where(held, target + w.position - w.item, w.item + t.raised) - w.commanded_position
+        way = self._to_target(w, target)
         yaw = yaws(w.commanded_rotation)
         turn = np.where(w.held, 0.0, self._turn(w.commanded_rotation, w))
         found[:, at["q"]], found[:, at["driver_q"]] = w.q, w.drivers
@@ -134,7 +144,22 @@ class VectorizedGrasp:
             ("object_age", np.minimum(w.item_age_s, grasp.LONG_UNSEEN_S)),
         ):
             found[:, at[name].start] = value
+        if self.task.config.joint_way:
+            self._joints.observe(found, at, w, self._way(w, target))
         return found.astype(np.float32)
+
+    def _to_target(self, w: Worlds, target: Array) -> Array:
+        """Compute the commanded tools' ways (m, 3) to the grasp points, or to where they hold the objects [m]."""
+        return np.where(w.held[:, None], target + w.position - w.item, w.item + self._t.raised) - w.commanded_position
+
+    def _way(self, w: Worlds, target: Array) -> Array:
+        """Compute the ways (m, n) in joints; see :meth:`Grasp`."""
+        way, turn, free = self._to_target(w, target), turns_down(w.commanded_rotation), ~w.held
+        beside = np.hypot(way[:, 0], way[:, 1])
+        height = self._t.over * np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
+        way[:, 2] += np.where(free, height, 0.0)
+        turn[:, 2] = np.where(free, self._turn(w.commanded_rotation, w), turn[:, 2])
+        return self._joints.of(w, np.concatenate([way, turn], axis=1))
 
     def _turn(self, rotations: Array, w: Worlds) -> Array:
         """Compute the smallest turns (m,) about the vertical that line the pads up with the objects [rad]."""

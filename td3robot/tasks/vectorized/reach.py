@@ -8,21 +8,23 @@ from numpy.typing import NDArray
 from td3robot.geometry import lengths
 from td3robot.state import Array
 from td3robot.tasks.interface import Goal
-from td3robot.tasks.reach import Reach
+from td3robot.tasks.reach import SETTLED, Reach
 from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
+from td3robot.tasks.vectorized.joint_way import VectorizedJointWay, turns_down
 
 
 class Measures(NamedTuple):
-    """What a period begins with: the commanded tools' distances (m,) from their goals [m]."""
+    """What a period begins with: the commanded tools' distances (m,) from their goals [m], and the ways in joints."""
 
     commanded: Array
+    way: Array
 
 
 class VectorizedReach:
     """Observe and score m environments of a :class:`Reach`."""
 
     def __init__(self, task: Reach, count: int) -> None:
-        self.task, self._slices = task, task.layout.slices
+        self.task, self._slices, self._joints = task, task.layout.slices, VectorizedJointWay(task.joints)
         self._target = np.zeros((count, 3))
 
     def begin(self, row: int, goal: Goal, seen: Goal) -> None:
@@ -35,7 +37,12 @@ class VectorizedReach:
 
     def measure(self, w: Worlds, rows: NDArray[np.intp]) -> Measures:
         """Measure worlds."""
-        return Measures(lengths(self._target[rows] - w.commanded_position))
+        way = self._target[rows] - w.commanded_position
+        distance = lengths(way)
+        if not self.task.config.joint_way:
+            return Measures(distance, np.zeros((len(rows), 0)))
+        way = np.concatenate([way, turns_down(w.commanded_rotation)[:, :2]], axis=1)
+        return Measures(distance, self._joints.of(w, way))
 
     def score(
         self,
@@ -60,6 +67,9 @@ class VectorizedReach:
             "smoothness": -weights.smoothness * roughness,
             "guard": -weights.guard * intervened,
         }
+        if config.joint_way:
+            terms["joint_progress"] = weights.joint_progress * self._joints.progress(before.way, now.way)
+            terms["joint_rest"] = weights.joint_rest * near * np.exp(-lengths(w.commanded_dq) / SETTLED)
         return Scores(terms, achieved, distance)
 
     def observe(self, w: Worlds, rows: NDArray[np.intp]) -> NDArray[np.float32]:
@@ -71,6 +81,8 @@ class VectorizedReach:
         found[:, at["goal_from_tcp"]] = target - w.position
         found[:, at["commanded_from_tcp"]] = w.commanded_position - w.position
         found[:, at["goal_near"]] = np.tanh((target - w.commanded_position) / self.task.config.near_m)
+        if self.task.config.joint_way:
+            self._joints.observe(found, at, w, self.measure(w, rows).way)
         return found.astype(np.float32)
 
 

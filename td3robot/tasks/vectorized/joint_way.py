@@ -1,0 +1,44 @@
+"""The way that is left in joints, of many environments at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.geometry import times
+from td3robot.state import Array
+from td3robot.tasks.joint_way import DAMPING, HOME_DAMPING, NEAR, JointWay
+from td3robot.tasks.vectorized import Worlds, progress
+
+
+class VectorizedJointWay:
+    """What :class:`JointWay` computes, observes and scores, for m environments."""
+
+    def __init__(self, way: JointWay) -> None:
+        self._way = way
+
+    def of(self, w: Worlds, way: Array) -> Array:
+        """Compute the ways (m, n) of joints for the ways (m, k) of tools; see :meth:`JointWay.of`."""
+        linear, unit = w.commanded_jacobian[:, : way.shape[1]], np.eye(way.shape[1])
+        across = linear.transpose(0, 2, 1)
+        gram, home = linear @ across, self._way.home - w.commanded_q
+        free = home - times(across, _solved(gram + HOME_DAMPING**2 * unit, times(linear, home)))
+        return times(across, _solved(gram + DAMPING**2 * unit, way)) + free
+
+    def observe(self, found: Array, at: dict[str, slice], w: Worlds, joints: Array) -> None:
+        """Write the observed fields into observations (m, size)."""
+        found[:, at["commanded_dq"]] = w.commanded_dq
+        found[:, at["joint_way"]] = joints
+        found[:, at["joint_way_near"]] = np.tanh(joints / NEAR)
+
+    def progress(self, before: Array, after: Array) -> Array:
+        """Score the joints' ways (m, n) before and after one period."""
+        return progress(np.abs(before).sum(axis=1), np.abs(after).sum(axis=1), self._way.full)
+
+
+def turns_down(rotations: Array) -> Array:
+    """Approximate the rotation vectors (m, 3) that point tools down; see :func:`geometry.turn_down`."""
+    return np.stack([-rotations[:, 1, 2], rotations[:, 0, 2], np.zeros(len(rotations))], axis=1)
+
+
+def _solved(matrices: Array, right: Array) -> NDArray[np.float64]:
+    """Solve the equations with matrices (m, k, k) for right-hand sides (m, k)."""
+    return np.asarray(np.linalg.solve(matrices, right[..., None])[..., 0], np.float64)
