@@ -155,7 +155,7 @@ class VectorizedGrasp:
     def _way(self, w: Worlds, target: Array) -> Array:
         """Compute the ways (m, n) in joints; see :meth:`Grasp`."""
         way, turn, free = self._to_target(w, target), turns_down(w.commanded_rotation), ~w.held
-        beside = np.hypot(way[:, 0], way[:, 1])
+        beside = np.hypot(way[:, 0], way[:, 1]) + grasp.TILT_RADIUS * lengths(turn)
         height = self._t.over * np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
         way[:, 2] += np.where(free, height, 0.0)
         turn[:, 2] = np.where(free, self._turn(w.commanded_rotation, w), turn[:, 2])
