@@ -32,6 +32,11 @@ def times(matrices: Array, vectors: Array) -> Array:
     return product
 
 
+def solve(matrices: Array, right: Array) -> Array:
+    """Solve the equations with matrices (m, k, k) for right-hand sides (m, k, j)."""
+    return np.asarray(np.linalg.solve(matrices, right), np.float64)
+
+
 def yaws(rotations: Array) -> Array:
     """Compute the directions (m,) of frames' x axes about the vertical, in [-pi, pi] [rad]."""
     return np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0])

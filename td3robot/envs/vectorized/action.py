@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.envs.action import CLOSES_AT, MAX_TURN, OPENS_AT, JointDelta, TcpDelta
-from td3robot.geometry import lengths, times
+from td3robot.geometry import lengths, solve, times
 from td3robot.robots.vectorized.kinematics import Tools
 from td3robot.state import Array
 
@@ -94,11 +94,6 @@ class VectorizedJointDelta:
         wanted *= np.minimum(1.0, t.tool_speed / np.maximum(tool, 1e-9))[:, None]
         moves: Array = (velocity + t.response * (wanted - velocity)) * t.period_s
         return moves
-
-
-def solve(matrices: Array, right: Array) -> Array:
-    """Solve the equations with matrices (m, k, k) for right-hand sides (m, k, j)."""
-    return np.asarray(np.linalg.solve(matrices, right), np.float64)
 
 
 def told(intent: Array, before: Array) -> Array:

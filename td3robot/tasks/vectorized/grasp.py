@@ -63,7 +63,7 @@ class VectorizedGrasp:
         distance = lengths(point - w.position)
         around = nearness(distance, grasp.AT_OBJECT) * nearness(self._turn(w.rotation, w), grasp.TURNED)
         beside = np.hypot(w.commanded_position[:, 0] - point[:, 0], w.commanded_position[:, 1] - point[:, 1])
-        wanted = t.over * np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
+        wanted = t.over * _funnel_share(beside)
         funnel = beside + np.abs(w.position[:, 2] - point[:, 2] - wanted)
         share = np.where(
             w.closed > t.empty_beyond, 0.0, np.minimum(np.maximum(w.closed / t.closed_on_object, 0.0), 1.0)
@@ -156,7 +156,7 @@ class VectorizedGrasp:
         """Compute the ways (m, n) in joints; see :meth:`Grasp`."""
         way, turn, free = self._to_target(w, target), turns_down(w.commanded_rotation), ~w.held
         beside = np.hypot(way[:, 0], way[:, 1]) + grasp.TILT_RADIUS * lengths(turn)
-        height = self._t.over * np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
+        height = self._t.over * _funnel_share(beside)
         way[:, 2] += np.where(free, height, 0.0)
         turn[:, 2] = np.where(free, self._turn(w.commanded_rotation, w), turn[:, 2])
         return self._joints.of(w, np.concatenate([way, turn], axis=1))
@@ -170,6 +170,12 @@ class VectorizedGrasp:
         step = 2 * pi / symmetry
         turn: Array = (angle + step / 2) % step - step / 2
         return turn
+
+
+def _funnel_share(beside: Array) -> Array:
+    """Compute the funnel's heights (m,), as shares of its largest, beside the objects by so much [m]."""
+    share: Array = np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
+    return share
 
 
 def _speed(velocities: Array, turn_rates: Array) -> Array:

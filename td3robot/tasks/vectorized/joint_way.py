@@ -1,9 +1,8 @@
 """The way that is left in joints, of many environments at once."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from td3robot.geometry import times
+from td3robot.geometry import solve, times
 from td3robot.state import Array
 from td3robot.tasks.joint_way import DAMPING, HOME_DAMPING, NEAR, JointWay
 from td3robot.tasks.vectorized import Worlds, progress
@@ -20,8 +19,8 @@ class VectorizedJointWay:
         linear, unit = w.commanded_jacobian[:, : way.shape[1]], np.eye(way.shape[1])
         across = linear.transpose(0, 2, 1)
         gram, home = linear @ across, self._way.home - w.commanded_q
-        free = home - times(across, _solved(gram + HOME_DAMPING**2 * unit, times(linear, home)))
-        return times(across, _solved(gram + DAMPING**2 * unit, way)) + free
+        free = home - times(across, solve(gram + HOME_DAMPING**2 * unit, times(linear, home)[..., None])[..., 0])
+        return times(across, solve(gram + DAMPING**2 * unit, way[..., None])[..., 0]) + free
 
     def observe(self, found: Array, at: dict[str, slice], w: Worlds, joints: Array) -> None:
         """Write the observed fields into observations (m, size)."""
@@ -37,8 +36,3 @@ class VectorizedJointWay:
 def turns_down(rotations: Array) -> Array:
     """Approximate the rotation vectors (m, 3) that point tools down; see :func:`geometry.turn_down`."""
     return np.stack([-rotations[:, 1, 2], rotations[:, 0, 2], np.zeros(len(rotations))], axis=1)
-
-
-def _solved(matrices: Array, right: Array) -> NDArray[np.float64]:
-    """Solve the equations with matrices (m, k, k) for right-hand sides (m, k)."""
-    return np.asarray(np.linalg.solve(matrices, right[..., None])[..., 0], np.float64)
