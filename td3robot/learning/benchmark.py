@@ -21,7 +21,7 @@ from td3robot.learning.learner import make_learner
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.runs import steps_together
 from td3robot.robots.guard import Guard, Ruling
-from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.simulated.disturbed import without_disturbances
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.state import JointCommand, RobotState
 
@@ -166,8 +166,7 @@ def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigure
 def _rate_and_physics(environment: RobotEnv, steps: int, seed: int) -> tuple[float, float]:
     """Return steps per second, and the share of that time that physics take; 0 without physics."""
     environment.reset(seed=seed)
-    robot = environment.robot
-    robot = robot.robot if isinstance(robot, DisturbedRobot) else robot
+    robot = without_disturbances(environment.robot)
     if not isinstance(robot, MujocoRobot):
         return _steps_per_second(environment, steps, seed), 0.0
     timed = Timed(robot.integrate)

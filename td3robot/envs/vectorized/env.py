@@ -16,7 +16,7 @@ from td3robot.envs.vectorized.memory import VectorizedMemory
 from td3robot.errors import EnvironmentFaultError, RobotError
 from td3robot.geometry import lengths, times
 from td3robot.robots.guard import Guard, Plan
-from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.simulated.disturbed import without_disturbances
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.vectorized.arms import VectorizedArms
 from td3robot.robots.vectorized.guard import SCALED, Rulings, VectorizedGuard, largest
@@ -319,8 +319,7 @@ def can_be_vectorized(environment: RobotEnv) -> bool:
 
     An arm whose joint speed limits depend on its posture, or with more than six joints, cannot yet.
     """
-    kind, robot = environment.action_kind, environment.robot
-    simulated = robot.robot if isinstance(robot, DisturbedRobot) else robot
+    kind, simulated = environment.action_kind, without_disturbances(environment.robot)
     return (
         type(simulated) is MujocoRobot
         and type(kind) in ACTIONS
@@ -339,7 +338,6 @@ def _own(task: Task) -> str | None:
 
 
 def _simulated(environment: RobotEnv) -> MujocoRobot:
-    robot = environment.robot
-    simulated = robot.robot if isinstance(robot, DisturbedRobot) else robot
+    simulated = without_disturbances(environment.robot)
     assert isinstance(simulated, MujocoRobot)
     return simulated

@@ -138,3 +138,8 @@ class DisturbedRobot(Robot):
     def close(self) -> None:
         """Release the wrapped robot."""
         self.robot.close()
+
+
+def without_disturbances(robot: Robot) -> Robot:
+    """Return the robot behind a disturbed one's disturbances, or the robot itself."""
+    return robot.robot if isinstance(robot, DisturbedRobot) else robot
