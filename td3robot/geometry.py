@@ -42,6 +42,11 @@ def yaws(rotations: Array) -> Array:
     return np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0])
 
 
+def turns_down(rotations: Array) -> Array:
+    """Approximate the rotation vectors (m, 3) that point tools down; see :func:`turn_down`."""
+    return np.stack([-rotations[:, 1, 2], rotations[:, 0, 2], np.zeros(len(rotations))], axis=1)
+
+
 def about_vertical(angle: float) -> Array:
     """Compute the rotation (3, 3) by an angle [rad] about the vertical axis."""
     c, s = cos(angle), sin(angle)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.config import ActionConfig, GuardConfig
-from td3robot.geometry import headed_as, length, small_turn
+from td3robot.geometry import headed_as, length, small_turn, turn_down
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
@@ -25,6 +25,10 @@ TURN_ACCELERATION = 0.8
 WALL_MARGIN = 0.005
 # Full tool speed of joint_delta, as a share of the guard's limit: between two postures the tool gains some speed.
 TOOL_SHARE = 0.9
+# A tool tilted by 1 rad has a finger this much nearer to the table: joint_delta keeps it that much higher [m].
+TILT_RADIUS = 0.08
+# Damping of the joints' slide along a wall: small, so that it keeps the tool's orientation [m/rad, 1].
+SLIDE_DAMPING = 0.02
 # Damping of the null space projection: small, so that turning does not move the tool [m].
 NULL_SPACE_DAMPING = 1e-3
 # Joints needed to set the tool's pose; an arm with more can move its elbow under a resting tool.
@@ -123,12 +127,17 @@ class JointDeltaTerms(NamedTuple):
         speed: (n,) full joint speeds [rad/s].
         tool_speed: Full tool speed [m/s].
         response: Share of the wished change of velocity that happens in one period.
+        low, high: (3,) where an upright tool may be wished [m].
+        slide_damping: (6, 6) squared damping.
     """
 
     period_s: float
     speed: Array
     tool_speed: float
     response: float
+    low: Array
+    high: Array
+    slide_damping: Array
 
 
 class JointDelta(ActionKind):
@@ -137,6 +146,10 @@ class JointDelta(ActionKind):
     Speed grows with the power ``exponent`` of the action beyond its dead zone. If the joints together would move the
     tool faster than ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard does so at a cost
     to the policy.
+
+    The tool slides along the workspace's walls, as with :class:`TcpDelta`: what the joints would move it beyond them is
+    taken back by damped least squares of the whole Jacobian, without turning it. The floor rises with the tool's tilt.
+    Otherwise the guard would stop all joints, for as long as the policy asks for the same.
     """
 
     def __init__(
@@ -149,19 +162,34 @@ class JointDelta(ActionKind):
         self._kinematics = kinematics
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
         _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
+        self._low = np.array(guard.workspace.low) + WALL_MARGIN
+        self._high = np.array(guard.workspace.high) - WALL_MARGIN
+        self._slide_damping = SLIDE_DAMPING**2 * np.eye(6)
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Compute the change towards the speed that the scaled action asks for."""
         bent = np.sign(action) * self.config.share(np.abs(action))
         wanted = bent[: self._joints] * self._speed
-        _, jacobian = self._kinematics.tcp_and_jacobian(q)
-        tool = jacobian @ wanted
+        pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
+        tool = jacobian[:3] @ wanted
         wanted *= min(1.0, self._tool_speed / max(length(tool), 1e-9))
-        return (velocity + self._response * (wanted - velocity)) * self._period
+        dq: Array = (velocity + self._response * (wanted - velocity)) * self._period
+        moved = jacobian @ dq
+        position, tilt = pose.position + moved[:3], turn_down(pose.rotation)[:2] - moved[3:5]
+        low = self._low.copy()
+        low[2] += TILT_RADIUS * length(tilt)
+        back = np.minimum(np.maximum(position, low), self._high) - position
+        if not back.any():
+            return dq
+        gram = jacobian @ jacobian.T + self._slide_damping
+        slid: Array = dq + jacobian.T @ np.linalg.solve(gram, np.concatenate([back, np.zeros(3)]))
+        return slid
 
     def terms(self) -> JointDeltaTerms:
         """Return the numbers."""
-        return JointDeltaTerms(self._period, self._speed, self._tool_speed, self._response)
+        return JointDeltaTerms(
+            self._period, self._speed, self._tool_speed, self._response, self._low, self._high, self._slide_damping
+        )
 
     def implied_speeds(self) -> dict[str, float]:
         """Return the full joint speed, and the tool speed at the worst combination of full joint speeds."""

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.envs.action import CLOSES_AT, MAX_TURN, OPENS_AT, JointDelta, TcpDelta
-from td3robot.geometry import lengths, solve, times
+from td3robot.envs.action import CLOSES_AT, MAX_TURN, OPENS_AT, TILT_RADIUS, JointDelta, TcpDelta
+from td3robot.geometry import lengths, solve, times, turns_down
 from td3robot.robots.vectorized.kinematics import Tools
 from td3robot.state import Array
 
@@ -93,6 +93,18 @@ class VectorizedJointDelta:
         tool = lengths(times(tools.linear, wanted))
         wanted *= np.minimum(1.0, t.tool_speed / np.maximum(tool, 1e-9))[:, None]
         moves: Array = (velocity + t.response * (wanted - velocity)) * t.period_s
+        moved = times(tools.jacobians, moves)
+        positions, tilts = tools.positions + moved[:, :3], turns_down(tools.rotations)[:, :2] - moved[:, 3:5]
+        low = t.low + np.zeros_like(positions)
+        low[:, 2] += TILT_RADIUS * lengths(tilts)
+        back: Array = np.minimum(np.maximum(positions, low), t.high) - positions
+        beyond = lengths(back) > 0.0
+        if beyond.any():
+            across = tools.jacobians.transpose(0, 2, 1)
+            gram = tools.jacobians @ across + t.slide_damping
+            twist = np.concatenate([back, np.zeros_like(back)], axis=1)
+            slid = moves + times(across, solve(gram, twist[..., None])[..., 0])
+            moves = np.where(beyond[:, None], slid, moves)
         return moves
 
 

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.geometry import lengths, yaws
+from td3robot.geometry import lengths, turns_down, yaws
 from td3robot.state import Array
 from td3robot.tasks import grasp
 from td3robot.tasks.grasp import Grasp
 from td3robot.tasks.interface import Goal
 from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
-from td3robot.tasks.vectorized.joint_way import VectorizedJointWay, turns_down
+from td3robot.tasks.vectorized.joint_way import VectorizedJointWay
 
 
 class Measures(NamedTuple):

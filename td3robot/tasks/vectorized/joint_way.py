@@ -31,8 +31,3 @@ class VectorizedJointWay:
     def progress(self, before: Array, after: Array) -> Array:
         """Score the joints' ways (m, n) before and after one period."""
         return progress(np.abs(before).sum(axis=1), np.abs(after).sum(axis=1), self._way.full)
-
-
-def turns_down(rotations: Array) -> Array:
-    """Approximate the rotation vectors (m, 3) that point tools down; see :func:`geometry.turn_down`."""
-    return np.stack([-rotations[:, 1, 2], rotations[:, 0, 2], np.zeros(len(rotations))], axis=1)

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.geometry import lengths
+from td3robot.geometry import lengths, turns_down
 from td3robot.state import Array
 from td3robot.tasks.interface import Goal
 from td3robot.tasks.reach import SETTLED, Reach
 from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
-from td3robot.tasks.vectorized.joint_way import VectorizedJointWay, turns_down
+from td3robot.tasks.vectorized.joint_way import VectorizedJointWay
 
 
 class Measures(NamedTuple):
