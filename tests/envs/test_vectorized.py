@@ -14,6 +14,7 @@ from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.errors import CommandRefusedError, EnvironmentFaultError, RobotError
 from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.runs import training_environments
+from td3robot.robots.simulated.variation import Variation
 from td3robot.tasks.reach import Reach
 
 COUNT = 4
@@ -173,6 +174,8 @@ def test_a_simulation_that_becomes_unstable_is_an_error_alone_and_together():
     for row in range(COUNT):
         together.reset(row, row)
     environment = together.environments[1]
+    environment.robot.vary(Variation())  # its own model
+    together.reset(1, 1)
     model = environment.robot.model
     model.opt.timestep, model.actuator_forcerange[:] = 0.2, (-1e20, 1e20)
     model.actuator_gainprm[:6] *= 1e6

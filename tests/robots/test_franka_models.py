@@ -18,6 +18,7 @@ from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, require_chain, set_gripper
+from td3robot.robots.simulated.variation import Variation
 from td3robot.state import JointCommand
 from td3robot.tasks.scripted import scripted_grasp
 
@@ -116,8 +117,7 @@ def test_joint_speeds_are_libfranka_s():
 def test_the_servo_stays_overdamped_at_the_largest_inertia_of_each_joint(fr3):
     model = MujocoRobot(SPEC, 400.0)
     model.connect()
-    tool = model.model.body(GRIPPER_PREFIX + HAND.palm).id
-    model.model.body_mass[tool] += ARM.payload_kg - HAND.mass_kg
+    model.vary(Variation(payload_kg=ARM.payload_kg - HAND.mass_kg))
     data, inertia, largest = model.data, np.zeros((model.model.nv, model.model.nv)), np.zeros(7)
     for q in np.random.default_rng(0).uniform(ARM.lower, ARM.upper, (500, 7)):
         data.qpos[:7] = q

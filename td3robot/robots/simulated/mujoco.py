@@ -1,6 +1,8 @@
 """The simulated arm: dynamics, contact and servo lag in MuJoCo."""
 
 from collections.abc import Mapping
+from copy import copy
+from weakref import WeakValueDictionary
 
 import mujoco
 import numpy as np
@@ -23,11 +25,43 @@ from td3robot.robots.simulated.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
 
+class SimulatedCell:
+    """A compiled cell, without what only draws it: each environment would hold 60 MB of meshes."""
+
+    def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...]) -> None:
+        self.arm, self.gripper = spec.arm, spec.gripper
+        cell = simulation_spec(spec, physics_rate_hz, objects)
+        drop_looks(cell)
+        self.model = cell.compile()
+        require_chain(self.model, spec)
+
+
+# A model takes 12 MB, and 40 ms to make. Robots in undisturbed cells share it, as :mod:`td3robot.robots.kinematics`
+# has it for the guard's.
+_cells: "WeakValueDictionary[tuple[object, ...], SimulatedCell]" = WeakValueDictionary()
+
+
+def cell_of(spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> SimulatedCell:
+    """Return the cell of a robot, compiled once for all that use it; nobody may change it.
+
+    Raises:
+        ConfigError: Its kinematics disagree with the arm's own numbers.
+    """
+    key = (id(spec.arm), id(spec.gripper), spec.tcp_offset_m, spec.table_height_m, physics_rate_hz, objects)
+    cell = _cells.get(key)
+    if cell is None:
+        cell = _cells[key] = SimulatedCell(spec, physics_rate_hz, objects)
+    return cell
+
+
 class MujocoRobot(SimulatedRobot):
     """An arm and its gripper in MuJoCo.
 
     ``move_to`` places the arm at once: a simulation need not wait. The state afterwards does not depend on what
     happened before, so an episode can be repeated exactly.
+
+    Attributes:
+        model: The cell's model once connected; others may share it until it is varied.
     """
 
     def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
@@ -42,16 +76,14 @@ class MujocoRobot(SimulatedRobot):
         """Compile the model."""
         if self.model is not None:
             return
-        cell = simulation_spec(self.spec, self.physics_rate_hz, self.object_models)
-        drop_looks(cell)  # what draws a cell has a model of its own; each environment would hold 60 MB of meshes
-        self.model = cell.compile()
-        require_chain(self.model, self.spec)
+        self._cell = cell_of(self.spec, self.physics_rate_hz, self.object_models)  # kept alive by those that use it
+        self.model = self._cell.model
         self.data = mujoco.MjData(self.model)
         self._joints = len(self.spec.arm.home)
         self.drivers = np.array(
             [self.model.joint(GRIPPER_PREFIX + name).qposadr[0] for name in self.spec.gripper.driver_names]
         )
-        self._varied = VariedModel(self.model, self.spec, self.object_models)
+        self._varied: VariedModel | None = None
         bodies = {item.name: self.data.body(item.name) for item in self.object_models}
         self._bodies = {name: (body.xpos, body.xmat.reshape(3, 3)) for name, body in bodies.items()}
         self._tool = self.data.site(TCP_SITE).xpos
@@ -124,6 +156,9 @@ class MujocoRobot(SimulatedRobot):
     def vary(self, variation: Variation) -> None:
         """Change the cell's physics until the next change."""
         self._open()
+        if self._varied is None:
+            self.model = copy(self._cell.model)
+            self._varied = VariedModel(self.model, self.spec, self.object_models)
         self._varied.apply(variation)
         self.motor.share, self.motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
 
@@ -141,7 +176,8 @@ class MujocoRobot(SimulatedRobot):
         """Place objects at rest; they lie higher if the table is higher than known, or if they are larger."""
         data = self._open()
         for name, pose in poses.items():
-            data.joint(name).qpos[:] = [*(pose.position + self._varied.lifts(name)), *quaternion(pose.rotation)]
+            position = pose.position if self._varied is None else pose.position + self._varied.lifts(name)
+            data.joint(name).qpos[:] = [*position, *quaternion(pose.rotation)]
         mujoco.mj_forward(self.model, data)
 
     def object_poses(self) -> dict[str, Pose]:

@@ -47,6 +47,7 @@ class VectorizedArms:
     def place(self, row: int) -> None:
         """Take over an arm that its robot has just placed, and the model that it has varied."""
         robot = self._robots[row]
+        self._models[row] = robot.model
         mujoco.mj_getState(robot.model, robot.data, self._batch.state[row], STATE)
         self._batch.set_models(self._models)
         self._batch.warning[row] = 0
