@@ -17,9 +17,9 @@ from td3robot.envs.gymnasium_env import Environment
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.learning.agent import make_agent
+from td3robot.learning.environments import physics_threads
 from td3robot.learning.learner import make_learner
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.runs import steps_together
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.simulated.disturbed import without_disturbances
 from td3robot.robots.simulated.mujoco import MujocoRobot
@@ -136,7 +136,7 @@ def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigure
     guarded, unguarded = make_robot_env(config.environment), make_robot_env(config.environment)
     guard = unguarded.guard
     unguarded.guard = OpenGuard(unguarded.robot.spec, guard.config, guard.kinematics)
-    count = config.training.environments if steps_together(config) and can_be_vectorized(guarded) else 0
+    count = config.training.environments if physics_threads(config.training) and can_be_vectorized(guarded) else 0
     several = [make_robot_env(config.environment) for _ in range(count)]
     vectorized = VectorizedRobotEnv(several) if count else None
     rates: list[float] = []

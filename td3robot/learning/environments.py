@@ -12,15 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.build import make_contract
+from td3robot.config import TrainingConfig
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.env import VectorizedRobotEnv, VectorizedSteps, can_be_vectorized
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.policy.contract import Contract
-from td3robot.subprocesses import return_memory
+from td3robot.subprocesses import cores, return_memory
 
 Vector = NDArray[np.float32]
+# Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
+VECTORIZED_FROM = 4
+# While the learner waits for environments that step together, its core helps with their physics.
+PHYSICS_THREADS = 2
 
 
 @dataclass(slots=True)
@@ -309,6 +314,12 @@ class EnvironmentProcesses(MadeElsewhere):
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
         facts = [process.facts for process in self._processes]
         return replace(facts[0], count=sum(each.count for each in facts)), self._processes[0].contract
+
+
+def physics_threads(training: TrainingConfig) -> int:
+    """Return with how many threads for their physics a run's environments step together; 0 for one by one."""
+    together = training.vectorized and training.environments >= VECTORIZED_FROM
+    return min(PHYSICS_THREADS, cores()) if together else 0
 
 
 def shares(count: int, parts: int) -> list[range]:

@@ -3,17 +3,21 @@
 No torch here: the evaluated policy is the one that is deployed, and an evaluating process stays small.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from multiprocessing.connection import wait
 from typing import Any, Protocol
 
 from td3robot import seeding
 from td3robot.build import make_environment
-from td3robot.config import RunConfig
+from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, Player, summarize
+from td3robot.envs.robot_env import RobotEnv
+from td3robot.envs.vectorized.env import can_be_vectorized
+from td3robot.envs.vectorized.playing import VectorizedPlayer
 from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import GONE, ChildProcess, Parent
+from td3robot.learning.environments import physics_threads
 from td3robot.policy.policy import Policy
 from td3robot.subprocesses import return_memory
 
@@ -23,6 +27,8 @@ LOOK_S = 0.2
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # The number of an answer that is about no policy, but that the environment could not be made.
 MAKING = 0
+# How many environments step together in an evaluation; figures do not depend on it.
+TOGETHER = 8
 
 
 class Evaluator(Protocol):
@@ -49,17 +55,76 @@ class Evaluator(Protocol):
         """Close the environments."""
 
 
+class Episodes:
+    """The episodes of every evaluation, played in one environment or in several that step together.
+
+    Args:
+        environments: One, or several that :func:`can_be_vectorized`; used for nothing else.
+        seed: The run's seed; each episode's own is derived from it.
+        threads: How many threads the physics use if they step together.
+    """
+
+    def __init__(self, environments: Sequence[Environment], seed: int, threads: int = 1) -> None:
+        self.environments, self._seed = environments, seed
+        robots = [each for environment in environments if isinstance(each := environment.unwrapped, RobotEnv)]
+        self._together = VectorizedPlayer(robots, threads) if len(environments) > 1 else None
+
+    @classmethod
+    def made(
+        cls, config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, seed: int, most: int, threads: int
+    ) -> "Episodes":
+        """Make the environments: up to ``most`` with ``threads`` if they can step together, or one.
+
+        Args:
+            config: The environments'.
+            seed: The run's seed.
+            most: How many episodes an evaluation has.
+            threads: Threads for their physics; 0 for one environment.
+        """
+        first = make_environment(config)
+        robot, environments = first.unwrapped, [first]
+        if threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot):
+            environments += [make_environment(config) for _ in range(min(TOGETHER, most) - 1)]
+        return cls(environments, seed, threads)
+
+    def play(self, policy: Policy, numbers: Iterable[int], look: Callable[[str], Any]) -> Iterator[EpisodeFigures]:
+        """Play episodes, and yield the figures of each; ``look`` is called with what comes next."""
+        numbered = (
+            (number, seeding.integer(self._seed, seeding.Stream.SELECTION_EPISODES, number)) for number in numbers
+        )
+        if self._together is not None:
+            yield from self._together.play(policy.act, numbered, lambda number, what: look(_busy(number, what)))
+            return
+        player = Player(self.environments[0], policy.act)
+        for number, seed in numbered:
+            look(_busy(number, "reset"))
+            figures = player.begin(number, seed)
+            over = False
+            while not over:
+                look(_busy(number, f"step {figures.steps}"))
+                over = player.step()
+            yield figures
+
+    def close(self) -> None:
+        """Close the environments."""
+        for environment in self.environments:
+            environment.close()
+
+
+def _busy(number: int, what: str) -> str:
+    return f"evaluation's episode {number} ({what})"
+
+
 class LocalEvaluator:
     """Evaluate in this process, when :meth:`finish` is called.
 
     Args:
-        environment: Used for nothing else.
-        seed: The run's seed; each episode's own is derived from it.
-        episodes: How many.
+        episodes: Where episodes are played.
+        count: How many.
     """
 
-    def __init__(self, environment: Environment, seed: int, episodes: int) -> None:
-        self.environment, self._seed, self._episodes = environment, seed, episodes
+    def __init__(self, episodes: Episodes, count: int) -> None:
+        self._episodes, self._count = episodes, count
         self._policy: Policy | None = None
 
     def prepare(self) -> None:
@@ -79,13 +144,13 @@ class LocalEvaluator:
                 raise _StoppedError
 
         try:
-            return summarize(list(_played(self.environment, self._policy, range(self._episodes), self._seed, look)))
+            return _summarized(list(self._episodes.play(self._policy, range(self._count), look)))
         except _StoppedError:
             return None
 
     def close(self) -> None:
-        """Close the environment."""
-        self.environment.close()
+        """Close the environments."""
+        self._episodes.close()
 
 
 class _StoppedError(Exception):
@@ -128,7 +193,7 @@ class EvaluatorProcesses:
         while True:
             played = [figures for process in self._processes for figures in process.played()]
             if len(played) == self._episodes:
-                return summarize(sorted(played, key=lambda figures: figures.number))
+                return _summarized(played)
             if not patient or stopped():
                 return None
             wait([process.connection for process in self._processes if process.playing], LOOK_S)
@@ -151,7 +216,8 @@ class EvaluatorProcess(ChildProcess):
     main = f"{__name__}:run_evaluations"
 
     def __init__(self, config: RunConfig, numbers: range) -> None:
-        super().__init__(config.training.answer_limit_s, (config.environment, config.seed, numbers), ONE_THREAD)
+        first = config.environment, config.seed, numbers, physics_threads(config.training)
+        super().__init__(config.training.answer_limit_s, first, ONE_THREAD)
         self._numbers = numbers
         self._round, self._played = 0, list[EpisodeFigures]()
 
@@ -191,38 +257,28 @@ class EvaluatorProcess(ChildProcess):
 
 
 def run_evaluations(parent: Parent) -> None:
-    """Make an environment and play its episodes with one policy after another, until the parent is gone."""
+    """Make environments and play their episodes with one policy after another, until the parent is gone."""
     if (first := parent.next()) is None:
         return
-    config, seed, numbers = first
+    config, seed, numbers, threads = first
     try:
         parent.say("the environment of the evaluations (being made)")
-        environment = make_environment(config)
+        episodes = Episodes.made(config, seed, len(numbers), threads)
     except Td3RobotError as error:
         parent.answer((MAKING, error))
         return
-    with closing(environment):
+    with closing(episodes):
         while (message := parent.next()) is not None:
             number, policy = message
             try:
-                for figures in _played(environment, policy, numbers, seed, parent.say):
+                for played, figures in enumerate(episodes.play(policy, numbers, parent.say)):
                     parent.answer((number, figures))
-                    if (number, figures.number) == (1, numbers[0]):  # the model is compiled, which takes memory once
+                    if (number, played) == (1, 0):  # the model is compiled, which takes memory once
                         return_memory()
             except Td3RobotError as error:
                 parent.answer((number, error))
 
 
-def _played(
-    environment: Environment, policy: Policy, numbers: Iterable[int], seed: int, look: Callable[[str], Any]
-) -> Iterator[EpisodeFigures]:
-    """Play episodes, and yield the figures of each; ``look`` is called with what comes next."""
-    player = Player(environment, policy.act)
-    for number in numbers:
-        look(f"evaluation's episode {number} (reset)")
-        figures = player.begin(number, seeding.integer(seed, seeding.Stream.SELECTION_EPISODES, number))
-        over = False
-        while not over:
-            look(f"evaluation's episode {number} (step {figures.steps})")
-            over = player.step()
-        yield figures
+def _summarized(played: list[EpisodeFigures]) -> Evaluation:
+    """Return the figures of episodes together, whichever ended first."""
+    return summarize(sorted(played, key=lambda figures: figures.number))

@@ -12,19 +12,13 @@ from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, 
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
-from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
-from td3robot.learning.evaluator import Evaluator, EvaluatorProcesses, LocalEvaluator
+from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments, physics_threads
+from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
 from td3robot.robots.cells import CellConfig
-from td3robot.subprocesses import cores
-
-# Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
-VECTORIZED_FROM = 4
-# While the learner waits for environments that step together, its core helps with their physics.
-PHYSICS_THREADS = 2
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
@@ -51,7 +45,7 @@ def make_trainer(
     if workers is None:
         require_room_for_environments(config)
     configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
-    together = min(PHYSICS_THREADS, cores()) if steps_together(config) else 0
+    together = physics_threads(training)
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
@@ -73,20 +67,15 @@ def make_trainer(
         if not isinstance(environments, LocalEnvironments) and config.training.evaluators:
             contract, evaluator = environments.contract, EvaluatorProcesses(config)
         else:
-            environment = make_environment(config.environment)
-            contract = make_contract(config.environment, environment)
-            evaluator = LocalEvaluator(environment, config.seed, config.training.evaluation_episodes)
+            episodes = Episodes.made(config.environment, config.seed, training.evaluation_episodes, together)
+            contract = make_contract(config.environment, episodes.environments[0])
+            evaluator = LocalEvaluator(episodes, training.evaluation_episodes)
         if device.type == "cpu":
             require_room_for_learning(config, contract.observation.size, contract.action.size)
         collector = Collector(environments, config.seed, config.agent.n_step, config.agent.gamma)
         trainer = SimulationTrainer(config, collector, evaluator, contract, run, listener, lock)
         made.pop_all()
     return trainer
-
-
-def steps_together(config: RunConfig) -> bool:
-    """Whether a training's environments are to step together, if they can."""
-    return config.training.vectorized and config.training.environments >= VECTORIZED_FROM
 
 
 def make_arm_trainer(
@@ -125,7 +114,7 @@ def make_arm_trainer(
         here = config.training.model_copy(update={"environments": len(processes), "overlap": False})
         config = config.model_copy(update={"training": here})
         collector = ArmCollector(Arms(processes, agree), config)
-        evaluator = LocalEvaluator(simulated, config.seed, here.evaluation_episodes)
+        evaluator = LocalEvaluator(Episodes([simulated], config.seed), here.evaluation_episodes)
         trainer = ArmTrainer(config, collector, evaluator, simulated.contract(), run, listener)
         made.pop_all()
     return trainer

@@ -17,7 +17,7 @@ from same_run import assert_same_run, reproducible
 from td3robot.build import make_contract, make_environment
 from td3robot.config import RunConfig
 from td3robot.errors import ConfigError, EnvironmentFaultError
-from td3robot.learning.evaluator import EvaluatorProcesses, LocalEvaluator
+from td3robot.learning.evaluator import Episodes, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.snapshot import play_contents
 from td3robot.policy.checkpoint import find, newest
@@ -87,7 +87,7 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
     policy, other = policy_of(contract), policy_of(contract)
     other._layers[-1] = (-other._layers[-1][0], *other._layers[-1][1:])
     results = []
-    with closing(LocalEvaluator(made, config.seed, 3)) as here:
+    with closing(LocalEvaluator(Episodes([made], config.seed), 3)) as here:
         for each in (policy, other):
             here.start(each)
             results.append(here.finish(False, never))
@@ -98,6 +98,29 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
                 processes.start(each)
                 assert processes.finish(True, never) == expected
             assert len(processes.pids) == count
+
+
+def test_evaluations_that_step_together_are_the_same_in_any_number_of_environments_and_processes():
+    config = configuration(REACH, environments=4, evaluation_episodes=5)
+    with closing(make_environment(config.environment)) as made:
+        policy = policy_of(make_contract(config.environment, made))
+        alone = list(Episodes([made], config.seed).play(policy, range(5), lambda what: None))
+    results = []
+    for most in (2, 5):
+        episodes = Episodes.made(config.environment, config.seed, most, 1)
+        assert len(episodes.environments) == most
+        with closing(LocalEvaluator(episodes, 5)) as here:
+            here.start(policy)
+            results.append(here.finish(False, never))
+            assert here.finish(False, never) == results[0]
+    for count in (1, 2):
+        many = configuration(REACH, environments=4, evaluation_episodes=5, evaluators=count)
+        with closing(EvaluatorProcesses(many)) as processes:
+            processes.start(policy)
+            results.append(processes.finish(True, never))
+    assert all(result == results[0] for result in results)
+    assert results[0].mean_steps == 10.0
+    assert results[0].mean_return == pytest.approx(np.mean([figures.total_reward for figures in alone]), abs=1e-6)
 
 
 def test_a_policy_that_is_replaced_leaves_nothing_behind():

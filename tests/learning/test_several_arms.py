@@ -11,7 +11,7 @@ from td3robot.errors import ConfigError, RobotError
 from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer, exploring_policy
 from td3robot.learning.arms import DROPS, ArmDeclinedError, ArmEpisode, ArmProcess, Arms, EpisodeOrder, Player, Question
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments
-from td3robot.learning.evaluator import LocalEvaluator
+from td3robot.learning.evaluator import Episodes, LocalEvaluator
 from td3robot.learning.runs import make_arm_trainer, make_trainer
 from td3robot.policy.checkpoint import Checkpoint, find
 from td3robot.robots.cells import CellConfig
@@ -117,7 +117,12 @@ def trainer_on(saved, arms, steps, run):
     config = saved.config([f"training.steps={steps}"])
     simulated = make_robot_env(config.environment)
     trainer = ArmTrainer(
-        config, ArmCollector(arms, config), LocalEvaluator(simulated, 0, 1), simulated.contract(), run, Listener()
+        config,
+        ArmCollector(arms, config),
+        LocalEvaluator(Episodes([simulated], 0), 1),
+        simulated.contract(),
+        run,
+        Listener(),
     )
     trainer.resume(saved)
     return trainer
