@@ -203,6 +203,8 @@ class TcpDeltaTerms(NamedTuple):
 
     Attributes:
         turns_tool: Whether a component turns the tool.
+        redundant: Whether the arm's null space motion brings it back to its posture at home.
+        home: (n,) that posture [rad].
         home_rotation: (3, 3) the tool's orientation at home.
         period_s: One control period.
         speed: Full tool speed [m/s].
@@ -213,6 +215,8 @@ class TcpDeltaTerms(NamedTuple):
     """
 
     turns_tool: bool
+    redundant: bool
+    home: Array
     home_rotation: Array
     period_s: float
     speed: float
@@ -293,12 +297,12 @@ class TcpDelta(ActionKind):
         dq = dq + free.T @ np.linalg.solve(free @ free.T + self._orientation_damping, turn - orientation @ dq)
         return dq + self._back_to_posture(jacobian, q, velocity) if self._redundant else dq
 
-    def terms(self) -> TcpDeltaTerms | None:
-        """Return the numbers, or None for an arm whose null space motion they do not describe."""
-        if self._redundant:
-            return None
+    def terms(self) -> TcpDeltaTerms:
+        """Return the numbers."""
         return TcpDeltaTerms(
             turns_tool=self._turns_tool,
+            redundant=self._redundant,
+            home=self._home,
             home_rotation=self._home_rotation,
             period_s=self._period,
             speed=self._speed,

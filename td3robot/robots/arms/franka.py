@@ -43,7 +43,7 @@ ENVELOPE_TOLERANCE = 1e-3
 
 
 def fr3_joint_speeds(q: Array) -> tuple[Array, Array]:
-    """Return the lowest and highest joint speeds (7,) [rad/s] that the FR3 allows at joint angles q (7,) [rad].
+    """Return the lowest and highest joint speeds (..., 7) [rad/s] that the FR3 allows at joint angles q (..., 7) [rad].
 
     libfranka's ``computeUpperLimitsJointVelocity``: ``min(cap, max(0, sqrt(2 deceleration (upper - q)) - offset)) -
     tolerance`` upwards, and its mirror image downwards. Beyond the range nothing may move further out.

@@ -148,8 +148,8 @@ class ArmModel:
         make_spec: Makes the MuJoCo model: joints in order, an actuator for each in the same order, a site
             ``attachment_site`` at the flange. Its world frame is the base frame.
         touching: Pairs of bodies that the guard does not keep apart: they share a housing, or the table.
-        joint_speeds: Joint speed limits at a posture q (n,), as (lowest, highest) [rad/s]; None if they are
-            ``velocity`` everywhere.
+        joint_speeds: Joint speed limits (..., n) at postures q (..., n) [rad], as (lowest, highest) [rad/s]; None if
+            they are ``velocity`` everywhere.
         label: Display name, ``UR5e``; the arm's name by default.
     """
 
@@ -191,5 +191,8 @@ class ArmModel:
                 )
 
     def velocity_at(self, q: Array) -> tuple[Array, Array]:
-        """Return the lowest and highest joint speeds (n,) [rad/s] that the arm allows at joint angles q (n,) [rad]."""
+        """Return the lowest and highest joint speeds [rad/s] that the arm allows at joint angles q (..., n) [rad].
+
+        They are (..., n), or (n,) if they are the same in every posture.
+        """
         return (-self.velocity, self.velocity) if self.joint_speeds is None else self.joint_speeds(q)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.geometry import lengths, times
-from td3robot.robots.guard import FAR, UNEVEN_S, Limits
+from td3robot.robots.guard import FAR, ROUNDING, UNEVEN_S, Limits
 from td3robot.robots.vectorized.kinematics import Tools, VectorizedKinematics
 from td3robot.state import Array
 
@@ -51,7 +51,7 @@ class VectorizedGuard:
         limits = self.limits
         way = wishes - q
         desired = way / np.maximum(1.0, largest(way) / FAR)[:, None] / limits.period_s
-        excess = np.maximum(desired / limits.speeds[0], desired / limits.speeds[1]).max(axis=1)
+        excess = self._excess(desired, q)
         too_fast = excess > 1.0 + 1e-9
         scale = np.where(too_fast, 1.0 / np.where(too_fast, excess, 1.0), 1.0)
         speed = scale * lengths(times(tools.linear, desired))
@@ -87,6 +87,12 @@ class VectorizedGuard:
             found = self._objections(posture, braking, trailing, Tools(*velocity.shape), rows, box)
             objected[rows] |= found[rows]
 
+    def _excess(self, velocity: Array, q: Array) -> Array:
+        """Compute the largest share (m,) of a joint's speed limit at postures q (m, n) that velocities take."""
+        lowest, highest = self.limits.speeds.at(q)
+        excess: Array = np.maximum(velocity / lowest, velocity / highest).max(axis=1)
+        return excess
+
     def _braked(self, velocity: Array) -> Array:
         """Return the velocities (m, n) after one period of braking as hard as allowed."""
         peak = largest(velocity)
@@ -109,6 +115,8 @@ class VectorizedGuard:
         linear, speeds = arms.linear, behind / limits.lag_s
         gaining = (np.abs(velocity - speeds) * np.sqrt((linear * linear).sum(axis=1))).sum(axis=1)
         fast |= lengths(times(linear, speeds)) + UNEVEN_S / limits.lag_s * gaining > limits.speed_of_arm
+        if not limits.speeds.same_everywhere:
+            fast |= self._excess(velocity, posture) > 1.0 + ROUNDING
         found: Flags = near | fast | outside.any(axis=1) | beyond.any(axis=1)
         return found
 
