@@ -39,14 +39,18 @@ class Silent:
         """Ignore."""
 
 
-def changes(only: list[str] | None) -> Iterator[tuple[str, list[str]]]:
-    """Name every ablation, with its overrides of the training."""
+def changes(only: list[str] | None, joint_way: bool) -> Iterator[tuple[str, list[str]]]:
+    """Name every ablation, with its overrides of the training; ``joint_way`` has a reward of its own."""
     known = {"nothing": [], "guard": []}
     known["practice"] = ["environment.task.practice_share=0"]
     known["random actions"] = ["agent.random_share=0"]
     known["keeping random actions"] = ["agent.random_action_steps=1"]
     known["response"] = ["environment.action.response_s=0"]
-    known |= {f"reward {term}": [f"environment.task.rewards.{term}=0"] for term in TERMS}
+    known |= {
+        f"reward {term}": [f"environment.task.rewards.{term}=0"]
+        for term in TERMS
+        if term != "joint_progress" or joint_way
+    }
     for name, overrides in known.items():
         if not only or name in only or name.removeprefix("reward ") in only:
             yield name, overrides
@@ -67,8 +71,10 @@ def main() -> None:
     keep = arguments.keep or Path(tempfile.mkdtemp())
     fixed = [*arguments.overrides, f"seed={arguments.seed}"]
     fixed += [f"training.steps={arguments.steps}"] if arguments.steps else []
-    for name, overrides in changes(arguments.only):
-        here = ["training.overlap=false"] if name == "guard" else []  # to get at the guards
+    joint_way = load_config(arguments.config, fixed).environment.task.joint_way
+    for name, overrides in changes(arguments.only, joint_way):
+        # To get at the guards, and to have them rule.
+        here = ["training.overlap=false", "training.vectorized=false"] if name == "guard" else []
         config = load_config(arguments.config, [*fixed, *overrides, *here])
         run = keep / name.replace(" ", "-")
         trainer = make_trainer(config, run, Silent())

@@ -153,11 +153,8 @@ class Limits(NamedTuple):
     speed_of_arm: float
 
     def followed(self, behind: Array, velocity: Array) -> Array:
-        """Compute how far (..., n) [rad] an arm is behind its command after a period at a velocity.
-
-        It follows with a first-order lag: ``behind' = velocity - behind / lag``.
-        """
-        return self.kept * behind + ((1.0 - self.kept) * self.lag_s) * velocity
+        """Compute how far (..., n) [rad] an arm is behind its command after a period at a velocity."""
+        return _followed(behind, velocity, self.lag_s, self.kept)
 
 
 class Trial(NamedTuple):
@@ -414,11 +411,7 @@ class Guard:
         return objection
 
     def _followed(self, behind: Array, velocity: Array) -> Array:
-        """Compute how far (n,) [rad] the arm is behind its command after a period at a velocity.
-
-        It follows with a first-order lag: ``behind' = velocity - behind / lag``.
-        """
-        return self._kept * behind + ((1.0 - self._kept) * self._lag) * velocity
+        return _followed(behind, velocity, self._lag, self._kept)
 
     def _objection_to_arm(self, q: Array, behind: Array, velocity: Array) -> str | None:
         """Return the limit that the arm itself breaks at q (n,), ``behind`` a command that moves at a velocity."""
@@ -448,6 +441,14 @@ class Guard:
         """Return the velocity after one period of braking as hard as allowed."""
         peak = _largest(velocity)
         return velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else velocity
+
+
+def _followed(behind: Array, velocity: Array, lag_s: float, kept: float) -> Array:
+    """Compute how far (..., n) [rad] an arm is behind its command after a period at a velocity.
+
+    It follows with a first-order lag: ``behind' = velocity - behind / lag``.
+    """
+    return kept * behind + ((1.0 - kept) * lag_s) * velocity
 
 
 # For a handful of numbers, these are faster than NumPy's own.
