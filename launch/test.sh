@@ -13,4 +13,5 @@ fi
 ruff check .
 ruff format --check .
 mypy
-pytest "$@"
+# Two at a time: many tests wait for a process, a controller or a clock. -n 0 runs them one after another.
+pytest -n 2 --dist loadfile "$@"
