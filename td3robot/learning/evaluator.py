@@ -61,13 +61,13 @@ class Episodes:
     Args:
         environments: One, or several that :func:`can_be_vectorized`; used for nothing else.
         seed: The run's seed; each episode's own is derived from it.
-        threads: How many threads the physics use if they step together.
+        threads: With how many threads for their physics they step together; 0 if they do not.
     """
 
-    def __init__(self, environments: Sequence[Environment], seed: int, threads: int = 1) -> None:
+    def __init__(self, environments: Sequence[Environment], seed: int, threads: int = 0) -> None:
         self.environments, self._seed = environments, seed
         robots = [each for environment in environments if isinstance(each := environment.unwrapped, RobotEnv)]
-        self._together = VectorizedPlayer(robots, threads) if len(environments) > 1 else None
+        self._together = VectorizedPlayer(robots, threads) if threads else None
 
     @classmethod
     def made(
@@ -81,10 +81,11 @@ class Episodes:
             most: How many episodes an evaluation has.
             threads: Threads for their physics; 0 for one environment.
         """
-        first = make_environment(config)
-        robot, environments = first.unwrapped, [first]
-        if threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot):
-            environments += [make_environment(config) for _ in range(min(TOGETHER, most) - 1)]
+        environments = [make_environment(config)]
+        robot = environments[0].unwrapped
+        if not (threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot)):
+            return cls(environments, seed)
+        environments += [make_environment(config) for _ in range(min(TOGETHER, most) - 1)]
         return cls(environments, seed, threads)
 
     def play(self, policy: Policy, numbers: Iterable[int], look: Callable[[str], Any]) -> Iterator[EpisodeFigures]:
