@@ -11,6 +11,8 @@ from td3robot.robots.simulated.camera import Camera
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
 from td3robot.robots.simulated.variation import Variation
+from td3robot.standin.arm import RATE_HZ, SimulatedArm
+from td3robot.standin.traits import FrictionTraits, ToolTraits
 from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig
 
@@ -647,3 +649,21 @@ def test_the_pads_are_where_the_tool_s_offset_puts_them(cell):
         places.append(cell.data.geom_xpos[pads].mean(axis=0))
     assert np.linalg.norm(places[1] - places[0]) == pytest.approx(0.004, abs=1e-6)
     cell.vary(Variation())
+
+
+def test_cells_share_one_model_until_they_are_varied_and_a_standin_has_its_own():
+    one, other = (MujocoRobot(robot_spec(RobotConfig()), 400.0) for _ in range(2))
+    one.connect()
+    other.connect()
+    assert one.model is other.model
+    nominal = {name: getattr(other.model, name).copy() for name in ("body_mass", "actuator_biasprm", "dof_damping")}
+    one.vary(Variation(payload_kg=1.0, servo_lag=0.7))
+    assert one.model is not other.model
+    loaded = SimulatedArm(one.spec, tool=ToolTraits(payload_kg=1.0), friction=FrictionTraits(viscous_s=0.02))
+    loaded.set_lag(0.05)
+    plain = MujocoRobot(loaded.spec, RATE_HZ)
+    plain.connect()
+    for name, values in nominal.items():
+        for model in (other.model, plain.model):
+            np.testing.assert_array_equal(getattr(model, name), values, err_msg=name)
+        assert not np.array_equal(getattr(loaded._robot.model, name), values)

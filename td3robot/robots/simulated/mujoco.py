@@ -61,7 +61,8 @@ class MujocoRobot(SimulatedRobot):
     happened before, so an episode can be repeated exactly.
 
     Attributes:
-        model: The cell's model once connected; others may share it until it is varied.
+        model: The cell's model once connected. Others share it, and nobody may change it, until :meth:`vary` makes a
+            copy.
     """
 
     def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
@@ -73,7 +74,7 @@ class MujocoRobot(SimulatedRobot):
         self.model: mujoco.MjModel | None = None
 
     def connect(self) -> None:
-        """Compile the model."""
+        """Take the cell's model."""
         if self.model is not None:
             return
         self._cell = cell_of(self.spec, self.physics_rate_hz, self.object_models)  # kept alive by those that use it
