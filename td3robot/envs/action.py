@@ -191,6 +191,10 @@ class JointDelta(ActionKind):
             self._period, self._speed, self._tool_speed, self._response, self._low, self._high, self._slide_damping
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms of a contract."""
+        return super().to_json() | {"slide": {"margin_m": WALL_MARGIN, "tilt_radius_m": TILT_RADIUS}}
+
     def implied_speeds(self) -> dict[str, float]:
         """Return the full joint speed, and the tool speed at the worst combination of full joint speeds."""
         signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from td3robot.build import robot_spec
 from td3robot.config import ActionConfig, GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.envs.action import make_action_kind
+from td3robot.geometry import turn_down
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import JointCommand, RobotState
@@ -132,6 +133,50 @@ def test_the_tool_slides_along_the_wall_of_the_workspace():
     low = GUARD.workspace.low[2]
     assert low <= follower.tool().position[2] <= low + 0.01
     assert follower.tool_velocity()[0] > 0.005
+
+
+def tilt_of(follower):
+    return float(np.linalg.norm(turn_down(follower.tool().rotation)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_joints_that_ask_for_more_slide_along_the_wall_of_the_workspace(axis, sign):
+    """Joints that move the tool into a wall and along it; without the slide, the guard would stop them there."""
+    middle, along = KINEMATICS.tcp(SPEC.arm.home).position, (axis + 1) % 3
+    half = np.full(3, 0.3)
+    half[axis] = 0.05
+    guard = GuardConfig(workspace={"low": tuple(middle - half), "high": tuple(middle + half)})
+    config = ActionConfig(kind="joint_delta", speed_fraction=0.4, exponent=1.0)
+    kind = make_action_kind(config, guard, SPEC, KINEMATICS, uses_gripper=True, turns_tool=True)
+    follower, direction, beyond = Follower(kind), np.zeros(6), []
+    direction[axis], direction[along] = sign, 0.4
+    for _ in range(40):
+        _, jacobian = KINEMATICS.tcp_and_full_jacobian(follower.command.q)
+        joints = np.linalg.lstsq(jacobian, direction, rcond=None)[0] / kind.terms().speed
+        follower.step(*(joints / np.abs(joints).max()), -1)
+        beyond.append(sign * (follower.tool().position[axis] - middle[axis]) - 0.05)
+    assert max(beyond) < -0.003
+    assert beyond[-1] == pytest.approx(-0.005, abs=0.003)
+    assert follower.tool_velocity()[along] > 0.01
+    assert tilt_of(follower) < 0.05
+
+
+def test_a_tilted_tool_slides_higher():
+    """One finger is nearer to the table."""
+    follower = Follower(make(kind="joint_delta", speed_fraction=0.4))
+    turn, down = np.array([0.0, 0, 0, 1, 0, 0]), np.array([0.0, 0, -1, 0, 0, 0])
+    for direction in [turn] * 5 + [down] * 60:
+        _, jacobian = KINEMATICS.tcp_and_full_jacobian(follower.command.q)
+        joints = np.linalg.lstsq(jacobian, direction, rcond=None)[0] / follower.kind.terms().speed
+        follower.step(*(joints / np.abs(joints).max()), -1)
+    height, tilt = follower.tool().position[2] - GUARD.workspace.low[2] - 0.005, tilt_of(follower)
+    assert tilt > 0.1
+    assert height == pytest.approx(0.08 * tilt, abs=0.002)
+
+
+def test_the_contract_of_joint_actions_says_how_they_slide():
+    assert make(kind="joint_delta").to_json()["slide"] == {"margin_m": 0.005, "tilt_radius_m": 0.08}
 
 
 def test_a_close_is_one_position_and_an_open_is_one():
