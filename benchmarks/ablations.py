@@ -81,9 +81,9 @@ def main() -> None:
         if name == "guard":
             for environment in trainer.collector.environments.environments:
                 guard = environment.unwrapped.guard
-                environment.unwrapped.guard = OpenGuard(
-                    environment.unwrapped.robot.spec, guard.config, guard.kinematics
-                )
+                opened = OpenGuard(environment.unwrapped.robot.spec, guard.config, guard.kinematics)
+                opened.resume(guard.plan)  # its episode has begun
+                environment.unwrapped.guard = opened
         trainer.train()
         trainer.close()
         policy = load_policy(find(run))
