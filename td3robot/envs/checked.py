@@ -1,8 +1,10 @@
 """A wrapper that turns an environment's mistakes, exceptions and wrong kinds of values, into errors of td3robot."""
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -26,12 +28,8 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         Raises:
             EnvironmentFaultError: The environment raised an exception, or its observation has another shape.
         """
-        try:
+        with checked(self._title, "reset"):
             observation, info = self.env.reset(seed=seed, options=options)
-        except Td3RobotError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # somebody else's code may raise anything
-            self._raise("reset", error)
         self._require_shape(observation, "reset")
         return observation, info
 
@@ -42,13 +40,9 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
             EnvironmentFaultError: The environment raised an exception, its observation has another shape, or its
                 reward is not a number.
         """
-        try:
+        with checked(self._title, "step"):
             observation, reward, terminated, truncated, info = self.env.step(action)
             reward = float(reward)
-        except Td3RobotError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            self._raise("step", error)
         self._require_shape(observation, "step")
         return observation, reward, bool(terminated), bool(truncated), info
 
@@ -58,12 +52,8 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         Raises:
             EnvironmentFaultError: The environment raised an exception.
         """
-        try:
+        with checked(self._title, "close"):
             self.env.close()
-        except Td3RobotError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            self._raise("close", error)
 
     def _require_shape(self, observation: Any, where: str) -> None:
         kind, shape = getattr(observation, "dtype", None), np.shape(observation)
@@ -74,9 +64,21 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
                 f"shape {self._shape}"
             )
 
-    def _raise(self, where: str, error: BaseException) -> NoReturn:
+
+@contextmanager
+def checked(title: str, where: str) -> Iterator[None]:
+    """Turn exceptions of an environment's code into errors of td3robot.
+
+    Raises:
+        EnvironmentFaultError: Naming the environment, what its code raised and where.
+    """
+    try:
+        yield
+    except Td3RobotError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # somebody else's code may raise anything
         details = "".join(traceback.format_exception(error))
-        raise EnvironmentFaultError(f"the environment {self._title!r} {in_words(error)} in {where}", details) from None
+        raise EnvironmentFaultError(f"the environment {title!r} {in_words(error)} in {where}", details) from None
 
 
 def in_words(error: BaseException) -> str:

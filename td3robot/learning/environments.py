@@ -316,6 +316,17 @@ class EnvironmentProcesses(MadeElsewhere):
         return replace(facts[0], count=sum(each.count for each in facts)), self._processes[0].contract
 
 
+def make_all(make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any]) -> list[gymnasium.Env[Any, Any]]:
+    """Make an environment from each configuration; if one cannot be made, those before it are closed."""
+    environments = []
+    with ExitStack() as made:
+        for config in configs:
+            environments.append(make(config))
+            made.callback(environments[-1].close)
+        made.pop_all()
+    return environments
+
+
 def physics_threads(training: TrainingConfig) -> int:
     """Return with how many threads for their physics a run's environments step together; 0 for one by one."""
     together = training.vectorized and training.environments >= VECTORIZED_FROM

@@ -17,7 +17,7 @@ from td3robot.envs.vectorized.env import can_be_vectorized
 from td3robot.envs.vectorized.playing import VectorizedPlayer
 from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import GONE, ChildProcess, Parent
-from td3robot.learning.environments import physics_threads
+from td3robot.learning.environments import make_all, physics_threads
 from td3robot.policy.policy import Policy
 from td3robot.subprocesses import return_memory
 
@@ -81,12 +81,11 @@ class Episodes:
             most: How many episodes an evaluation has.
             threads: Threads for their physics; 0 for one environment.
         """
-        environments = [make_environment(config)]
-        robot = environments[0].unwrapped
+        first = make_environment(config)
+        robot = first.unwrapped
         if not (threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot)):
-            return cls(environments, seed)
-        environments += [make_environment(config) for _ in range(min(TOGETHER, most) - 1)]
-        return cls(environments, seed, threads)
+            return cls([first], seed)
+        return cls([first, *make_all(make_environment, [config] * (min(TOGETHER, most) - 1))], seed, threads)
 
     def play(self, policy: Policy, numbers: Iterable[int], look: Callable[[str], Any]) -> Iterator[EpisodeFigures]:
         """Play episodes, and yield the figures of each; ``look`` is called with what comes next."""

@@ -12,7 +12,7 @@ from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, 
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
-from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments, physics_threads
+from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments, make_all, physics_threads
 from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
@@ -55,7 +55,7 @@ def make_trainer(
             processes = training.environment_processes
             environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, together)
         else:
-            environments = LocalEnvironments([make(each) for each in configs], together=together)
+            environments = LocalEnvironments(make_all(make, configs), together=together)
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
@@ -70,6 +70,7 @@ def make_trainer(
             episodes = Episodes.made(config.environment, config.seed, training.evaluation_episodes, together)
             contract = make_contract(config.environment, episodes.environments[0])
             evaluator = LocalEvaluator(episodes, training.evaluation_episodes)
+        made.callback(evaluator.close)
         if device.type == "cpu":
             require_room_for_learning(config, contract.observation.size, contract.action.size)
         collector = Collector(environments, config.seed, config.agent.n_step, config.agent.gamma)

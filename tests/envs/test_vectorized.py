@@ -193,6 +193,19 @@ def test_a_simulation_that_becomes_unstable_is_an_error_alone_and_together():
         environment.step(action)
 
 
+def test_an_exception_in_foreign_code_is_a_fault_of_the_environment_together_too(monkeypatch):
+    together = Together(configurations("ur5e_reach", "off"))
+    for row in range(COUNT):
+        together.reset(row, row)
+
+    def score(*arguments):
+        raise ValueError("the task lost its marbles")
+
+    monkeypatch.setattr(together.vectorized._task, "score", score)
+    with pytest.raises(EnvironmentFaultError, match=r"'reach' raised ValueError: the task lost its marbles .* in step"):
+        together.step(np.zeros((COUNT, together.size), np.float32))
+
+
 class OtherReach(Reach):
     """Scores something else, of which the vectorized reach knows nothing."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.envs.action import JointDelta, TcpDelta
+from td3robot.envs.checked import checked
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.action import VectorizedJointDelta, VectorizedTcpDelta, told
 from td3robot.envs.vectorized.history import History
@@ -66,6 +67,7 @@ class VectorizedRobotEnv:
         for environment in environments:
             environment.connect()
         self._environments, first = environments, environments[0]
+        self._title = first.task.name
         spec, self._kind, task = first.robot.spec, first.action_kind, first.task
         count, joints, rest = len(environments), len(spec.arm.home), spec.periods(REST_S)
         limits, self._max_age, self._period = first.guard.limits(), first.guard.config.max_state_age_s, spec.period_s
@@ -89,7 +91,15 @@ class VectorizedRobotEnv:
         self._before: Any = None
 
     def begin(self, row: int) -> None:
-        """Take over an environment that was just reset."""
+        """Take over an environment that was just reset.
+
+        Raises:
+            EnvironmentFaultError: The task's code raised an exception.
+        """
+        with checked(self._title, "reset"):
+            self._begin(row)
+
+    def _begin(self, row: int) -> None:
         environment = self._environments[row]
         plan, world = environment.guard.plan, environment.world
         self._q[row], self._velocity[row], self._behind[row] = plan.commanded.q, plan.velocity, plan.behind
@@ -124,10 +134,14 @@ class VectorizedRobotEnv:
             rows: (k,) which environments, in ascending order.
 
         Raises:
-            EnvironmentFaultError: An action is not finite.
+            EnvironmentFaultError: An action is not finite, or the task's code or MuJoCo raised an exception.
             CommandRefusedError: The guard refused to send anything.
             RobotError: A simulation became unstable.
         """
+        with checked(self._title, "step"):
+            return self._step(actions, rows)
+
+    def _step(self, actions: Vector, rows: Rows) -> VectorizedSteps:
         if not np.isfinite(actions).all():
             raise EnvironmentFaultError(f"actions {actions} are not finite numbers in [-1, 1]; nothing was sent")
         actions = np.clip(actions, -1.0, 1.0)
@@ -317,7 +331,8 @@ def can_be_vectorized(environment: RobotEnv) -> bool:
     """Whether an environment can step together with others: simulated in MuJoCo, with a task and actions that can."""
     kind, simulated = environment.action_kind, without_disturbances(environment.robot)
     return (
-        type(simulated) is MujocoRobot
+        type(environment) is RobotEnv
+        and type(simulated) is MujocoRobot
         and type(kind) in ACTIONS
         and _own(environment.task) is not None
         and type(environment.guard) is Guard
