@@ -263,6 +263,16 @@ def test_a_change_that_was_never_saved_leaves_no_trace(td3robot, tmp_path, set_s
     assert not newest(run).has("changes")
 
 
+def test_a_run_that_begins_with_networks_trained_for_something_else_says_for_what(td3robot, tmp_path):
+    status, _, err = td3robot(
+        "train", "ur5e_reach", "--init-from", "ur5e_reach", "--out", tmp_path / "run", "--steps", 2,
+        "--set=environment.guard.max_tcp_speed_m_s=0.2", "--set=training.environments=1",
+        "--set=training.overlap=false", "--set=training.evaluation_episodes=1",
+    )  # fmt: skip
+    assert status == 0, err
+    assert "note: guard.max_tcp_speed_m_s is 0.2 here and was 0.25 in training" in err
+
+
 def test_a_run_begins_with_another_s_networks(td3robot, tmp_path, made, set_small):
     warm = tmp_path / "warm"
     status, _, err = td3robot("train", PENDULUM, "--init-from", made, "--out", warm, "--seed", 3, *set_small)

@@ -9,7 +9,16 @@ import typer
 
 from td3robot import catalog
 from td3robot.cli.options import LEARN, LOOK, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
-from td3robot.cli.terminal import counted, figures_alone, print_json, results, short, show_table, stderr, stdout
+from td3robot.cli.terminal import (
+    counted,
+    figures_alone,
+    note_differences,
+    print_json,
+    results,
+    show_table,
+    stderr,
+    stdout,
+)
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
@@ -186,7 +195,4 @@ def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
     here.action.require_same(trained.action, "action")
     if not overridden:
         here.require_same(trained, "this environment", "the checkpoint")
-    for name, mine, theirs in here.differences(trained):
-        stderr.print(
-            f"note: {name} is {short(mine)} here and was {short(theirs)} in training", markup=False, soft_wrap=True
-        )
+    note_differences(here, trained)

@@ -103,6 +103,14 @@ def announce_speeds(contract: Contract) -> None:
     )
 
 
+def note_differences(here: Contract, trained: Contract) -> None:
+    """Print every term of a policy's contract that was another one in its training."""
+    for name, mine, theirs in here.differences(trained):
+        stderr.print(
+            f"note: {name} is {short(mine)} here and was {short(theirs)} in training", markup=False, soft_wrap=True
+        )
+
+
 def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
     """Print what is about to be trained, and from which step to which."""
     stderr.print(

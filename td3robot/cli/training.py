@@ -14,7 +14,15 @@ from td3robot.cli.options import LEARN, PROGRAMS, Json, Overrides, Records, Trus
 from td3robot.cli.reports import report_at_end
 from td3robot.cli.runs import resume_saved, saved_run
 from td3robot.cli.stopping import stopped_by_signals
-from td3robot.cli.terminal import ProgressListener, announce_run, announce_speeds, figures_alone, print_json, stderr
+from td3robot.cli.terminal import (
+    ProgressListener,
+    announce_run,
+    announce_speeds,
+    figures_alone,
+    note_differences,
+    print_json,
+    stderr,
+)
 from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
 
@@ -218,7 +226,9 @@ def _started(
     if init_from is not None:
         from td3robot.policy.checkpoint import Checkpoint, find
 
-        trainer.start_from(Checkpoint(find(init_from)))
+        saved = Checkpoint(find(init_from))
+        trainer.start_from(saved)
+        note_differences(trainer.contract, saved.contract())
     try:
         run.mkdir(parents=True, exist_ok=existed)
     except FileExistsError:
