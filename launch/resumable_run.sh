@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train a small run of the reach policy that can be resumed: checkpoints/my_first_run, 3,000 of 30,000 steps.
+# Train a small run of the reach policy that can be resumed: checkpoints/my_first_run, 3,000 of 12,000 steps.
 # (A released policy is saved without its replay buffer, and cannot be resumed.)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" video
