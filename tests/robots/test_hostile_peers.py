@@ -161,6 +161,7 @@ def pose(**changes):
         pose(position_m=[[0.1], [0.5, 1], 0.02]), pose(position_m="abc"), pose(name=["cube"]), pose(name={"a": 1}),
         pose(name="x" * 50000), pose(quaternion_wxyz=[0, 0, 0, 0]), pose(stamp=None), pose(stamp=1e308),
     ],
+    ids=lambda datagram: "",  # they have the time of their collection
 )  # fmt: skip
 def test_a_bad_datagram_costs_one_datagram(datagram, free_udp_port):
     tracker = ObjectTracker(["cube"], TrackerConfig(host="127.0.0.1", port=free_udp_port, max_age_s=5.0))
