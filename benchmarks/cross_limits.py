@@ -94,7 +94,7 @@ class WatchedArm(MujocoRobot):
         self.connect()
         self._site = self.model.site(TCP_SITE).id
         self.path = np.zeros((self.substeps + 1, 3))
-        differ(self.model, servo)
+        differ(self.own_model(), servo)
 
     def begin_at(self, q: Array) -> None:
         """Place the arm at q, and begin to watch there."""

@@ -61,8 +61,7 @@ class SimulatedArm:
         self._robot.connect()
         # The motor is that of the stand-in's own gripper (gripper.py), not of the training simulation's.
         self._robot.vary(Variation(gripper_speed=AT_ONCE))
-        assert self._robot.model is not None
-        self._model, self._data = self._robot.model, self._robot.data  # its own, once varied
+        self._model, self._data = self._robot.own_model(), self._robot.data
         self._load(tool.payload_kg)
         self._asked = mujoco.MjData(self._model)  # for postures the arm is not in
         self._jacobian = np.zeros((3, self._model.nv))

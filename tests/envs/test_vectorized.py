@@ -16,7 +16,6 @@ from td3robot.errors import CommandRefusedError, EnvironmentFaultError, RobotErr
 from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.runs import training_environments
 from td3robot.robots.franky_sim import PACKAGE
-from td3robot.robots.simulated.variation import Variation
 from td3robot.tasks.reach import Reach
 
 COUNT = 4
@@ -181,9 +180,8 @@ def test_a_simulation_that_becomes_unstable_is_an_error_alone_and_together():
     for row in range(COUNT):
         together.reset(row, row)
     environment = together.environments[1]
-    environment.robot.vary(Variation())  # its own model
+    model = environment.robot.own_model()
     together.reset(1, 1)
-    model = environment.robot.model
     model.opt.timestep, model.actuator_forcerange[:] = 0.2, (-1e20, 1e20)
     model.actuator_gainprm[:6] *= 1e6
     action = np.ones(together.size, np.float32)

@@ -61,8 +61,7 @@ class MujocoRobot(SimulatedRobot):
     happened before, so an episode can be repeated exactly.
 
     Attributes:
-        model: The cell's model once connected. Others share it, and nobody may change it, until :meth:`vary` makes a
-            copy.
+        model: The cell's model once connected. Others share it, and nobody may change it; see :meth:`own_model`.
     """
 
     def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:
@@ -156,12 +155,18 @@ class MujocoRobot(SimulatedRobot):
 
     def vary(self, variation: Variation) -> None:
         """Change the cell's physics until the next change."""
+        self.own_model()
+        assert self._varied is not None
+        self._varied.apply(variation)
+        self.motor.share, self.motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
+
+    def own_model(self) -> mujoco.MjModel:
+        """Return the model to change it: a copy of the cell's, which others share, made at the first call."""
         self._open()
         if self._varied is None:
             self.model = copy(self._cell.model)
             self._varied = VariedModel(self.model, self.spec, self.object_models)
-        self._varied.apply(variation)
-        self.motor.share, self.motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
+        return self.model
 
     def tool_position(self) -> Array:
         """Return the tool centre point's position (3,) [m]."""
