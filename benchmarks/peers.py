@@ -33,7 +33,7 @@ from td3robot import seeding
 from td3robot.config import RunConfig, load_config
 from td3robot.envs.playing import Evaluation, Player, play_episodes, summarize
 
-IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v0"}
+IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
 EPISODES = 50
 

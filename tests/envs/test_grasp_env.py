@@ -131,7 +131,7 @@ def test_a_share_of_the_environments_is_undisturbed(share, calm, tmp_path):
     trainer = make_trainer(RunConfig(name="calm", environment=environment, training=training), tmp_path, None)
     robots = [each.unwrapped.robot for each in trainer.collector.environments.environments]
     assert [number for number, robot in enumerate(robots) if not isinstance(robot, DisturbedRobot)] == calm
-    assert isinstance(trainer.evaluations.evaluator.environment.unwrapped.robot, DisturbedRobot)
+    assert isinstance(trainer.evaluations.evaluator.environments[0].unwrapped.robot, DisturbedRobot)
 
 
 def test_parts_of_cells_are_undisturbed_in_every_combination(tmp_path):

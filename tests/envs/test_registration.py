@@ -16,6 +16,7 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import DISTURBANCES, RobotConfig, RobotEnvironmentConfig, load_config
 from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.errors import ConfigError, EnvironmentFaultError
+from td3robot.policy.checkpoint import opened
 from td3robot.robots.kinematic import KinematicRobot
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -28,7 +29,7 @@ QUICK = {"robot": {"backend": "kinematic"}, "episode_s": 0.5}
     ("released", "name"),
     [
         (REACH, "ur5e_reach"),
-        (GRASP, "ur5e_grasp"),
+        ("td3robot/UR5eGrasp-v1", "ur5e_grasp"),
         ("td3robot/UR3eReach-v0", "ur3e_reach"),
         ("td3robot/UR10eReach-v0", "ur10e_reach"),
         ("td3robot/FR3Reach-v0", "fr3_reach"),
@@ -41,6 +42,12 @@ def test_an_id_is_the_environment_of_its_configuration(released, name):
     assert RobotEnvironmentConfig.model_validate(RELEASED[released]) == run.environment
     environment = gymnasium.make(released)
     assert list(environment.unwrapped.contract().differences(make_robot_env(run.environment).contract())) == []
+
+
+def test_the_released_grasp_plays_in_the_version_that_it_was_trained_in():
+    environment = gymnasium.make(GRASP, disturbance="real").unwrapped
+    trained = opened(CONFIGS.parent / "checkpoints" / "ur5e_grasp").contract()
+    assert not [name for name, *_ in environment.contract().differences(trained)]
 
 
 def test_overrides_reach_every_part_and_leave_the_rest():
