@@ -78,6 +78,18 @@ class Quiet:
         self.messages.append(text)
 
 
+# Folders whose tests share a stand-in; they stay in one process where tests are shared among several.
+STOOD_IN = ("robots", "deploy")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file together, and those of a folder with a stand-in."""
+    for item in items:
+        together = item.path.parent if item.path.parent.name in STOOD_IN else item.path
+        item.add_marker(pytest.mark.xdist_group(together.name))
+
+
 # Stand-ins that run, with the folder whose tests need them.
 RUNNING: list[tuple[Path, Closable]] = []
 

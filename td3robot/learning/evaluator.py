@@ -121,10 +121,14 @@ class LocalEvaluator:
     Args:
         episodes: Where episodes are played.
         count: How many.
+
+    Attributes:
+        environments: Those in which they are played.
     """
 
     def __init__(self, episodes: Episodes, count: int) -> None:
         self._episodes, self._count = episodes, count
+        self.environments = episodes.environments
         self._policy: Policy | None = None
 
     def prepare(self) -> None:

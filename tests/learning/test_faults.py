@@ -126,7 +126,7 @@ class StopInEvaluation(Quiet):
     def __init__(self, trainer):
         super().__init__()
         self.steps, self.trainer = 0, trainer
-        environment = trainer.evaluations.evaluator.environment
+        environment = trainer.evaluations.evaluator.environments[0]
         self.step, environment.step = environment.step, self.count
 
     def count(self, action):
