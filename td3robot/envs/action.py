@@ -162,8 +162,7 @@ class JointDelta(ActionKind):
         self._kinematics = kinematics
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
         _, self._home_jacobian = kinematics.tcp_and_jacobian(spec.arm.home)
-        self._low = np.array(guard.workspace.low) + WALL_MARGIN
-        self._high = np.array(guard.workspace.high) - WALL_MARGIN
+        self._low, self._high = _walls(guard)
         self._slide_damping = SLIDE_DAMPING**2 * np.eye(6)
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
@@ -271,8 +270,7 @@ class TcpDelta(ActionKind):
         self._period = spec.period_s
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
         self._turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
-        self._low = np.array(guard.workspace.low) + WALL_MARGIN
-        self._high = np.array(guard.workspace.high) - WALL_MARGIN
+        self._low, self._high = _walls(guard)
         self._position_damping = config.damping_m**2 * np.eye(3)
         self._orientation_damping = ORIENTATION_DAMPING**2 * np.eye(3)
         self._null_space_damping = NULL_SPACE_DAMPING**2 * np.eye(3)
@@ -348,6 +346,11 @@ class TcpDelta(ActionKind):
         per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
         speeds = {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
         return speeds | ({"turn_rad_s": self.config.turn_rad_s} if self._turns_tool else {})
+
+
+def _walls(guard: GuardConfig) -> tuple[Array, Array]:
+    """Return where the tool may be wished, from lowest to highest (3,) [m]."""
+    return np.array(guard.workspace.low) + WALL_MARGIN, np.array(guard.workspace.high) - WALL_MARGIN
 
 
 def make_action_kind(
