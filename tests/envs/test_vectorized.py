@@ -125,6 +125,27 @@ def test_what_the_guard_changes_is_what_it_changes_alone():
     assert {"workspace", "acceleration"} <= found.keys() or {"clearance", "acceleration"} <= found.keys()
 
 
+@pytest.mark.parametrize("name", ["ur5e_reach", "ur5e_reach_joint"])
+def test_together_they_slide_along_walls_as_each_does_alone(name):
+    """Drive on into walls, edges and the floor until most arms have met one."""
+    walls = "environment.guard.workspace={low: [-0.35, 0.2, 0.03], high: [0.35, 0.8, 0.5]}"
+    configs = configurations(name, "off", "environment.episode_s=10.0", walls)
+    alone, together = make(configs), Together(configs)
+    actions = np.random.default_rng(1).uniform(-1.0, 1.0, (COUNT, together.size)).astype(np.float32)
+    for row in range(COUNT):
+        together.reset(row, row)
+        alone[row].reset(seed=row)
+    terms = alone[0].action_kind.terms()
+    met = np.zeros(COUNT, int)
+    for _ in range(100):
+        steps = together.step(actions)
+        for row, environment in enumerate(alone):
+            assert_same_step(environment.step(actions[row]), steps, row)
+            position = environment.world.commanded_tcp.position
+            met[row] += bool((np.minimum(position - terms.low, terms.high - position) < 1e-3).any())
+    assert (met > 10).sum() >= 3, met
+
+
 def test_an_environment_does_not_depend_on_those_beside_it():
     """Bit for bit: so results do not depend on how many processes share the environments."""
     configs = configurations("ur5e_grasp", "real")
