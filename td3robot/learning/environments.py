@@ -90,14 +90,15 @@ class LocalEnvironments:
     Args:
         environments: At least one.
         say: Called with an environment's number and what it is about to do.
-        together: With how many threads for their physics they step together as arrays, if they can; 0 for one by one.
+        physics_threads: With how many threads for their physics they step together as arrays, if they can; 0 to step
+            one by one.
     """
 
     def __init__(
         self,
         environments: Sequence[gymnasium.Env[Any, Any]],
         say: Callable[[int, str], None] = lambda index, what: None,
-        together: int = 0,
+        physics_threads: int = 0,
     ) -> None:
         self.environments, self._say = list(environments), say
         first = self.environments[0]
@@ -106,7 +107,7 @@ class LocalEnvironments:
         self._actions = np.zeros((0, *self.facts.action_shape), np.float32)
         robots = [each for environment in self.environments if isinstance(each := environment.unwrapped, RobotEnv)]
         all_can = len(robots) == len(self.environments) and all(map(can_be_vectorized, robots))
-        self._vectorized = VectorizedRobotEnv(robots, together) if together and all_can else None
+        self._vectorized = VectorizedRobotEnv(robots, physics_threads) if physics_threads and all_can else None
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -196,7 +197,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         configs: One per environment, for environments with the same contract.
         limit_s: How long any answer may take [s].
         first: Number of its first environment, for messages.
-        together: As in :class:`LocalEnvironments`.
+        physics_threads: As in :class:`LocalEnvironments`.
     """
 
     title = "the process of the training's environments"
@@ -208,9 +209,9 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         configs: Sequence[Any],
         limit_s: float = 600.0,
         first: int = 0,
-        together: int = 0,
+        physics_threads: int = 0,
     ) -> None:
-        super().__init__(limit_s, (make, configs, first, together))
+        super().__init__(limit_s, (make, configs, first, physics_threads))
         self._stepping = False
 
     def reset(self, index: int, seed: int) -> Vector:
@@ -258,7 +259,7 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: As there.
         processes: How many processes, at most one per environment.
         limit_s: As there.
-        together: As there.
+        physics_threads: As there.
     """
 
     def __init__(
@@ -267,14 +268,14 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: Sequence[Any],
         processes: int,
         limit_s: float = 600.0,
-        together: int = 0,
+        physics_threads: int = 0,
     ) -> None:
         self._shares = shares(len(configs), min(processes, len(configs)))
         self._processes: list[EnvironmentProcess] = []
         with ExitStack() as started:
             for share in self._shares:
                 own = [configs[index] for index in share]
-                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start, together))
+                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start, physics_threads))
                 started.callback(self._processes[-1].close)
             started.pop_all()
 
@@ -349,7 +350,7 @@ def run_environments(parent: Parent) -> None:
     """Make environments and serve requests, until the parent is gone."""
     if (message := parent.next()) is None:
         return
-    make, configs, first, together = message
+    make, configs, first, threads = message
 
     def say(index: int, what: str) -> None:
         """Report which environment is busy, and with what."""
@@ -362,7 +363,7 @@ def run_environments(parent: Parent) -> None:
             yield make(config)
 
     try:
-        environments = LocalEnvironments(list(made()), say, together)
+        environments = LocalEnvironments(list(made()), say, threads)
         contract = make_contract(configs[0], environments.environments[0])
     except Td3RobotError as error:
         parent.answer(error)

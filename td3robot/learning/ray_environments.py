@@ -31,7 +31,7 @@ class RayEnvironments(MadeElsewhere):
         configs: One per environment, for environments with the same contract.
         workers: The cluster, and the number of workers; each takes one core.
         limit_s: How long any answer may take [s].
-        together: As in :class:`LocalEnvironments`.
+        physics_threads: As in :class:`LocalEnvironments`.
 
     Raises:
         ConfigError: The cluster does not answer, it has fewer cores, or there are fewer environments.
@@ -44,7 +44,7 @@ class RayEnvironments(MadeElsewhere):
         configs: Sequence[Any],
         workers: cluster.Workers,
         limit_s: float,
-        together: int = 0,
+        physics_threads: int = 0,
     ) -> None:
         if workers.count > len(configs):
             raise ConfigError(
@@ -61,7 +61,7 @@ class RayEnvironments(MadeElsewhere):
         self._shares = shares(len(configs), workers.count)
         actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(EnvironmentWorker)
         self._workers = [
-            actor.remote(make, [configs[index] for index in share], cluster.installed_version(), together)
+            actor.remote(make, [configs[index] for index in share], cluster.installed_version(), physics_threads)
             for share in self._shares
         ]
         self._making = [worker.made.remote() for worker in self._workers]
@@ -135,17 +135,23 @@ class EnvironmentWorker:
         make: Makes an environment from its configuration.
         configs: One per environment.
         version: The caller's version of td3robot.
-        together: As in :class:`LocalEnvironments`.
+        physics_threads: As in :class:`LocalEnvironments`.
     """
 
     def __init__(
-        self, make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any], version: str, together: int
+        self,
+        make: Callable[[Any], gymnasium.Env[Any, Any]],
+        configs: Sequence[Any],
+        version: str,
+        physics_threads: int,
     ) -> None:
         self._made: tuple[EnvironmentFacts, Contract] | Td3RobotError
         try:
             if (other := cluster.another_version(version)) is not None:
                 raise ConfigError(other)
-            self._environments = LocalEnvironments([make(config) for config in configs], together=together)
+            self._environments = LocalEnvironments(
+                [make(config) for config in configs], physics_threads=physics_threads
+            )
             self._made = self._environments.facts, make_contract(configs[0], self._environments.environments[0])
         except Td3RobotError as error:
             self._made = error

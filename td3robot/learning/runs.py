@@ -45,17 +45,17 @@ def make_trainer(
     if workers is None:
         require_room_for_environments(config)
     configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
-    together = physics_threads(training)
+    threads = physics_threads(training)
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
-            environments = RayEnvironments(make, configs, workers, training.answer_limit_s, min(1, together))
+            environments = RayEnvironments(make, configs, workers, training.answer_limit_s, min(1, threads))
         elif training.overlap:
             processes = training.environment_processes
-            environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, together)
+            environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, threads)
         else:
-            environments = LocalEnvironments(make_all(make, configs), together=together)
+            environments = LocalEnvironments(make_all(make, configs), physics_threads=threads)
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
@@ -67,7 +67,7 @@ def make_trainer(
         if not isinstance(environments, LocalEnvironments) and config.training.evaluators:
             contract, evaluator = environments.contract, EvaluatorProcesses(config)
         else:
-            episodes = Episodes.made(config.environment, config.seed, training.evaluation_episodes, together)
+            episodes = Episodes.made(config.environment, config.seed, training.evaluation_episodes, threads)
             contract = make_contract(config.environment, episodes.environments[0])
             evaluator = LocalEvaluator(episodes, training.evaluation_episodes)
         made.callback(evaluator.close)

@@ -242,8 +242,8 @@ def test_what_is_not_exactly_what_is_vectorized_steps_alone():
 def test_a_training_s_environments_give_the_same_in_any_number_of_processes():
     configs = configurations("ur5e_grasp", "real")
     build = partial(make_environment, practice=True)
-    here = LocalEnvironments([build(config) for config in configs], together=1)
-    with closing(here), closing(EnvironmentProcesses(build, configs, 3, together=1)) as there:
+    here = LocalEnvironments([build(config) for config in configs], physics_threads=1)
+    with closing(here), closing(EnvironmentProcesses(build, configs, 3, physics_threads=1)) as there:
         for row in range(COUNT):
             np.testing.assert_array_equal(here.reset(row, row), there.reset(row, row))
         for actions in wild_actions(here.facts.action_shape[0], 10):
