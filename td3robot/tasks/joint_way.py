@@ -5,9 +5,12 @@ first, and there are spare joints, which nothing keeps from moving. The arm's ki
 solve both: they say how far each joint still has to go.
 """
 
+from math import exp
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from td3robot.geometry import length
 from td3robot.layout import Field
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, World
@@ -22,6 +25,8 @@ NEAR = 0.015
 # Mean way per joint in a second that earns the whole reward for progress: more than the tool's speed limit allows when
 # joints near the base move [rad/s].
 FULL_SPEED = 0.6
+# Scale on which joints count as arrived, all ways together [rad], and as at rest [rad/s].
+ARRIVED, SETTLED = 0.1, 0.05
 
 
 class JointWay:
@@ -68,3 +73,7 @@ class JointWay:
     def progress(self, before: Array, after: Array) -> float:
         """Score the joints' ways (n,) before and after one period in [-1, 1], each joint's by its absolute value."""
         return progress(float(np.abs(before).sum()), float(np.abs(after).sum()), self.full)
+
+    def rest(self, joints: Array, commanded_dq: Array) -> float:
+        """Score in [0, 1] that joints with ways (n,) have arrived, and are commanded to rest (n,) [rad/s]."""
+        return exp(-float(np.abs(joints).sum()) / ARRIVED - length(commanded_dq) / SETTLED)

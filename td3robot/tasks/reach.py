@@ -18,9 +18,6 @@ from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, r
 from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.shaping import nearness, progress, roughness
 
-# Scale on which joints count as at rest, all together [rad/s].
-SETTLED = 0.05
-
 
 class ReachRewards(Section):
     """Weights of the reach task's reward terms; :class:`Reach` has the formulas.
@@ -33,7 +30,7 @@ class ReachRewards(Section):
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
         joint_progress: Reward for progress of every joint, with ``joint_way``.
-        joint_rest: Reward for commanding rest of every joint near the goal, with ``joint_way``.
+        joint_rest: Reward for commanding rest once every joint has arrived, with ``joint_way``.
     """
 
     progress: NonNegative = 1.0
@@ -102,7 +99,8 @@ class Reach(Task):
     pointing down, its heading free.
 
     * ``joint_progress``: progress of all joints along it
-    * ``joint_rest``: ``exp(-(d / tolerance)^2)`` times ``exp(-length of the commanded joint velocities / 0.05 rad/s)``
+    * ``joint_rest``: ``exp(-sum of their ways / 0.1 rad)`` times ``exp(-length of the commanded joint velocities / 0.05
+      rad/s)``: near the goal alone, arms would come to rest beside it with a joint askew
     """
 
     Config = ReachConfig
@@ -180,7 +178,7 @@ class Reach(Task):
         if config.joint_way:
             ways = self._way(moment.before, goal), self._way(world, goal)
             terms["joint_progress"] = weights.joint_progress * self.joints.progress(*ways)
-            terms["joint_rest"] = weights.joint_rest * near * exp(-length(world.commanded_dq) / SETTLED)
+            terms["joint_rest"] = weights.joint_rest * self.joints.rest(ways[1], world.commanded_dq)
         return Score(terms, achieved, distance)
 
     def _way(self, world: World, goal: Goal) -> Array:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from td3robot.geometry import solve, times
+from td3robot.geometry import lengths, solve, times
 from td3robot.state import Array
-from td3robot.tasks.joint_way import DAMPING, HOME_DAMPING, NEAR, JointWay
+from td3robot.tasks.joint_way import ARRIVED, DAMPING, HOME_DAMPING, NEAR, SETTLED, JointWay
 from td3robot.tasks.vectorized import Worlds, progress
 
 
@@ -31,3 +31,8 @@ class VectorizedJointWay:
     def progress(self, before: Array, after: Array) -> Array:
         """Score the joints' ways (m, n) before and after one period."""
         return progress(np.abs(before).sum(axis=1), np.abs(after).sum(axis=1), self._way.full)
+
+    def rest(self, joints: Array, commanded_dq: Array) -> Array:
+        """Score that joints with ways (m, n) have arrived, and are commanded to rest (m, n) [rad/s]."""
+        scores: Array = np.exp(-np.abs(joints).sum(axis=1) / ARRIVED - lengths(commanded_dq) / SETTLED)
+        return scores

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from td3robot.geometry import lengths, turns_down
 from td3robot.state import Array
 from td3robot.tasks.interface import Goal
-from td3robot.tasks.reach import SETTLED, Reach
+from td3robot.tasks.reach import Reach
 from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
 from td3robot.tasks.vectorized.joint_way import VectorizedJointWay
 
@@ -69,7 +69,7 @@ class VectorizedReach:
         }
         if config.joint_way:
             terms["joint_progress"] = weights.joint_progress * self._joints.progress(before.way, now.way)
-            terms["joint_rest"] = weights.joint_rest * near * np.exp(-lengths(w.commanded_dq) / SETTLED)
+            terms["joint_rest"] = weights.joint_rest * self._joints.rest(now.way, w.commanded_dq)
         return Scores(terms, achieved, distance)
 
     def observe(self, w: Worlds, rows: NDArray[np.intp]) -> NDArray[np.float32]:
