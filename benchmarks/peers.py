@@ -35,7 +35,7 @@ from td3robot.envs.playing import Evaluation, Player, play_episodes, summarize
 
 IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
-EPISODES = 50
+EPISODES, EVERY = 50, {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # per evaluation; steps between evaluations
 
 
 class Curve:
@@ -163,7 +163,8 @@ def make_practice(released: str) -> gymnasium.Env:
 
 def train_one(learner: str, name: str, overrides: list[str], seed: int, wanted: list[float]) -> list[Any]:
     """Train once, in this process, and return its curve."""
-    fixed = [f"training.evaluation_episodes={EPISODES}", f"seed={seed}", *overrides]
+    evaluations = [f"training.evaluation_episodes={EPISODES}", f"training.evaluate_every={EVERY[name]}"]
+    fixed = [*evaluations, f"seed={seed}", *overrides]
     config = load_config(Path(__file__).parent.parent / "configs" / f"{name}.yaml", fixed)
     curve = Curve(wanted)
     if learner == "td3robot":
