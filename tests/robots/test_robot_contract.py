@@ -13,6 +13,7 @@ import pytest
 from td3robot.build import ROBOTS
 from td3robot.config import GuardConfig, RobotConfig
 from td3robot.errors import CommandRefusedError, RobotError
+from td3robot.robots.driver import process
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.travel import NEAR_RAD, Travel
@@ -29,7 +30,7 @@ KITS = {
     "franka": FR3 | {"backend": "franka"},
 }
 # The fixtures of their cells.
-PHYSICAL = {"ur": "ur_cell", "franka": "franka_cell"}
+PHYSICAL = {"ur": "patient_ur_cell", "franka": "franka_cell"}
 
 
 def test_every_backend_is_among_them():
@@ -41,6 +42,20 @@ def name(request):
     if KITS[request.param]["arm"] == "fr3" and find_spec("franky_sim") is None:
         pytest.skip("the FR3's model is in the extra 'franka', which is not installed")
     return request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient():
+    """Let a busy host hold up an arm's worker: that is no fault here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "MAX_SILENCE_S", 2.0)
+        yield
+
+
+@pytest.fixture
+def patient_ur_cell(ur_cell):
+    """Describe the stand-in's cell, with the slowest watchdog."""
+    return ur_cell.model_copy(update={"ur": ur_cell.ur.model_copy(update={"watchdog_hz": 2.0})})
 
 
 @pytest.fixture(scope="module")
@@ -308,11 +323,13 @@ def test_the_reported_velocity_is_that_of_the_angles(robot):
 
 
 def test_the_gripper_closes_and_opens_again(robot):
-    home = robot.spec.arm.home
-    shut = drive(robot, [JointCommand(home, 1.0)] * 40)[-1]
-    opened = drive(robot, [JointCommand(home, 0.0)] * 40)[-1]
-    assert closed(robot, shut) == pytest.approx(1.0, abs=0.0375)
-    assert closed(robot, opened) == pytest.approx(0.0, abs=0.0125)
+    for command, error in ((1.0, 0.0375), (0.0, 0.0125)):
+        for _ in range(200):  # two seconds are enough, but not for a busy stand-in
+            state = drive(robot, [JointCommand(robot.spec.arm.home, command)])[-1]
+            if closed(robot, state) == pytest.approx(command, abs=error):
+                break
+        else:
+            pytest.fail(f"told {command}, the gripper is at {closed(robot, state)}")
 
 
 def test_stop_brings_the_arm_to_rest_near_where_it_was(robot):
