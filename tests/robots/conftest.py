@@ -37,8 +37,8 @@ def standin(hosts, ends_with):
 
 @pytest.fixture(scope="session")
 def ur_cell(standin):
-    """Describe the stand-in's cell."""
-    ur = {"host": standin.host, "late_periods": 30, "max_state_age_s": 1.0}
+    """Describe the stand-in's cell, with patience for a busy host."""
+    ur = {"host": standin.host, "late_periods": 30, "max_state_age_s": 1.0, "watchdog_hz": 2.0}
     return CellConfig.model_validate({"ur": ur, "gripper": {"max_age_s": 5.0}})
 
 
