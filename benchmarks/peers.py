@@ -35,7 +35,8 @@ from td3robot.envs.playing import Evaluation, Player, play_episodes, summarize
 
 IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
-EPISODES, EVERY = 50, {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # per evaluation; steps between evaluations
+EPISODES = 50  # of an evaluation
+EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # steps between evaluations
 
 
 class Curve:

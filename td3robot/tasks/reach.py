@@ -176,9 +176,9 @@ class Reach(Task):
             "guard": -weights.guard * float(bool(moment.interventions)),
         }
         if config.joint_way:
-            ways = self._way(moment.before, goal), self._way(world, goal)
-            terms["joint_progress"] = weights.joint_progress * self.joints.progress(*ways)
-            terms["joint_rest"] = weights.joint_rest * self.joints.rest(ways[1], world.commanded_dq)
+            earlier, left = self._way(moment.before, goal), self._way(world, goal)
+            terms["joint_progress"] = weights.joint_progress * self.joints.progress(earlier, left)
+            terms["joint_rest"] = weights.joint_rest * self.joints.rest(left, world.commanded_dq)
         return Score(terms, achieved, distance)
 
     def _way(self, world: World, goal: Goal) -> Array:
