@@ -36,8 +36,10 @@ from td3robot.state import JointCommand
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.reach import ReachConfig
 
-# The arm moves for so long before the fault; where it goes on, so long after it; and is watched for so long [s].
-BEFORE_S, AFTER_S, WATCHED_S = 0.5, 1.2, 1.0
+# The arm moves for so many control periods before the fault.
+BEFORE = 10
+# Where it goes on, it does for so long after the fault; it is watched for so long after its end [s].
+AFTER_S, WATCHED_S = 1.2, 1.0
 # Without a new target for so many control periods, the driver reports a fault.
 PATIENT = 2.5
 # A motion begins by so much a period, and is none below so much [rad].
@@ -153,6 +155,7 @@ class Scene:
         self._start()
         self._environments = {name: self._make(name) for name in tasks}
         self._actions = 0
+        self._underway = threading.Event()
 
     def close(self) -> None:
         """End the stand-in."""
@@ -200,6 +203,7 @@ class Scene:
         environment = self._environments[drill.task]
         self.arm = robot = self._arms[drill.task]
         self._drill, self._struck_at, self._actions = drill, np.inf, 0
+        self._underway.clear()
         self._operator = DrillOperator(self.lab, self._say)
         before = belongings()
         robot.connect()
@@ -220,14 +224,15 @@ class Scene:
             sleep(WATCHED_S)
         finally:
             watch.finish()
+            self._underway.set()  # where the arm never got that far
+            if striker.ident is not None:
+                striker.join()
             _lift_limit()
             latched = self._ledger.latched(serial)
             self._ledger.release(serial)
             if self.wire is not None:
                 self.wire.clear()
             vars(robot).pop("read", None)
-            if striker.ident is not None:
-                striker.join()
             record.close()
             environment.close()
         left = tuple(sorted(belongings() - before))
@@ -260,8 +265,8 @@ class Scene:
         )
 
     def _strike(self) -> None:
-        sleep(BEFORE_S)
-        if not self._drill.by_policy:
+        self._underway.wait()
+        if self._actions >= BEFORE and not self._drill.by_policy:
             self.lab.reset_wire()
             self._struck_at = monotonic()
             self._operator.stop_at = self._struck_at + self._drill.lasts_s
@@ -274,7 +279,9 @@ class Scene:
         circle[:2] = cos(angle), sin(angle)
         if circle.size == 5:
             circle[4] = -1.0
-        if self._drill.by_policy and self._actions > BEFORE_S * self.arm.spec.control_rate_hz:
+        if self._actions == BEFORE:
+            self._underway.set()
+        if self._drill.by_policy and self._actions > BEFORE:
             if self._struck_at == np.inf:
                 self._struck_at = monotonic()
                 self._operator.stop_at = self._struck_at + AFTER_S
