@@ -1,4 +1,4 @@
-"""Statistics of measured figures: confidence intervals of proportions, and percentiles of durations."""
+"""Statistics of measured figures: confidence intervals of proportions and means, and percentiles of durations."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -16,6 +16,17 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     spread = z * sqrt(p * (1 - p) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
     return max(0.0, (center - spread) / scale), min(1.0, (center + spread) / scale)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Compute the 95 % interval of a mean by Student's t distribution (Student 1908), or None of fewer than two."""
+    if len(values) < 2:
+        return None
+    from scipy.special import stdtrit  # takes a tenth of a second, and only evaluations need it
+
+    center = float(np.mean(values))
+    spread = float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1)) / sqrt(len(values))
+    return center - spread, center + spread
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float] | None:

@@ -20,7 +20,7 @@ REACH = str(ROOT / "configs" / "ur5e_reach.yaml")
 GRASP = str(ROOT / "configs" / "ur5e_grasp.yaml")
 EVALUATION_KEYS = [
     "success_rate", "success_ci95", "episodes", "mean_return", "mean_steps", "mean_final_distance_m",
-    "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions",
+    "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions", "mean_return_ci95",
 ]  # fmt: skip
 
 

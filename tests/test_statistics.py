@@ -2,7 +2,7 @@
 
 import pytest
 
-from td3robot.statistics import nearest_percentiles, percentiles, wilson_interval
+from td3robot.statistics import mean_interval, nearest_percentiles, percentiles, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,13 @@ def test_the_wilson_interval_holds_the_proportion_and_stays_in_the_unit_interval
             low, high = wilson_interval(successes, trials)
             assert 0.0 <= low <= successes / trials + 1e-12
             assert 1.0 >= high >= successes / trials - 1e-12
+
+
+def test_the_interval_of_a_mean_has_its_published_values():
+    more_sleep = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]  # Student 1908; R prints 0.7001142 to 2.4598858
+    assert mean_interval(more_sleep) == pytest.approx((0.7001142, 2.4598858), abs=1e-7)
+    assert mean_interval([3.0, 3.0]) == (3.0, 3.0)
+    assert mean_interval([3.0]) is None
 
 
 def test_percentiles_are_interpolated():

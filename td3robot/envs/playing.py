@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from td3robot import seeding
 from td3robot.errors import EnvironmentFaultError
 from td3robot.layout import Layout
-from td3robot.statistics import wilson_interval
+from td3robot.statistics import mean_interval, wilson_interval
 
 Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
@@ -150,6 +150,7 @@ class Evaluation:
 
     Attributes:
         success_ci95: Wilson score interval of the success rate.
+        mean_return_ci95: Interval of the mean return by Student's t; None of one episode, and of earlier versions.
         guard_interventions: Share of steps that the guard changed, by reason; ``any`` counts a step once.
     """
 
@@ -162,27 +163,30 @@ class Evaluation:
     max_tcp_speed_m_s: float | None
     max_joint_speed_rad_s: float | None
     guard_interventions: dict[str, float] | None
+    mean_return_ci95: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
         return asdict(self)
 
-    def is_better_than(self, other: "Evaluation") -> bool:
-        """Whether this policy is better or as good: by return, unless one succeeds more often.
+    def beats(self, other: "Evaluation") -> bool:
+        """Whether this policy is better than another one.
 
-        One succeeds more often if each rate lies outside the other's 95 % interval. One success more or less in fifty
-        episodes is chance, while the return also tells how soon and how steadily a policy succeeds.
+        It is if it succeeds more often, or has the higher return and succeeds about as often. Where success is
+        reported, both must differ by more than chance: each figure lies outside the other's 95 % interval. Otherwise,
+        the return is all that is known, and the higher one wins.
         """
+        if self.success_rate is None or other.success_rate is None:
+            return self.mean_return > other.mean_return
         if self._succeeds_more_often_than(other):
             return True
-        return self.mean_return >= other.mean_return and not other._succeeds_more_often_than(self)
+        return self._returns_more_than(other) and not other._succeeds_more_often_than(self)
 
     def _succeeds_more_often_than(self, other: "Evaluation") -> bool:
-        if self.success_rate is None or self.success_ci95 is None:
-            return False
-        if other.success_rate is None or other.success_ci95 is None:
-            return False
-        return self.success_rate > other.success_ci95[1] and other.success_rate < self.success_ci95[0]
+        return _exceeds(self.success_rate, self.success_ci95, other.success_rate, other.success_ci95)
+
+    def _returns_more_than(self, other: "Evaluation") -> bool:
+        return _exceeds(self.mean_return, self.mean_return_ci95, other.mean_return, other.mean_return_ci95)
 
 
 def summarize(episodes: Sequence[EpisodeFigures]) -> Evaluation:
@@ -199,16 +203,18 @@ def summarize(episodes: Sequence[EpisodeFigures]) -> Evaluation:
         reasons.update(episode.reasons)
     rated = any(success is not None for success in successes)
     successful = sum(bool(success) for success in successes)
+    returns = [episode.total_reward for episode in episodes]
     return Evaluation(
         success_rate=successful / len(episodes) if rated else None,
         success_ci95=wilson_interval(successful, len(episodes)) if rated else None,
         episodes=len(episodes),
-        mean_return=float(np.mean([episode.total_reward for episode in episodes])),
+        mean_return=float(np.mean(returns)),
         mean_steps=steps / len(episodes),
         mean_final_distance_m=float(np.mean(distances)) if distances else None,
         max_tcp_speed_m_s=_largest(episode.tcp_speed_m_s for episode in episodes),
         max_joint_speed_rad_s=_largest(episode.joint_speed_rad_s for episode in episodes),
         guard_interventions={reason: count / steps for reason, count in sorted(reasons.items())} if reasons else None,
+        mean_return_ci95=mean_interval(returns),
     )
 
 
@@ -241,6 +247,20 @@ def require_finite(layout: Layout | None, observation: Vector, reward: float, wh
         bad = int(np.flatnonzero(~np.isfinite(observation))[0])
         name = layout.component(bad) if layout is not None else f"number {bad}"
         raise EnvironmentFaultError(f"observation {name} is {observation[bad]} in {where}; it must be finite")
+
+
+def _exceeds(
+    value: float | None,
+    interval: tuple[float, float] | None,
+    other: float | None,
+    others: tuple[float, float] | None,
+) -> bool:
+    """Whether a figure is higher than another, each outside the other's interval; without one, a figure is exact."""
+    if value is None or other is None:
+        return False
+    low = interval[0] if interval else value
+    others_high = others[1] if others else other
+    return value > others_high and other < low
 
 
 def _larger(so_far: float | None, value: float | None) -> float | None:

@@ -46,19 +46,24 @@ class Begun:
 class Evaluations:
     """Evaluate one policy at a time, and keep the best one; the results do not depend on timing.
 
+    The best policy is the latest one that none before it beats, see ``Evaluation.beats``: of policies that differ by no
+    more than chance, that which has learned for longest.
+
     Args:
         evaluator: Plays the episodes.
 
     Attributes:
         due: Whether this step's policy has yet to be evaluated.
         begun: The evaluation in progress.
-        best, best_step: The best evaluation so far, and its step.
+        figures: Every evaluation so far.
+        best, best_step: The best one, and its step.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.due = False
         self.begun: Begun | None = None
+        self.figures: list[Evaluation] = []
         self.best: Evaluation | None = None
         self.best_step = 0
 
@@ -146,7 +151,9 @@ class Evaluations:
         row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         writer.add("evaluations", {"step": begun.step} | row)
         trainer.listener.evaluated(begun.step, evaluation)
-        if self.best is not None and not evaluation.is_better_than(self.best):
+        beaten = any(earlier.beats(evaluation) for earlier in self.figures)
+        self.figures.append(evaluation)
+        if beaten:
             return
         self.best, self.best_step = evaluation, begun.step
         contents = replace(begun.contents, documents={**begun.contents.documents, "evaluation": figures})

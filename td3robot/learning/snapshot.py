@@ -23,6 +23,7 @@ def run_contents(trainer: "Trainer") -> Contents:
         "replay": replay_counters,
         "episodes": episode_indices,
     }
+    documents["evaluations"] = [evaluation.to_json() for evaluation in evaluations.figures]
     documents["random"] = {
         "exploration": seeding.state(trainer.exploration.rng),
         "replay": seeding.state(trainer.replay_rng),

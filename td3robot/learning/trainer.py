@@ -242,6 +242,9 @@ class Trainer(ABC):
         evaluation = saved.document("evaluation")
         if evaluation is not None:
             self.evaluations.best, self.evaluations.best_step = Evaluation(**evaluation), counters["evaluated_step"]
+        # Earlier versions kept only the best of them.
+        figures = saved.document("evaluations") if saved.has("evaluations") else [evaluation] if evaluation else []
+        self.evaluations.figures = [Evaluation(**values) for values in figures]
         self._resume_interim(saved)
         self._resume_episodes(saved)
         if saved.path.resolve().parent == self.run_directory.resolve():

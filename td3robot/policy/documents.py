@@ -64,6 +64,7 @@ class EvaluationFigures(Document):
     max_tcp_speed_m_s: Magnitude | None
     max_joint_speed_rad_s: Magnitude | None
     guard_interventions: dict[Text, Share] | None
+    mean_return_ci95: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
 
     @model_validator(mode="after")
     def _interval_of_the_rate(self) -> Self:
@@ -185,6 +186,7 @@ MODELS: Mapping[str, TypeAdapter[Any]] = {
     "contract": TypeAdapter(ContractTerms),
     "counters": TypeAdapter(Counters),
     "evaluation": TypeAdapter(EvaluationFigures | None),
+    "evaluations": TypeAdapter(list[EvaluationFigures]),
     "random": TypeAdapter(RandomStates),
     "changes": TypeAdapter(list[Change]),
 }

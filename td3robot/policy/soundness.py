@@ -35,7 +35,10 @@ def require_playable(saved: Checkpoint, config: RunConfig) -> None:
         if saved.has(name):
             saved.document(name)
     contract, counters = saved.contract(), saved.document("counters")
-    has_evaluation = saved.document("evaluation") is not None
+    evaluation = saved.document("evaluation")
+    if saved.has("evaluations") and evaluation is not None and evaluation not in saved.document("evaluations"):
+        raise _apart(saved, "evaluation.json is none of those in evaluations.json")
+    has_evaluation = evaluation is not None
     if has_evaluation is not (counters["evaluated_step"] > 0):
         raise _apart(saved, f"counters.json names step {counters['evaluated_step']} as evaluated, evaluation.json "
                      f"{'another' if has_evaluation else 'none'}")  # fmt: skip

@@ -200,8 +200,8 @@ def _evaluations(run: Run) -> Section | None:
     table = Table([headers[n] for n in kept], [[row[n] for n in kept] for row in rows])
     blocks: list[Any] = [table if len(rows) <= 25 else Fold(f"All {len(rows)} evaluations", [table])]
     about = (
-        "The best policy is the one that succeeds more often, where the 95 % intervals tell them apart, and else the "
-        "one with the higher return."
+        "The best policy is the latest one that none before it beats, in success or else in return, by more than the "
+        "95 % intervals allow for chance. Where no success is reported, it is the one with the highest return."
     )
     blocks.append(Text(about, "note"))
     return Section("Evaluations", blocks)

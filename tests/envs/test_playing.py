@@ -67,12 +67,13 @@ def test_what_an_environment_does_not_report_is_none():
     figures = evaluate(Scripted(reports=False), act, episodes=2, seed=1)
     assert figures.mean_return == pytest.approx(1.5)
     for name, value in figures.to_json().items():
-        assert (value is None) == (name not in ("episodes", "mean_return", "mean_steps")), name
+        assert (value is None) == (name not in ("episodes", "mean_return", "mean_return_ci95", "mean_steps")), name
 
 
 def test_the_figures_are_json():
     figures = evaluate(Scripted(reports=True), act, episodes=2, seed=1).to_json()
-    assert json.loads(json.dumps(figures, allow_nan=False)) == figures | {"success_ci95": list(figures["success_ci95"])}
+    lists = {name: list(figures[name]) for name in ("success_ci95", "mean_return_ci95")}
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures | lists
 
 
 def test_the_same_seed_plays_the_same_episodes_and_each_is_another():
@@ -104,21 +105,28 @@ def test_the_recorder_is_called_after_every_reset_and_step():
 def test_success_outranks_return_where_it_is_more_than_chance():
     figures = evaluate(Scripted(True), act, episodes=2, seed=0)
 
-    def played(successes, mean_return):
+    def played(successes, mean_return, spread=0.5):
         interval = wilson_interval(successes, 50)
-        return replace(figures, success_rate=successes / 50, success_ci95=interval, mean_return=mean_return)
+        rated = replace(figures, success_rate=successes / 50, success_ci95=interval)
+        returns = (mean_return - spread, mean_return + spread)
+        return replace(rated, mean_return=mean_return, mean_return_ci95=returns)
 
-    assert played(50, -100.0).is_better_than(played(40, 0.0))
-    assert not played(40, 0.0).is_better_than(played(50, -100.0))
-    assert played(49, 1.0).is_better_than(played(50, 0.0))
-    assert not played(50, 0.0).is_better_than(played(49, 1.0))
-    assert played(50, 0.0).is_better_than(played(50, 0.0)), "of equals, the later"
+    assert played(50, -100.0).beats(played(40, 0.0))
+    assert not played(40, 0.0).beats(played(50, -100.0))
+    assert played(49, 1.0).beats(played(50, 0.0))
+    assert not played(50, 0.0).beats(played(49, 1.0))
+    assert not played(50, 1.0, 2.0).beats(played(50, 0.0)), "the lower return is within chance of the higher one"
+    assert not played(50, 1.0).beats(played(50, 0.0, 2.0))
+    earlier = replace(played(50, 1.0), mean_return_ci95=None)
+    assert earlier.beats(replace(played(50, 0.9), mean_return_ci95=None)), "without intervals, returns are exact"
 
 
 def test_without_success_return_decides():
     figures = replace(evaluate(Scripted(True), act, episodes=2, seed=0), success_rate=None, success_ci95=None)
-    assert replace(figures, mean_return=figures.mean_return + 1).is_better_than(figures)
-    assert not figures.is_better_than(replace(figures, mean_return=figures.mean_return + 1))
+    higher = replace(figures, mean_return=figures.mean_return + 1e-9)
+    assert higher.beats(figures)
+    assert not figures.beats(higher)
+    assert not figures.beats(figures)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -16,6 +16,7 @@ from same_run import assert_same_run, reproducible
 
 from td3robot.build import make_contract, make_environment
 from td3robot.config import RunConfig
+from td3robot.envs.playing import Evaluation
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.learning.evaluator import Episodes, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.runs import make_trainer
@@ -23,6 +24,7 @@ from td3robot.learning.snapshot import play_contents
 from td3robot.policy.checkpoint import find, newest
 from td3robot.policy.observation_scaling import ObservationScaling
 from td3robot.policy.policy import Policy
+from td3robot.statistics import wilson_interval
 
 FAULTY = {"kind": "gymnasium", "id": "faulty_environment:Faulty-v0"}
 REACH = {"kind": "robot", "episode_s": 0.5, "disturbance": "real"}
@@ -184,6 +186,59 @@ def straight(tmp_path_factory):
     train(configuration(), run, listener)
     assert listener.evaluated_steps == [100, 200]
     return run
+
+
+class ScriptedEvaluator:
+    """Evaluations of 50 episodes with given successes, mean returns, and half widths of their intervals."""
+
+    def __init__(self, script):
+        self.script = iter(script)
+
+    def prepare(self):
+        pass
+
+    close = prepare
+
+    def start(self, policy):
+        successes, mean, half = next(self.script)
+        self.evaluation = Evaluation(
+            success_rate=successes / 50, success_ci95=wilson_interval(successes, 50), episodes=50, mean_return=mean,
+            mean_steps=10.0, mean_final_distance_m=None, max_tcp_speed_m_s=None, max_joint_speed_rad_s=None,
+            guard_interventions=None, mean_return_ci95=(mean - half, mean + half),
+        )  # fmt: skip
+
+    def finish(self, patient, stopped):
+        return self.evaluation
+
+
+@pytest.mark.parametrize(
+    ("script", "chosen"),
+    [
+        ([(0, 1.0, 0.1), (45, 9.0, 0.5), (46, 8.7, 0.5)], 120),  # of policies within chance, the later
+        ([(0, 1.0, 0.1), (45, 9.0, 0.5), (46, 8.4, 0.5)], 80),
+        ([(50, 10.0, 0.5), (50, 9.7, 0.5), (50, 9.4, 0.5), (50, 9.1, 0.5), (50, 8.8, 0.5)], 80),  # no drift downwards
+        ([(50, 10.0, 0.5), (30, 12.0, 0.5)], 40),  # a higher return that is paid for with success
+        ([(30, 12.0, 0.5), (50, 10.0, 0.5), (50, 9.9, 0.5)], 120),
+    ],
+)
+def test_the_best_policy_is_the_latest_that_none_before_it_beats(tmp_path, script, chosen):
+    config = configuration(overlap=False, evaluate_every=40, checkpoint_every=40, steps=40 * len(script))
+    whole = ScriptedEvaluator(script)
+    with closing(make_trainer(config, tmp_path / "whole", Watcher())) as trainer:
+        trainer.evaluations.evaluator = whole
+        trainer.train()
+    assert trainer.evaluations.best_step == chosen
+    assert find(tmp_path / "whole", ("best",)).name == f"best-{chosen:09d}"
+
+    stopped = ScriptedEvaluator(script)
+    for _ in script:  # resumed after every evaluation
+        with closing(make_trainer(config, tmp_path / "parts", Watcher())) as trainer:
+            trainer.evaluations.evaluator = stopped
+            if trainer.run_directory.exists() and list(trainer.run_directory.glob("last-*")):
+                trainer.resume(newest(trainer.run_directory))
+            trainer.listener = Watcher(trainer.step + 40, trainer.request_stop)
+            trainer.train()
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
 def hold(trainer):

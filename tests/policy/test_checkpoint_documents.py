@@ -64,7 +64,10 @@ def test_a_document_lacks_nothing_and_has_only_numbers_of_the_right_kind(saved, 
     values = json.loads(file.read_text())
     for place in places(values):
         where = ".".join(place)
-        for change in (lambda p, k: p.pop(k), lambda p, k: p.__setitem__(k, "x"), lambda p, k: p.__setitem__(k, [[]])):
+        changes = [lambda p, k: p.__setitem__(k, "x"), lambda p, k: p.__setitem__(k, [[]])]
+        if place[-1] != "mean_return_ci95":  # earlier versions have none
+            changes.append(lambda p, k: p.pop(k))
+        for change in changes:
             file.write_text(json.dumps(edited(values, place, change)))
             sign(saved, file.name)
             assert file.name in refused(saved) or "belong together" in refused(saved), where
@@ -75,7 +78,7 @@ def test_a_document_lacks_nothing_and_has_only_numbers_of_the_right_kind(saved, 
             assert file.name in refused(saved), (where, text[:10])
 
 
-@pytest.mark.parametrize("name", ["contract", "counters", "evaluation", "random", "manifest"])
+@pytest.mark.parametrize("name", ["contract", "counters", "evaluation", "evaluations", "random", "manifest"])
 @pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{}", "\0", '{"a": 1, "a": 2}', *NEVER])
 def test_a_document_of_another_kind_is_one_sentence(saved, sign, name, text):
     (saved / f"{name}.json").write_text(text)
@@ -104,6 +107,14 @@ def test_counters_are_possible_together(saved, sign, change, said):
     (saved / "counters.json").write_text(json.dumps(values | change))
     sign(saved, "counters.json")
     assert said in refused(saved)
+
+
+def test_the_best_evaluation_is_one_of_all(saved, sign):
+    values = json.loads((saved / "evaluations.json").read_text())
+    assert json.loads((saved / "evaluation.json").read_text()) in values
+    (saved / "evaluations.json").write_text(json.dumps([values[0] | {"mean_return": 1e6}]))
+    sign(saved, "evaluations.json")
+    assert "evaluation.json is none of those in evaluations.json" in refused(saved)
 
 
 def test_a_success_rate_lies_inside_of_its_interval(tmp_path):
@@ -175,8 +186,8 @@ def test_an_optimizer_that_cannot_be_is_refused(saved, sign, change, said):
 def test_nothing_that_a_resumed_run_needs_may_be_missing(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     for name in manifest["files"]:
-        if name in ("replay.safetensors", "interim.safetensors"):
-            continue  # without the first it was saved for play, without the second by an earlier version
+        if name in ("replay.safetensors", "interim.safetensors", "evaluations.json"):
+            continue  # without the first it was saved for play, without the others by an earlier version
         left = {key: value for key, value in manifest["files"].items() if key != name}
         (saved / "manifest.json").write_text(json.dumps(manifest | {"files": left}))
         assert name.partition(".")[0] in refused(saved), name
