@@ -8,6 +8,7 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.robots.grippers import GRIPPERS
+from td3robot.robots.grippers.robotiq_2f85 import APART, SIDES, menagerie_2f85
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE
@@ -258,6 +259,34 @@ def held_at(environment):
     """Where the object is in the tool's frame [m]."""
     world = environment.world
     return world.tcp.rotation.T @ (world.objects["object"].position - world.tcp.position)
+
+
+def test_links_of_a_2f85_without_contacts_never_meet():
+    """Whatever its drive does, and whatever pushes and twists its pads."""
+    spec = menagerie_2f85()
+    apart = [(each.bodyname1, each.bodyname2) for each in spec.excludes][-2 * len(APART) :]
+    assert sorted(apart) == sorted((a.format(side), b.format(side)) for a, b in APART for side in SIDES)
+    for each in list(spec.excludes)[-2 * len(APART) :]:
+        spec.delete(each)
+    model = spec.compile()
+    data, rng, along = mujoco.MjData(model), np.random.default_rng(0), np.zeros(6)
+
+    def shapes(name):
+        body = model.body(name)
+        geoms = range(body.geomadr.item(), body.geomadr.item() + body.geomnum.item())
+        return [geom for geom in geoms if model.geom_contype[geom]]
+
+    pairs = [(one, other) for a, b in apart for one in shapes(a) for other in shapes(b)]
+    pads = [model.body(f"{side}_pad").id for side in SIDES]
+    assert len(pairs) == len(apart)
+    for _ in range(200):
+        data.ctrl[:] = rng.choice([0.0, rng.uniform(0.0, 255.0), 255.0])
+        data.xfrc_applied[pads, :3] = rng.uniform(-60.0, 60.0, (2, 3))
+        data.xfrc_applied[pads, 3:] = rng.uniform(-2.0, 2.0, (2, 3))
+        for _ in range(10):
+            mujoco.mj_step(model, data, 10)
+            for one, other in pairs:
+                assert mujoco.mj_geomDistance(model, data, one, other, 0.01, along) > 0.0
 
 
 def test_the_servo_s_step_is_the_one_that_was_tested(cell):
