@@ -1,10 +1,12 @@
 """The command line: figures on standard output, words for people on standard error, status 2 for mistakes."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import typer
 import yaml
 
 from td3robot import cli
+from td3robot.learning.run_lock import RunLock
 from td3robot.policy.checkpoint import newest
 
 ROOT = Path(__file__).parents[1]
@@ -213,6 +216,22 @@ def test_resuming_a_released_policy_says_what_to_type_instead_and_nothing_before
             f"begin from its networks: td3robot train {name} --init-from {named}",
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_beside_others_is_refused_in_its_own_words_whoever_works_there(td3robot, tmp_path):
+    policy = tmp_path / "ur5e_reach"
+    shutil.copytree(ROOT / "checkpoints" / policy.name, policy)
+    with closing(RunLock(tmp_path)):
+        assert_one_line(td3robot("train", "--resume", policy, "--more", 10), f"{policy} was saved for play")
+
+
+def test_a_checkpoint_outside_a_run_directory_does_not_resume_beside_itself(td3robot, tmp_path, set_small):
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    td3robot("train", PENDULUM, "--out", run, *set_small)
+    shutil.copytree(newest(run).path, alone)
+    assert_one_line(
+        td3robot("train", "--resume", alone, "--more", 10), f"{alone} is a checkpoint outside a run directory"
+    )
 
 
 def test_a_run_resumes_with_another_setting_for_a_reason_that_is_recorded(td3robot, tmp_path, set_small):

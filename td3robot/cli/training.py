@@ -266,11 +266,18 @@ def resumed(
         ConfigError: It cannot be resumed like this.
         ContractError: Its environment has changed.
     """
+    from td3robot.errors import CheckpointError
     from td3robot.learning.run_lock import RunLock
     from td3robot.policy.checkpoint import find
 
     _require_reason(overrides, reason)
     found = find(path, ("last",))
+    if not found.resolve().name.startswith("last-"):  # it has no run directory that could be locked
+        saved_run(path, steps, more, overrides)
+        raise CheckpointError(
+            f"{found} is a checkpoint outside a run directory, and its run would be written beside it; "
+            "put it into a directory of its own, as last-000000000"
+        )
     run = path if path.is_dir() and path != found else found.resolve().parent
     lock = RunLock(run)  # before anything is read that another training might replace
     try:
@@ -290,7 +297,6 @@ def _resumed_under(
 ) -> "Trainer":
     """Return the trainer of a saved run whose directory is locked; ``until`` has arguments of :func:`resumed`."""
     from td3robot.envs.trust import require_trusted
-    from td3robot.errors import CheckpointError
     from td3robot.learning.changes import change_words, recorded_change
     from td3robot.learning.runs import make_trainer
 
@@ -298,11 +304,6 @@ def _resumed_under(
     saved, config, step = saved_run(path, steps, more, overrides)
     require_trusted(config.environment, str(saved.path), trust)
     change = None if reason is None else recorded_change(saved.config(), config, step, reason)
-    if saved.has("replay") and not saved.path.resolve().name.startswith("last-"):
-        raise CheckpointError(
-            f"{saved.path} is a checkpoint outside a run directory, and its run would be written beside it; "
-            "put it into a directory of its own, as last-000000000"
-        )
     trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock, workers)
     here = "this td3robot" if change is None else "the changed run"
     trainer.contract.require_same(saved.contract(), here, "the checkpoint")
