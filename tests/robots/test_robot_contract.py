@@ -29,15 +29,15 @@ KITS = {
     "ur": UR5E | {"backend": "ur"},
     "franka": FR3 | {"backend": "franka"},
 }
-# The fixtures of their cells.
-PHYSICAL = {"ur": "ur_cell", "franka": "franka_cell"}
+# Those that are driven, with a stand-in.
+PHYSICAL = ("ur", "franka")
 
 
 def test_every_backend_is_among_them():
     assert {kit["backend"] for kit in KITS.values()} == set(ROBOTS)
 
 
-@pytest.fixture(params=sorted(KITS))
+@pytest.fixture(scope="module", params=sorted(KITS))
 def name(request):
     if KITS[request.param]["arm"] == "fr3" and find_spec("franky_sim") is None:
         pytest.skip("the FR3's model is in the extra 'franka', which is not installed")
@@ -53,7 +53,18 @@ def patient():
 
 
 @pytest.fixture(scope="module")
-def robots():
+def cell(name, request):
+    """Give the cell of what is driven. Two stand-ins with their drivers are too much for two cores: one ends before."""
+    if name == "franka":
+        standin = request.getfixturevalue("franka_standin")
+        yield request.getfixturevalue("franka_cell")
+        standin.close()
+    else:
+        yield request.getfixturevalue("ur_cell") if name == "ur" else None
+
+
+@pytest.fixture(scope="module")
+def robots(cell):
     """Keep the robots that were connected."""
     robots = {}
     yield robots
@@ -62,9 +73,8 @@ def robots():
 
 
 @pytest.fixture
-def make(name, request):
-    """Make another robot of one kind; physical ones need a stand-in."""
-    cell = request.getfixturevalue(PHYSICAL[name]) if name in PHYSICAL else None
+def make(name, cell):
+    """Make another robot of one kind."""
     config = RobotConfig(**KITS[name])
     return lambda: ROBOTS[config.backend](config, (), cell, GuardConfig())
 
