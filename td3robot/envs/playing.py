@@ -176,16 +176,13 @@ class Evaluation:
         reported, both must differ by more than chance: each figure lies outside the other's 95 % interval. Otherwise,
         the return is all that is known, and the higher one wins.
         """
-        if self.success_rate is None or other.success_rate is None:
+        mine, theirs = self.success_rate, other.success_rate
+        if mine is None or theirs is None:
             return self.mean_return > other.mean_return
-        if self._succeeds_more_often_than(other):
+        if _exceeds(mine, self.success_ci95, theirs, other.success_ci95):
             return True
-        return self._returns_more_than(other) and not other._succeeds_more_often_than(self)
-
-    def _succeeds_more_often_than(self, other: "Evaluation") -> bool:
-        return _exceeds(self.success_rate, self.success_ci95, other.success_rate, other.success_ci95)
-
-    def _returns_more_than(self, other: "Evaluation") -> bool:
+        if _exceeds(theirs, other.success_ci95, mine, self.success_ci95):
+            return False
         return _exceeds(self.mean_return, self.mean_return_ci95, other.mean_return, other.mean_return_ci95)
 
 
@@ -250,14 +247,12 @@ def require_finite(layout: Layout | None, observation: Vector, reward: float, wh
 
 
 def _exceeds(
-    value: float | None,
+    value: float,
     interval: tuple[float, float] | None,
-    other: float | None,
+    other: float,
     others: tuple[float, float] | None,
 ) -> bool:
     """Whether a figure is higher than another, each outside the other's interval; without one, a figure is exact."""
-    if value is None or other is None:
-        return False
     low = interval[0] if interval else value
     others_high = others[1] if others else other
     return value > others_high and other < low
