@@ -23,4 +23,4 @@ if [ -n "$simulator" ]; then
     simulator=
 fi
 # Two at a time: many tests wait for a process, a controller or a clock. -n 0 runs them one after another.
-pytest -n 2 --dist loadgroup "$@"
+pytest -n 2 "$@"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -78,16 +78,24 @@ class Quiet:
         self.messages.append(text)
 
 
-# Folders whose tests share a stand-in; they stay in one process where tests are shared among several.
-STOOD_IN = ("robots", "deploy")
+# Folders whose tests drive in real time. One process runs them all: two controllers and two drivers at real-time
+# priority would leave two cores to nobody else for most of a second.
+IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/standin/")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, and those of a folder with a stand-in."""
-    for item in items:
-        together = item.path.parent if item.path.parent.name in STOOD_IN else item.path
-        item.add_marker(pytest.mark.xdist_group(together.name))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file in one process, and all tests in real time in one.
+
+    ``--dist loadgroup`` does not: pytest-xdist 3.8 groups nothing with pytest 9.2, and is silent about it.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "in real time" if nodeid.startswith(IN_REAL_TIME) else nodeid.split("::", 1)[0]
+
+    return Together(config, log)
 
 
 # Stand-ins that run, with the folder whose tests need them.
