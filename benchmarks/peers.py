@@ -2,8 +2,9 @@
 
 Every learner trains on a released id with practice starts, with the sizes, rates and schedule of the id's
 configuration, as far as it has them. Evaluations are of the same episodes. A success counts from the moment at which
-its policy was trained. The peers' clocks stand still while they are evaluated; this project's runs on, since its
-evaluations overlap with its training, and slow it down. Each training is a process of its own.
+its policy was trained. Clocks start once the environments have; how long that took is told beside. The peers' clocks
+stand still while they are evaluated; this project's runs on, since its evaluations overlap with its training, and slow
+it down. Each training is a process of its own.
 
 SBX (``pip install sbx-rl``) belongs into an environment of its own, with this project and its extra ``bench``.
 
@@ -40,11 +41,20 @@ EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # steps between evaluations
 
 
 class Curve:
-    """The successes of one training, with the seconds it had taken by then; over once all wanted are reached."""
+    """The successes of one training, with the seconds it had taken by then; over once all wanted are reached.
+
+    Attributes:
+        start_s: Seconds to make the learner and to start its environments.
+    """
 
     def __init__(self, wanted: list[float]) -> None:
         self.wanted, self.points = max(wanted), []
-        self.began, self.excluded = perf_counter(), 0.0
+        self.began, self.start_s, self.excluded = perf_counter(), 0.0, 0.0
+
+    def begin(self) -> None:
+        """Start the clock: the environments wait for their first step."""
+        self.start_s = round(perf_counter() - self.began, 1)
+        self.began = perf_counter()
 
     def now(self) -> float:
         """Return the seconds of training so far."""
@@ -82,8 +92,8 @@ def train_here(config: RunConfig, curve: Curve) -> None:
     from td3robot.learning.runs import make_trainer
 
     with tempfile.TemporaryDirectory() as run:
-        curve.began = perf_counter()  # starting the processes included
         trainer = make_trainer(config, Path(run) / "run", Watch(curve))
+        curve.begin()
         try:
             trainer.train()
         except ReachedError:
@@ -147,7 +157,8 @@ def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> 
             curve.excluded += perf_counter() - stopped
             return not curve.add(self.num_timesteps, trained, figures)
 
-    curve.began = perf_counter()
+    environments.get_attr("spec")  # all of them answer
+    curve.begin()
     model.learn(training.steps, callback=Evaluate())
     environments.close()
 
@@ -162,8 +173,8 @@ def make_practice(released: str) -> gymnasium.Env:
     return gymnasium.make(released, practice=True)
 
 
-def train_one(learner: str, name: str, overrides: list[str], seed: int, wanted: list[float]) -> list[Any]:
-    """Train once, in this process, and return its curve."""
+def train_one(learner: str, name: str, overrides: list[str], seed: int, wanted: list[float]) -> dict[str, Any]:
+    """Train once, in this process, and return its curve, and how long it took to start."""
     evaluations = [f"training.evaluation_episodes={EPISODES}", f"training.evaluate_every={EVERY[name]}"]
     fixed = [*evaluations, f"seed={seed}", *overrides]
     config = load_config(Path(__file__).parent.parent / "configs" / f"{name}.yaml", fixed)
@@ -172,7 +183,7 @@ def train_one(learner: str, name: str, overrides: list[str], seed: int, wanted: 
         train_here(config, curve)
     else:
         train_peer(PACKAGES[learner], config, IDS[name], curve)
-    return curve.points
+    return {"start_s": curve.start_s, "points": curve.points}
 
 
 def seconds_to(points: list[Any], success: float) -> float | None:
@@ -196,14 +207,16 @@ def main() -> None:
     missing = [learner for learner in given.learners if find_spec(PACKAGES[learner]) is None]
     if missing:
         parser.error(f"not installed: {', '.join(missing)}; leave it out with --learners")
-    found: dict[str, Any] = {"load": os.getloadavg()[0], "curves": {learner: {} for learner in given.learners}}
+    found: dict[str, Any] = {"load": os.getloadavg()[0]}
+    found |= {key: {learner: {} for learner in given.learners} for key in ("start_s", "curves")}
     for seed in given.seeds:  # in turn, so that a busy stretch of the machine meets all
         for learner in given.learners:
             print(f"{learner}, seed {seed}", file=sys.stderr, flush=True)
             command = [sys.executable, __file__, given.name, "--one", "--learners", learner, "--seeds", str(seed)]
             command += ["--success", *map(str, given.success), "--set", *given.overrides]
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-            found["curves"][learner][seed] = json.loads(done.stdout.splitlines()[-1])
+            trained = json.loads(done.stdout.splitlines()[-1])
+            found["start_s"][learner][seed], found["curves"][learner][seed] = trained["start_s"], trained["points"]
     for success in given.success:
         reached = {
             learner: [seconds_to(points, success) for points in curves.values()]
