@@ -1,6 +1,8 @@
 """The command line: figures on standard output, words for people on standard error, status 2 for mistakes."""
 
+import io
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import typer
 import yaml
 
 from td3robot import cli
+from td3robot.cli import terminal
 from td3robot.learning.run_lock import RunLock
 from td3robot.policy.checkpoint import newest
 
@@ -562,3 +565,38 @@ def test_ctrl_c_saves_and_says_how_to_resume(td3robot, tmp_path, set_small):
     assert status == 0, err
     assert only_json(out)["step"] == step + 30
     assert f"step {step} of {step + 30}" in err
+
+
+class Interrupted(io.RawIOBase):
+    """A stream on which a signal arrives in the middle of the first write."""
+
+    def __init__(self, descriptor):
+        self.descriptor, self.signals = descriptor, [signal.SIGUSR1]
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.descriptor
+
+    def write(self, data):
+        if self.signals:
+            signal.raise_signal(self.signals.pop())
+            sum(range(1000))  # its handler runs between two instructions
+        return os.write(self.descriptor, bytes(data))
+
+
+def test_a_signal_that_comes_while_something_is_printed_can_print_too():
+    read, write = os.pipe()
+    stream = io.TextIOWrapper(io.BufferedWriter(Interrupted(write)), line_buffering=True)
+    console = type(terminal.stderr)(file=stream)
+    before = signal.signal(signal.SIGUSR1, lambda *_: console.print("stopping", markup=False))
+    try:
+        console.print("step 100", markup=False)
+        console.print("saved", markup=False)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert os.read(read, 1000) == b"stopping\nstep 100\nsaved\n"
+    stream.close()
+    os.close(read)
+    os.close(write)

@@ -22,11 +22,20 @@ class _LastingConsole(Console):
     """A console that keeps working without a terminal: output that nobody can read ends nothing."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print; once the terminal was closed, do nothing."""
+        """Print; once the terminal was closed, do nothing.
+
+        A signal may come while something is printed, and its handler prints as well. Python refuses to write within a
+        write to the same stream; then the words go past the stream.
+        """
         try:
             super().print(*objects, **options)
         except OSError:
             self.quiet = True
+        except RuntimeError as error:
+            if "reentrant call" not in str(error):
+                raise
+            with suppress(OSError):
+                os.write(self.file.fileno(), " ".join(map(str, objects)).encode() + b"\n")
 
     def on_broken_pipe(self) -> None:
         """Stop printing instead of ending the program."""
