@@ -89,11 +89,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     ``--dist loadgroup`` does not: pytest-xdist 3.8 groups nothing with pytest 9.2, and is silent about it.
     """
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadFileScheduling
 
-    class Together(LoadScopeScheduling):
+    class Together(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "in real time" if nodeid.startswith(IN_REAL_TIME) else nodeid.split("::", 1)[0]
+            return "in real time" if nodeid.startswith(IN_REAL_TIME) else super()._split_scope(nodeid)
 
     return Together(config, log)
 
