@@ -88,13 +88,12 @@ def ours(sizes: Case, choice: str, threads: int, updates: int) -> Run:
     """Make this project's learner."""
     from td3robot.config import TrainingConfig
     from td3robot.learning.learner import make_learner
-    from td3robot.learning.replay import ReplayBuffer
+    from td3robot.learning.replay import ReplayBuffer, Transition
     from td3robot.learning.td3 import TD3
 
     agent = TD3(sizes.observation, sizes.action, sizes.agent, 0)
     replay, rng = ReplayBuffer(ROWS, sizes.observation, sizes.action), np.random.default_rng(0)
-    for observation, action, reward, following in transitions(sizes):
-        replay.add(observation, action, reward, following, False, sizes.agent.gamma)
+    replay.add([Transition(*drawn, False, sizes.agent.gamma) for drawn in transitions(sizes)])
     agent.normalizer.update(replay.rows[:, : sizes.observation])
     learner = make_learner(agent, TrainingConfig(learner=choice, torch_threads=threads), None, print)
     return lambda: learner.learn(replay, rng, updates)

@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from td3robot.config import load_config
+from td3robot.learning.replay import Transition
 from td3robot.learning.runs import make_trainer
 from td3robot.policy import checkpoint
 
@@ -41,7 +42,7 @@ def main() -> None:
         sizes = trainer.contract.observation.size, trainer.contract.action.size
         for _ in range(TRANSITIONS):
             observation = rng.standard_normal(sizes[0])
-            trainer.replay.add(observation, np.zeros(sizes[1]), 0.0, observation, False, 0.9)
+            trainer.replay.add([Transition(observation, np.zeros(sizes[1]), 0.0, observation, False, 0.9)])
         start = perf_counter()
         trainer.save()
         saving = perf_counter() - start

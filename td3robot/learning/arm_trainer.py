@@ -72,13 +72,13 @@ class ArmCollector(Experience):
 
     def store(self, played: dict[int, ArmEpisode], replay: ReplayBuffer) -> list[FinishedEpisode]:
         """Store what :meth:`play` returned, and return the episodes that were played to the end."""
-        finished = []
+        finished = list[FinishedEpisode]()
         for index, part in played.items():
             if part.observation is None:
                 continue
             self._episodes[index] = episode = Episode(self._next - 1, part.observation)
-            finished += [self._store(episode, step, replay) for step in part.steps]
-        return [each for each in finished if each is not None]
+            finished += self._store([(episode, step) for step in part.steps], replay)
+        return finished
 
     def _exploration(self, index: int) -> GaussianExploration:
         """Return an exploration with the episode's own generator: no arm waits for another one's draws."""

@@ -19,7 +19,7 @@ from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.learning.agent import make_agent
 from td3robot.learning.environments import physics_threads
 from td3robot.learning.learner import make_learner
-from td3robot.learning.replay import ReplayBuffer
+from td3robot.learning.replay import ReplayBuffer, Transition
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.simulated.disturbed import without_disturbances
 from td3robot.robots.simulated.mujoco import MujocoRobot
@@ -113,7 +113,8 @@ def bench_learner(
     replay = ReplayBuffer(10_000, *sizes)
     for _ in range(10_000):
         observation, following = rng.normal(size=(2, sizes[0]))
-        replay.add(observation, rng.uniform(-1, 1, sizes[1]), rng.normal(), following, False, config.agent.gamma)
+        action, reward = rng.uniform(-1, 1, sizes[1]), rng.normal()
+        replay.add([Transition(observation, action, reward, following, False, config.agent.gamma)])
 
     def run(count: int) -> float:
         """Return the updates per second of one pass."""

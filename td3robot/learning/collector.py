@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,8 @@ from numpy.typing import NDArray
 from td3robot import seeding
 from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import EnvironmentFacts, Environments, Step
+from td3robot.learning.replay import ReplayBuffer, Transition
 from td3robot.learning.window import FinishedEpisode, StepAverages
-
-if TYPE_CHECKING:
-    from td3robot.learning.replay import ReplayBuffer
 
 Vector = NDArray[np.float32]
 
@@ -69,16 +68,20 @@ class Experience(ABC):
     def _seed_of(self, index: int, episode_index: int) -> int:
         return seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
 
-    def _store(self, episode: Episode, step: Step, replay: "ReplayBuffer") -> FinishedEpisode | None:
-        """Store a step, and return the episode's figures if it ended with this step."""
-        self._advance(episode, step, replay)
-        self.averages.add(step)
-        if step.terminated or step.truncated:
-            return FinishedEpisode(episode.total_reward, len(episode.actions), step.success)
-        return None
+    def _store(self, played: Sequence[tuple[Episode, Step]], replay: ReplayBuffer) -> list[FinishedEpisode]:
+        """Store steps, and return the figures of the episodes that ended with one of them."""
+        finished, transitions = [], list[Transition]()
+        for episode, step in played:
+            transitions += self._advance(episode, step)
+            if step.terminated or step.truncated:
+                finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
+        replay.add(transitions)
+        self.averages.add([step for _, step in played])
+        return finished
 
-    def _advance(self, episode: Episode, step: Step, replay: "ReplayBuffer | None") -> None:
-        """Advance an episode by one step, and store the n-step transitions that are complete."""
+    def _advance(self, episode: Episode, step: Step) -> list[Transition]:
+        """Advance an episode by one step, and return the n-step transitions that are complete."""
+        complete = []
         episode.actions.append(step.action)
         episode.total_reward += step.reward
         episode.recent.append((episode.observation, step.action, step.reward))
@@ -87,12 +90,11 @@ class Experience(ABC):
             reward = 0.0
             for _, _, later in reversed(episode.recent):
                 reward = later + self._gamma * reward
-            observation, taken, _ = episode.recent[0]
-            if replay is not None:
-                discount = self._gamma ** len(episode.recent)
-                replay.add(observation, taken, reward, step.observation, step.terminated, discount)
-            episode.recent.popleft()
+            discount = self._gamma ** len(episode.recent)
+            observation, taken, _ = episode.recent.popleft()
+            complete.append(Transition(observation, taken, reward, step.observation, step.terminated, discount))
         episode.observation = step.observation
+        return complete
 
 
 class Collector(Experience):
@@ -147,11 +149,10 @@ class Collector(Experience):
         ]
         self._pending = pending
 
-    def commit(self, replay: "ReplayBuffer") -> list[FinishedEpisode]:
+    def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
         """Store the last step's transitions, and return the episodes that ended with it."""
-        finished = [self._store(episode, step, replay) for episode, step in self._pending]
-        self._pending = []
-        return [each for each in finished if each is not None]
+        finished, self._pending = self._store(self._pending, replay), []
+        return finished
 
     def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
         """Restore every environment to where :meth:`state` was taken, by replaying its episode.
@@ -166,7 +167,7 @@ class Collector(Experience):
             ended = False
             for action in arrays[f"{index}.actions"]:
                 step = self.environments.step(index, action)
-                self._advance(episode, step, None)
+                self._advance(episode, step)
                 if ended := step.terminated or step.truncated:
                     break
             if ended or not np.array_equal(episode.observation, arrays[f"{index}.observation"]):

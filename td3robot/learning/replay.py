@@ -1,5 +1,7 @@
 """The replay buffer: a ring that overwrites its oldest transition."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +10,22 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from td3robot.errors import CheckpointError, ConfigError
+
+
+class Transition(NamedTuple):
+    """One transition, or the sum of n steps; see :class:`Batch`.
+
+    Attributes:
+        observation, next_observation: (observation,).
+        action: (action,).
+    """
+
+    observation: ArrayLike
+    action: ArrayLike
+    reward: float
+    next_observation: ArrayLike
+    terminated: bool
+    discount: float
 
 
 class Batch(NamedTuple):
@@ -56,22 +74,18 @@ class ReplayBuffer:
         self.size = 0
         self._next = 0
 
-    def add(
-        self,
-        observation: ArrayLike,
-        action: ArrayLike,
-        reward: float,
-        next_observation: ArrayLike,
-        terminated: bool,
-        discount: float,
-    ) -> None:
-        """Store one transition in place of the oldest."""
-        row = self._rows[self._next]
-        values = (observation, action, reward, next_observation, terminated, discount)
-        for start, stop, value in zip(self._edges, self._edges[1:], values, strict=False):
-            row[start:stop] = value
-        self._next = (self._next + 1) % self.capacity
-        self.size = min(self.size + 1, self.capacity)
+    def add(self, transitions: Sequence[Transition]) -> None:
+        """Store transitions, in order, each in place of the oldest."""
+        for first in range(0, len(transitions), self.capacity):
+            self._add(transitions[first : first + self.capacity])
+
+    def _add(self, transitions: Sequence[Transition]) -> None:
+        """Store transitions, at most ``capacity`` of them."""
+        places = (self._next + np.arange(len(transitions))) % self.capacity
+        for (start, stop), column in zip(pairwise(self._edges), zip(*transitions, strict=True), strict=True):
+            self._rows[places, start:stop] = np.array(column, np.float32).reshape(len(transitions), -1)
+        self._next = (self._next + len(transitions)) % self.capacity
+        self.size = min(self.size + len(transitions), self.capacity)
 
     @property
     def rows(self) -> NDArray[np.float32]:

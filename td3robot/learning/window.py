@@ -1,7 +1,7 @@
 """What happened since the last row of metrics; saved with a run, so that a resumed one writes the same rows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +31,19 @@ class StepAverages:
         self.steps = 0
         self.sums: defaultdict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
 
-    def add(self, step: Step) -> None:
-        """Add one step."""
-        self.steps += 1
-        self.sums["action/mean_abs"] += float(np.abs(step.action).mean())
-        self.sums["action/saturated"] += float((np.abs(step.action) > 0.99).mean())
-        for name, value in step.reward_terms.items():
-            self.sums[f"reward/{name}"] += value
-        for reason in step.interventions:
-            self.sums[f"guard/{reason}"] += 1.0
+    def add(self, steps: Sequence[Step]) -> None:
+        """Add steps."""
+        if not steps:
+            return
+        self.steps += len(steps)
+        sizes = np.abs([step.action for step in steps])
+        self.sums["action/mean_abs"] += float(sizes.mean(axis=1).sum())
+        self.sums["action/saturated"] += float((sizes > 0.99).mean(axis=1).sum())
+        for step in steps:
+            for name, value in step.reward_terms.items():
+                self.sums[f"reward/{name}"] += value
+            for reason in step.interventions:
+                self.sums[f"guard/{reason}"] += 1.0
 
     def means(self) -> dict[str, float]:
         """Return the mean of each figure over the steps added."""

@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 from td3robot.config import AgentConfig, TrainingConfig
 from td3robot.learning import learner as learners
 from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner, make_learner
-from td3robot.learning.replay import Batch, ReplayBuffer
+from td3robot.learning.replay import Batch, ReplayBuffer, Transition
 from td3robot.learning.td3 import TD3
 
 OBSERVATION, ACTION, ROWS = 5, 2, 400
@@ -46,10 +46,8 @@ def make_replay(reward: float = 1.0) -> ReplayBuffer:
     rng, replay = np.random.default_rng(3), ReplayBuffer(2 * ROWS, OBSERVATION, ACTION)
     for _ in range(ROWS):
         observation, following = rng.normal(0.5, 2.0, (2, OBSERVATION))
-        replay.add(
-            observation, rng.uniform(-1, 1, ACTION), reward * rng.normal(), following, rng.random() < 0.1,
-            rng.choice([0.99, 0.9]),
-        )  # fmt: skip
+        action, summed, ended = rng.uniform(-1, 1, ACTION), reward * rng.normal(), rng.random() < 0.1
+        replay.add([Transition(observation, action, summed, following, ended, rng.choice([0.99, 0.9]))])
     return replay
 
 

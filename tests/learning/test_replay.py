@@ -5,22 +5,20 @@ import pytest
 import torch
 
 from td3robot.errors import CheckpointError
-from td3robot.learning.replay import Batch, ReplayBuffer
+from td3robot.learning.replay import Batch, ReplayBuffer, Transition
 
 CPU = torch.device("cpu")
 
 
+def transition(number: int) -> Transition:
+    """Return a transition whose every number tells which one it is."""
+    return Transition(
+        [number, -number], [number + 0.5], 2 * number, [number + 1, -number - 1], number % 3 == 0, number / 4
+    )
+
+
 def fill(replay: ReplayBuffer, first: int, stop: int) -> None:
-    """Add transitions whose every number tells which transition it belongs to."""
-    for number in range(first, stop):
-        replay.add(
-            [number, -number],
-            [number + 0.5],
-            2 * number,
-            [number + 1, -number - 1],
-            number % 3 == 0,
-            number / 4,
-        )
+    replay.add([transition(number) for number in range(first, stop)])
 
 
 def sample(replay: ReplayBuffer, count: int, seed: int = 0) -> Batch:
@@ -32,6 +30,17 @@ def test_the_ring_overwrites_the_oldest():
     fill(replay, 0, 8)
     assert replay.size == 5
     assert sorted({int(number) for number in sample(replay, 200).observation[:, 0]}) == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("capacity", [4, 5, 100])
+def test_together_transitions_are_stored_as_one_by_one(capacity):
+    together, singly = ReplayBuffer(capacity, 2, 1), ReplayBuffer(capacity, 2, 1)
+    for first, stop in ((0, 3), (3, 3), (3, 12), (12, 14)):
+        fill(together, first, stop)
+        for number in range(first, stop):
+            fill(singly, number, number + 1)
+    np.testing.assert_array_equal(together.rows[: together.size], singly.rows[: singly.size])
+    assert together.state()[1] == singly.state()[1]
 
 
 def test_only_what_was_filled_is_sampled():
