@@ -75,6 +75,7 @@ class ActionConfig(Section):
         response_s: Response time of the arm: the share ``period / response_s`` of the wished change of velocity
             happens in one control period, or all of it if the period is longer. A policy that dithers then moves the
             arm smoothly instead of being held back by the guard's acceleration limit.
+        wait_for_gripper: Whether the arm rests while the fingers close, whatever the action asks of it.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
@@ -85,6 +86,7 @@ class ActionConfig(Section):
     response_s: NonNegative = 0.125
     dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.0
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
+    wait_for_gripper: bool = False
 
     def share(self, length: Length) -> Length:
         """Return the share of full speed that an action of a length in [0, 1] asks for, or each of several."""

@@ -14,6 +14,7 @@ from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import Array, JointCommand
+from td3robot.tasks.interface import AT_REST, REST_S
 
 # The orientation error to correct is capped at this, so that the correction stays gentle [rad].
 MAX_TURN = 0.1
@@ -43,6 +44,8 @@ POSTURE_SPEED = 0.3
 INTENT_PER_S = 3.0
 # The gripper closes at this intent and above, and opens at this one and below; in between, its command stays.
 CLOSES_AT, OPENS_AT = 0.7, 0.3
+# Fingers that close at this rate or faster are not at rest [1/s].
+CLOSING_PER_S = AT_REST / REST_S
 # A gripper this near to an end of its range counts as open or closed when an episode begins [closed fraction].
 AT_END = 0.05
 
@@ -70,6 +73,20 @@ class ActionKind(ABC):
     @abstractmethod
     def implied_speeds(self) -> dict[str, float]:
         """Return the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some hold at home only."""
+
+    def admitted(self, action: NDArray[np.float32], closing_rate: float, gripper: float) -> NDArray[np.float32]:
+        """Return an action, asking nothing of the arm if it waits for a gripper that closes.
+
+        Args:
+            action: (action,) in [-1, 1].
+            closing_rate: How fast the measured closed fraction grows [1/s].
+            gripper: The next commanded closed fraction.
+        """
+        if not (self.config.wait_for_gripper and gripper >= 1.0 and closing_rate >= CLOSING_PER_S):
+            return action
+        rest = np.zeros_like(action)
+        rest[-1] = action[-1]
+        return rest
 
     def wish(
         self, action: NDArray[np.float32], commanded: JointCommand, velocity: Array, gripper: float
@@ -109,7 +126,8 @@ class ActionKind(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
-        left_out = {"response_s"} if self.config.dead_zone else {"response_s", "dead_zone"}
+        left_out = {"response_s"}
+        left_out |= {name for name in ("dead_zone", "wait_for_gripper") if not getattr(self.config, name)}
         terms = self.config.model_dump(mode="json", exclude=left_out) | {
             "response": self._response,
             "layout": self.layout.to_json(),

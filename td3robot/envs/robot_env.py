@@ -310,7 +310,10 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def _wish(self, action: Vector, guard: Guard, intent: float) -> JointCommand:
         """Compute the wish: what the action asks of the arm, and the intent of the gripper."""
         kind, before = self.action_kind, guard.commanded
-        gripper = kind.told(intent, before.gripper) if kind.uses_gripper else self.goal.gripper
+        if not kind.uses_gripper:
+            return kind.wish(action, before, guard.velocity, self.goal.gripper)
+        gripper = kind.told(intent, before.gripper)
+        action = kind.admitted(action, self.seen.closing_rate, gripper)
         return kind.wish(action, before, guard.velocity, gripper)
 
     def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:

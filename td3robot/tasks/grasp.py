@@ -18,7 +18,7 @@ from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
-from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
+from td3robot.tasks.interface import AT_REST, Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -60,9 +60,6 @@ AT_OBJECT = 0.02
 PRECISE = 0.01
 # An object lifted within this distance of the tool point is between the pads, not lying on the gripper [m].
 IN_HAND = 0.04
-# Fingers that moved by less than this closed fraction in REST_S are at rest: a 2F-85 at its slowest, 20 mm/s, moves
-# twice as far.
-AT_REST = 0.012
 # The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
 # The observed age of the object saturates here [s].

@@ -14,8 +14,9 @@ from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
 
-# Fingers that have not moved for this long are at rest [s].
-REST_S = 0.1
+# Fingers are at rest if they moved by less than this closed fraction within this time [s]: a 2F-85 at its slowest,
+# 20 mm/s, moves twice as far.
+AT_REST, REST_S = 0.012, 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,3 +280,24 @@ def test_going_round_and_round_brings_a_seven_joint_arm_back_to_the_same_posture
 def test_only_an_arm_with_a_joint_to_spare_has_the_posture_term(seven):
     assert "posture_gain_hz" not in make().to_json()
     assert seven[2].to_json()["posture_gain_hz"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate", "gripper", "waits"),
+    [
+        ({"wait_for_gripper": True}, 0.2, 1.0, True),
+        ({"wait_for_gripper": True}, 0.1, 1.0, False),  # at rest, but for noise
+        ({"wait_for_gripper": True}, 0.2, 0.0, False),  # about to open
+        ({"wait_for_gripper": True}, -2.0, 0.0, False),
+        ({}, 2.0, 1.0, False),
+    ],
+)
+def test_what_an_action_asks_of_an_arm_that_waits(changes, rate, gripper, waits):
+    action = np.array([0.1, -0.2, 0.3, 0.4, -0.5], np.float32)
+    admitted = make(**changes).admitted(action, rate, gripper)
+    np.testing.assert_array_equal(admitted, np.array([0, 0, 0, 0, -0.5], np.float32) if waits else action)
+
+
+def test_a_contract_says_that_an_arm_waits_only_if_it_does():
+    assert make(wait_for_gripper=True).to_json()["wait_for_gripper"] is True
+    assert "wait_for_gripper" not in make().to_json()

@@ -13,7 +13,7 @@ from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
 from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
-from td3robot.envs.action import CLOSES_AT
+from td3robot.envs.action import CLOSES_AT, CLOSING_PER_S
 from td3robot.envs.playing import evaluate
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
@@ -106,6 +106,50 @@ def test_the_closing_rate_is_that_of_the_closed_fraction(environment):
         rates.append(environment.seen.closing_rate)
     assert rates[0] == pytest.approx(0.0, abs=0.05)
     assert max(rates) == pytest.approx(0.15 / 0.085, rel=0.1)  # 150 mm/s of 85 mm
+
+
+SLOW_FINGERS = DISTURBANCES["off"].model_copy(update={"gripper_speed": (0.13, 0.13)})
+AWAY = np.array([1, 0, 0, 1, 1], np.float32)
+
+
+def play_away(**changes):
+    """Return tool speed [m/s] and closing rate [1/s] of each period, with fingers that close slowly on the way."""
+    action = CONFIG.action.model_copy(update=changes)
+    environment = make_robot_env(CONFIG.model_copy(update={"action": action, "disturbance": SLOW_FINGERS}))
+    environment.reset(seed=0)
+    found = []
+    for _ in range(110):
+        environment.step(AWAY)
+        turning = 0.1 * abs(environment.seen.commanded_turn_rate)
+        found.append((np.linalg.norm(environment.seen.commanded_velocity) + turning, environment.seen.closing_rate))
+    environment.close()
+    return np.array(found).T
+
+
+def test_the_arm_waits_for_a_gripper_that_closes_and_then_goes_on():
+    speed, rate = play_away(wait_for_gripper=True)
+    closes = rate >= CLOSING_PER_S
+    first, last = np.flatnonzero(closes)[[0, -1]]
+    assert last - first > 60
+    assert closes[first:last].all()
+    assert speed[first - 1] > 0.1
+    assert speed[first + 12 : last + 1].max() < 0.001
+    assert speed[last + 3 :].max() > 0.02
+
+
+def test_without_waiting_the_arm_moves_while_the_gripper_closes():
+    speed, rate = play_away()
+    assert speed[rate >= CLOSING_PER_S].max() > 0.15
+
+
+def test_a_preview_waits_for_the_gripper_as_well():
+    action = CONFIG.action.model_copy(update={"wait_for_gripper": True})
+    environment = make_robot_env(CONFIG.model_copy(update={"action": action, "disturbance": SLOW_FINGERS}))
+    environment.reset(seed=0)
+    for _ in range(30):
+        environment.step(CLOSE)
+    np.testing.assert_allclose(environment.preview(AWAY).command.q, environment.guard.commanded.q, atol=1e-6)
+    environment.close()
 
 
 @pytest.mark.parametrize("practice", [True, False])

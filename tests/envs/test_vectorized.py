@@ -23,6 +23,7 @@ needs_fr3 = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="needs the FR3
 CASES = [
     ("ur5e_grasp", "off"),
     ("ur5e_grasp", "real"),
+    ("ur5e_grasp", "real", "environment.action.wait_for_gripper=true"),
     ("ur5e_reach", "off"),
     ("ur5e_reach", "real"),
     ("ur10e_grasp", "real"),

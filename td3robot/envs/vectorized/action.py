@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from td3robot.envs.action import (
     CLOSES_AT,
+    CLOSING_PER_S,
     MAX_TURN,
     NULL_SPACE_DAMPING,
     OPENS_AT,
@@ -117,6 +118,13 @@ class VectorizedJointDelta:
             slid = moves + times(across, solve(gram, twist[..., None])[..., 0])
             moves = np.where(beyond[:, None], slid, moves)
         return moves
+
+
+def admitted(actions: NDArray[np.float32], closing_rate: Array, gripper: Array) -> NDArray[np.float32]:
+    """Return actions (m, action) that ask nothing of arms which wait for their gripper; see ActionKind.admitted."""
+    found = actions.copy()
+    found[(gripper >= 1.0) & (closing_rate >= CLOSING_PER_S), :-1] = 0.0
+    return found
 
 
 def told(intent: Array, before: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from td3robot.envs.action import JointDelta, TcpDelta
 from td3robot.envs.checked import checked
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.envs.vectorized.action import VectorizedJointDelta, VectorizedTcpDelta, told
+from td3robot.envs.vectorized.action import VectorizedJointDelta, VectorizedTcpDelta, admitted, told
 from td3robot.envs.vectorized.history import History
 from td3robot.envs.vectorized.memory import VectorizedMemory
 from td3robot.errors import EnvironmentFaultError, RobotError
@@ -150,7 +150,9 @@ class VectorizedRobotEnv:
             change = self._kind.intent_step * actions[:, -1].astype(np.float64)
             self._intent[rows] = np.minimum(np.maximum(self._intent[rows] + change, 0.0), 1.0)
             gripper = told(self._intent[rows], self._gripper[rows])
-        reasons = self._pass_period(actions, gripper, rows)
+        waits = self._kind.uses_gripper and self._kind.config.wait_for_gripper
+        asked = admitted(actions, self._seen.closing_rate(rows), gripper) if waits else actions
+        reasons = self._pass_period(asked, gripper, rows)
         worlds, seen = self._look(rows)
         before = type(self._before)(*(each[rows] for each in self._before))
         now = self._task.measure(worlds, rows)
@@ -250,7 +252,6 @@ class VectorizedRobotEnv:
         self._kinematics.fill(tools, q, range(len(rows)))
         twist = times(commanded.jacobians, self._velocity[rows])
         closed, before = history.closed[-1, rows], history.closed[0, rows]
-        passed = history.stamps[-1, rows] - history.stamps[0, rows]
         return Worlds(
             q=q,
             drivers=history.drivers[rows],
@@ -267,7 +268,7 @@ class VectorizedRobotEnv:
             commanded_jacobian=commanded.jacobians,
             commanded_gripper=self._gripper[rows],
             intent=self._intent[rows],
-            closing_rate=np.where(passed > 0.0, (closed - before) / np.where(passed > 0.0, passed, 1.0), 0.0),
+            closing_rate=history.closing_rate(rows),
             held=self._task.held(closed, before, self._gripper[rows]),
             item=NOTHING,
             item_rotation=NOTHING,

@@ -44,6 +44,13 @@ class History:
             kept[:-1, rows] = kept[1:, rows]
             kept[-1, rows] = new[-1, rows]
 
+    def closing_rate(self, rows: Rows) -> Array:
+        """Return how fast the closed fractions (m,) of some rows grow [1/s]."""
+        closed = self.closed[-1, rows] - self.closed[0, rows]
+        passed = self.stamps[-1, rows] - self.stamps[0, rows]
+        rate: Array = np.where(passed > 0.0, closed / np.where(passed > 0.0, passed, 1.0), 0.0)
+        return rate
+
     def correct(self, row: int, state: RobotState, closed: float) -> None:
         """Replace the newest state of a row."""
         self.q[row], self.dq[row], self.drivers[row] = state.q, state.dq, state.driver_q

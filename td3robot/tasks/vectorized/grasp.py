@@ -10,7 +10,7 @@ from td3robot.geometry import lengths, turns_down, yaws
 from td3robot.state import Array
 from td3robot.tasks import grasp
 from td3robot.tasks.grasp import Grasp
-from td3robot.tasks.interface import Goal
+from td3robot.tasks.interface import AT_REST, Goal
 from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
 from td3robot.tasks.vectorized.joint_way import VectorizedJointWay
 
@@ -53,7 +53,7 @@ class VectorizedGrasp:
     def held(self, closed: Array, earlier: Array, commanded: Array) -> NDArray[np.bool_]:
         """Whether fingers, measured now and a moment ago, hold the object; see :meth:`Grasp.held`."""
         t = self._t
-        rests = np.abs(closed - earlier) < grasp.AT_REST
+        rests = np.abs(closed - earlier) < AT_REST
         short = commanded - closed > grasp.SHORT_OF_COMMAND
         return rests & short & (0.8 * t.closed_on_object < closed) & (closed <= t.empty_beyond)
 
