@@ -75,7 +75,8 @@ class ActionConfig(Section):
         response_s: Response time of the arm: the share ``period / response_s`` of the wished change of velocity
             happens in one control period, or all of it if the period is longer. A policy that dithers then moves the
             arm smoothly instead of being held back by the guard's acceleration limit.
-        wait_for_gripper: Whether the arm rests while the fingers close, whatever the action asks of it.
+        wait_for_gripper: Whether the arm rests while the fingers close, whatever the action asks of it, in tasks that
+            use the gripper.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"

@@ -74,7 +74,7 @@ class ActionKind(ABC):
     def implied_speeds(self) -> dict[str, float]:
         """Return the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some hold at home only."""
 
-    def admitted(self, action: NDArray[np.float32], closing_rate: float, gripper: float) -> NDArray[np.float32]:
+    def waiting(self, action: NDArray[np.float32], closing_rate: float, gripper: float) -> NDArray[np.float32]:
         """Return an action, asking nothing of the arm if it waits for a gripper that closes.
 
         Args:

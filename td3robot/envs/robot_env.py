@@ -313,7 +313,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if not kind.uses_gripper:
             return kind.wish(action, before, guard.velocity, self.goal.gripper)
         gripper = kind.told(intent, before.gripper)
-        action = kind.admitted(action, self.seen.closing_rate, gripper)
+        action = kind.waiting(action, self.seen.closing_rate, gripper)
         return kind.wish(action, before, guard.velocity, gripper)
 
     def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:

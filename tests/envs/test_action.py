@@ -294,8 +294,8 @@ def test_only_an_arm_with_a_joint_to_spare_has_the_posture_term(seven):
 )
 def test_what_an_action_asks_of_an_arm_that_waits(changes, rate, gripper, waits):
     action = np.array([0.1, -0.2, 0.3, 0.4, -0.5], np.float32)
-    admitted = make(**changes).admitted(action, rate, gripper)
-    np.testing.assert_array_equal(admitted, np.array([0, 0, 0, 0, -0.5], np.float32) if waits else action)
+    waiting = make(**changes).waiting(action, rate, gripper)
+    np.testing.assert_array_equal(waiting, np.array([0, 0, 0, 0, -0.5], np.float32) if waits else action)
 
 
 def test_a_contract_says_that_an_arm_waits_only_if_it_does():

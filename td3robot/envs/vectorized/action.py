@@ -120,8 +120,8 @@ class VectorizedJointDelta:
         return moves
 
 
-def admitted(actions: NDArray[np.float32], closing_rate: Array, gripper: Array) -> NDArray[np.float32]:
-    """Return actions (m, action) that ask nothing of arms which wait for their gripper; see ActionKind.admitted."""
+def waiting(actions: NDArray[np.float32], closing_rate: Array, gripper: Array) -> NDArray[np.float32]:
+    """Return actions (m, action), asking nothing of arms that wait for their grippers; see ActionKind.waiting."""
     found = actions.copy()
     found[(gripper >= 1.0) & (closing_rate >= CLOSING_PER_S), :-1] = 0.0
     return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from td3robot.envs.action import JointDelta, TcpDelta
 from td3robot.envs.checked import checked
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.envs.vectorized.action import VectorizedJointDelta, VectorizedTcpDelta, admitted, told
+from td3robot.envs.vectorized.action import VectorizedJointDelta, VectorizedTcpDelta, told, waiting
 from td3robot.envs.vectorized.history import History
 from td3robot.envs.vectorized.memory import VectorizedMemory
 from td3robot.errors import EnvironmentFaultError, RobotError
@@ -151,7 +151,7 @@ class VectorizedRobotEnv:
             self._intent[rows] = np.minimum(np.maximum(self._intent[rows] + change, 0.0), 1.0)
             gripper = told(self._intent[rows], self._gripper[rows])
         waits = self._kind.uses_gripper and self._kind.config.wait_for_gripper
-        asked = admitted(actions, self._seen.closing_rate(rows), gripper) if waits else actions
+        asked = waiting(actions, self._seen.closing_rate(rows), gripper) if waits else actions
         reasons = self._pass_period(asked, gripper, rows)
         worlds, seen = self._look(rows)
         before = type(self._before)(*(each[rows] for each in self._before))
