@@ -145,13 +145,13 @@ class VectorizedRobotEnv:
         if not np.isfinite(actions).all():
             raise EnvironmentFaultError(f"actions {actions} are not finite numbers in [-1, 1]; nothing was sent")
         actions = np.clip(actions, -1.0, 1.0)
-        gripper = self._wanted[rows]
+        gripper, asked = self._wanted[rows], actions
         if self._kind.uses_gripper:
             change = self._kind.intent_step * actions[:, -1].astype(np.float64)
             self._intent[rows] = np.minimum(np.maximum(self._intent[rows] + change, 0.0), 1.0)
             gripper = told(self._intent[rows], self._gripper[rows])
-        waits = self._kind.uses_gripper and self._kind.config.wait_for_gripper
-        asked = waiting(actions, self._seen.closing_rate(rows), gripper) if waits else actions
+            if self._kind.config.wait_for_gripper:
+                asked = waiting(actions, self._seen.closing_rate(rows), gripper)
         reasons = self._pass_period(asked, gripper, rows)
         worlds, seen = self._look(rows)
         before = type(self._before)(*(each[rows] for each in self._before))
