@@ -430,6 +430,25 @@ def test_a_lost_connection_ends_the_worker_without_another_call(scene):
     assert scene.memory.state.read().status == Status.FAILED
 
 
+@pytest.mark.parametrize("call", ["observe", "require_healthy", "servo", "kick"])
+def test_a_client_that_loses_its_connection_during_a_call_is_a_lost_connection(scene, call):
+    """ur_rtde raises boost's socket error out of the call that meets it, before ``isConnected`` is false."""
+
+    def reset(*_):
+        raise RuntimeError("Connection reset by peer")
+
+    if call != "kick":
+        scene.stream(0.1, 20)
+    scene.at(0.3, lambda: setattr(scene.arm, call, reset))
+    assert scene.run(2.0)
+    assert scene.faults == [
+        "the connection to the controller was lost (Connection reset by peer); see to network and controller"
+    ]
+    assert scene.arm.times("leave") == []
+    assert max(at for at, _, _ in scene.arm.calls) <= START + 0.3
+    assert scene.memory.state.read().status == Status.FAILED
+
+
 def test_a_connection_lost_after_a_fault_ends_the_worker_too(scene):
     scene.stream(0.1, 20)
     scene.at(0.3, lambda: setattr(scene.arm, "objection", StoppedError("first")))

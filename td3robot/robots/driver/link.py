@@ -21,6 +21,12 @@ class StoppedError(Exception):
         self.reason, self.connected = reason, connected
 
 
+def connection_lost(said: str = "") -> StoppedError:
+    """Return the fault of a broken connection, with what the vendor's client said about it, if anything."""
+    what = f" ({' '.join(said.split())})" if said else ""
+    return StoppedError(f"the connection to the controller was lost{what}; see to network and controller", False)
+
+
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
     """How the worker streams; every driver's configuration supplies these.
@@ -56,6 +62,7 @@ class ArmLink(ABC):
     """The worker loop's connection to one controller. It exists in the worker process alone.
 
     Any method may raise :class:`StoppedError`; the worker then brakes as well as it still can, and latches the reason.
+    The errors in ``client_errors`` may come out of any method, too, and mean that the connection is lost.
 
     Args:
         settings: The vendor's configuration, as plain values.
@@ -63,6 +70,7 @@ class ArmLink(ABC):
     """
 
     first: ClassVar[WorkerState]  # a state before there is any, for the kind and the number of joints
+    client_errors: ClassVar[tuple[type[Exception], ...]] = ()
 
     def __init__(self, settings: dict[str, Any], stream: StreamSettings) -> None:
         self._settings, self._stream = settings, stream

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from td3robot.robots.driver.channel import Channel, ChannelClosedError
 from td3robot.robots.driver.interpolation import TargetStream
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
 from td3robot.robots.driver.pace import pace
 from td3robot.robots.driver.plausibility import Plausibility
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, WorkerState
@@ -74,6 +74,8 @@ class Worker:
                     self._drive(now)
             except StoppedError as stop:
                 self._fail(stop, now)
+            except self._link.client_errors as error:
+                self._fail(connection_lost(str(error)), now)
             self._memory.state.write(self._state)
             if self._fault is not None and not self._fault.connected:
                 return

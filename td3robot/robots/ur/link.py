@@ -7,12 +7,13 @@ lives in the worker process and nowhere else.
 import re
 import socket
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from math import hypot, isfinite
 from time import monotonic, sleep
 from typing import Any, ClassVar
 
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.driver.tool import pose_of
 from td3robot.robots.ur import JOINTS
@@ -78,6 +79,8 @@ class UrLink(ArmLink):
     """
 
     first: ClassVar[WorkerState] = UrState()
+    # ur_rtde's; boost's socket errors arrive as these, too, out of the call that met them.
+    client_errors = (RuntimeError,)
 
     def __init__(self, settings: dict[str, Any], stream: StreamSettings) -> None:
         super().__init__(settings, stream)
@@ -111,7 +114,7 @@ class UrLink(ArmLink):
                 what = "control (ports 30004, 30003 and 29999)"
                 self._take_control(rate)
             dashboard.disconnect()
-        except (RuntimeError, UnicodeDecodeError) as error:  # ur_rtde's; boost's socket errors arrive as the first, too
+        except (*self.client_errors, UnicodeDecodeError) as error:
             raise StoppedError(translated(error, self._host, what), False) from None
         return facts | {
             "payload_kg": float(self._receive.getPayload()),
@@ -164,9 +167,7 @@ class UrLink(ArmLink):
             StoppedError: The arm is stopped, or its state is no longer known.
         """
         if not self._receive.isConnected():
-            raise StoppedError(
-                "the connection to the controller was lost; see to network and controller", connected=False
-            )
+            raise connection_lost()
         age, limit = now - state.stamp, self._settings["max_state_age_s"]
         if age > limit:
             raise StoppedError(
@@ -264,8 +265,9 @@ class UrLink(ArmLink):
 
     def leave(self) -> None:
         """End the control script if it runs; the arm stays where it is, held by the controller."""
-        if self._control is not None and self._control.isConnected() and self._control.isProgramRunning():
-            self._control.stopScript()
+        with suppress(*self.client_errors):  # a controller that cannot be reached ends it by its watchdog
+            if self._control is not None and self._control.isConnected() and self._control.isProgramRunning():
+                self._control.stopScript()
 
     def _require_controller(self) -> None:
         """Raise early and clearly if nothing is there: ur_rtde would wait, or crash."""
