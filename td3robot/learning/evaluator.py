@@ -28,7 +28,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 # The number of an answer that is about no policy, but that the environment could not be made.
 MAKING = 0
 # How many environments step together in an evaluation, at most; figures do not depend on it. Ten leave none over of
-# 40 or 50 episodes; in a cell that differs from its model, each takes 13 MB.
+# 40 or 50 episodes; in a cell that differs from its model, each takes 3 MB.
 TOGETHER = 10
 
 

@@ -10,9 +10,10 @@ from td3robot.errors import ConfigError
 
 # Share of the free memory that a run may use; the rest is for everything that is not counted here.
 SHARE = 0.9
-# Memory of an environment [bytes]: 13 MB measured for a grasp in a cell that differs from its model, and 1 MB in one
-# that does not, beside 150 MB of its process; for other environments, a nominal amount.
-ARM_BYTES, OTHER_BYTES, PROCESS_BYTES = 15e6, 1e6, 150e6
+# Memory of an environment [bytes]: 3 MB measured for a UR5e's grasp in a cell that differs from its model, and 1 MB in
+# one that does not, beside 90 MB of its process, with room for other arms' meshes; for other environments, a nominal
+# amount.
+ARM_BYTES, OTHER_BYTES, PROCESS_BYTES = 6e6, 1e6, 150e6
 CGROUP = Path("/sys/fs/cgroup")
 FLOAT = 4
 

@@ -72,9 +72,9 @@ def test_what_does_not_fit_into_memory_is_refused_with_what_would(a_gigabyte, se
 
 def test_environments_that_do_not_fit_into_memory_are_refused_with_the_number_that_does(a_gigabyte):
     text = "name: a\nenvironment: {kind: robot}\n"
-    with pytest.raises(ConfigError, match=r"about 15.5 GB, and 1 GB are free; 56 would do"):
+    with pytest.raises(ConfigError, match=r"about 6.29 GB, and 1 GB are free; 141 would do"):
         require_room_for_environments(parse_config(text, "x.yaml", ["training.environments=1024"]))
-    require_room_for_environments(parse_config(text, "x.yaml", ["training.environments=56"]))
+    require_room_for_environments(parse_config(text, "x.yaml", ["training.environments=141"]))
 
 
 def test_a_control_group_that_has_less_than_the_machine_counts(tmp_path, monkeypatch):
