@@ -72,6 +72,8 @@ class ActionConfig(Section):
         turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
         dead_zone: Shorter actions ask for rest, and speed grows from there, so that dithering at rest moves nothing.
         exponent: Speed grows with this power of the action beyond its dead zone, so that small actions are finer.
+        per_axis: Whether dead zone and exponent act on each axis of a tool's motion, not on the length of the action.
+            With the length, one axis at full speed, as when the tool pushes on the table, makes the others coarse.
         response_s: Response time of the arm: the share ``period / response_s`` of the wished change of velocity
             happens in one control period, or all of it if the period is longer. A policy that dithers then moves the
             arm smoothly instead of being held back by the guard's acceleration limit.
@@ -87,6 +89,7 @@ class ActionConfig(Section):
     response_s: NonNegative = 0.125
     dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.0
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
+    per_axis: bool = False
     wait_for_gripper: bool = False
 
     def share(self, length: Length) -> Length:

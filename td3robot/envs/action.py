@@ -127,7 +127,7 @@ class ActionKind(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
         left_out = {"response_s"}
-        left_out |= {name for name in ("dead_zone", "wait_for_gripper") if not getattr(self.config, name)}
+        left_out |= {name for name in ("dead_zone", "per_axis", "wait_for_gripper") if not getattr(self.config, name)}
         terms = self.config.model_dump(mode="json", exclude=left_out) | {
             "response": self._response,
             "layout": self.layout.to_json(),
@@ -254,9 +254,9 @@ class TcpDelta(ActionKind):
     """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
 
     Full action is ``speed_fraction`` of the guard's tool speed limit in any direction: a longer vector is shortened as
-    a whole, not per component. Speed grows with the power ``exponent`` of its length beyond the dead zone. The tool
-    slides along the workspace's walls: the wished position is clipped to the guard's box, less ``WALL_MARGIN``, because
-    the guard would stop the whole arm there.
+    a whole, not per component. Speed grows with the power ``exponent`` of its length beyond the dead zone or, with
+    ``per_axis``, of each component's. The tool slides along the workspace's walls: the wished position is clipped to
+    the guard's box, less ``WALL_MARGIN``, because the guard would stop the whole arm there.
 
     Position has priority, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. The remaining
     freedom turns the tool back to its orientation at home, which it cannot always keep at the edge of the arm's reach:
@@ -296,12 +296,10 @@ class TcpDelta(ActionKind):
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Compute the joint displacement for a tool displacement."""
-        direction = action[:3].astype(np.float64)
-        size = length(direction)
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         position, orientation = jacobian[:3], jacobian[3:]
         before = position @ velocity
-        tool = before + self._response * (direction * self._speed_per_length(size) - before)
+        tool = before + self._response * (self._velocity(action[:3].astype(np.float64)) - before)
         dx = np.minimum(np.maximum(pose.position + tool * self._period, self._low), self._high) - pose.position
         upright = headed_as(self._home_rotation, pose.rotation) if self._turns_tool else self._home_rotation
         turn = small_turn(pose.rotation, upright, MAX_TURN) * (self.config.orientation_gain_hz * self._period)
@@ -349,9 +347,13 @@ class TcpDelta(ActionKind):
         """Return a component's share of full speed, finer near zero."""
         return copysign(self.config.share(abs(component)), component)
 
-    def _speed_per_length(self, length: float) -> float:
-        """Return the wished speed divided by the length of the action: at most full speed, and finer near zero."""
-        return self._speed * self.config.share(min(length, 1.0)) / max(length, 1e-9)
+    def _velocity(self, direction: Array) -> Array:
+        """Return the tool velocity (3,) [m/s] that an action (3,) asks for: at most full speed, and finer near zero."""
+        if self.config.per_axis:
+            bent = np.copysign(self.config.share(np.abs(direction)), direction)
+            return self._speed * bent / max(length(bent), 1.0)
+        size = length(direction)
+        return direction * (self._speed * self.config.share(min(size, 1.0)) / max(size, 1e-9))
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""

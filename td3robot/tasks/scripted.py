@@ -41,7 +41,7 @@ class ScriptedGrasp:
         turn_step_rad: float,
         action: ActionConfig,
     ) -> None:
-        self._length = action.length
+        self._asked = action
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._gripper = spec.gripper
         self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
@@ -75,9 +75,15 @@ class ScriptedGrasp:
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
         step = GAIN * way / self._tool_step
         length = max(float(np.linalg.norm(step)), 1e-9)
-        step *= self._length(min(length, 1.0)) / length
-        share = GAIN * turn / self._turn_step
-        return np.array([*step, copysign(self._length(min(abs(share), 1.0)), share), gripper], np.float32)
+        if self._asked.per_axis:
+            step = np.array([self._component(each) for each in (step / max(length, 1.0)).tolist()])
+        else:
+            step *= self._asked.length(min(length, 1.0)) / length
+        return np.array([*step, self._component(GAIN * turn / self._turn_step), gripper], np.float32)
+
+    def _component(self, share: float) -> float:
+        """Return the component of an action that asks for a share of full speed, with its sign."""
+        return copysign(self._asked.length(min(abs(share), 1.0)), share)
 
 
 def scripted_grasp(

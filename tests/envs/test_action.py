@@ -97,8 +97,21 @@ def test_a_contract_names_a_dead_zone_where_there_is_one():
     assert make(dead_zone=0.4).to_json()["dead_zone"] == 0.4
 
 
-def test_the_length_of_an_action_is_cut_and_not_its_components():
-    follower = Follower(make(response_s=0.0))
+@pytest.mark.parametrize(("per_axis", "share"), [(False, 0.5 / np.hypot(0.5, 1.0)), (True, 0.25 / np.hypot(0.25, 1.0))])
+def test_an_axis_at_full_speed_leaves_the_others_fine_only_per_axis(per_axis, share):
+    follower = Follower(make(exponent=2.0, response_s=0.0, per_axis=per_axis))
+    follower.step(0.5, 0, 1, 0, -1)
+    np.testing.assert_allclose(follower.tool_velocity()[0], share * FULL_SPEED, rtol=0.03)
+
+
+def test_a_contract_says_that_speed_grows_per_axis_only_if_it_does():
+    assert make(per_axis=True).to_json()["per_axis"] is True
+    assert "per_axis" not in make().to_json()
+
+
+@pytest.mark.parametrize("per_axis", [False, True])
+def test_the_length_of_an_action_is_cut_and_not_its_components(per_axis):
+    follower = Follower(make(response_s=0.0, per_axis=per_axis))
     follower.step(1, 1, 0, 0, -1)
     np.testing.assert_allclose(follower.tool_velocity()[:2], FULL_SPEED / np.sqrt(2), rtol=0.03)
 

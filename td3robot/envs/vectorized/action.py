@@ -37,12 +37,9 @@ class VectorizedTcpDelta:
             tools: At the commanded postures.
         """
         t, config = self._terms, self.kind.config
-        direction = actions[:, :3].astype(np.float64)
-        size = lengths(direction)
         linear, angular = tools.linear, tools.jacobians[:, 3:]
         before = times(linear, velocity)
-        per_length = t.speed * config.share(np.minimum(size, 1.0)) / np.maximum(size, 1e-9)
-        tool = before + t.response * (direction * per_length[:, None] - before)
+        tool = before + t.response * (self._velocities(actions[:, :3].astype(np.float64)) - before)
         dx = np.minimum(np.maximum(tools.positions + tool * t.period_s, t.low), t.high) - tools.positions
         turn = self._upright(tools.rotations) * (config.orientation_gain_hz * t.period_s)
         if t.turns_tool:
@@ -61,6 +58,17 @@ class VectorizedTcpDelta:
         left = solve(free @ free_across + t.orientation_damping, missing[..., None])[..., 0]
         moves: Array = dq + times(free_across, left)
         return moves + self._back_to_posture(tools.jacobians, q, velocity) if t.redundant else moves
+
+    def _velocities(self, directions: Array) -> Array:
+        """Return the tool velocities (m, 3) [m/s] that actions (m, 3) ask for; see :class:`TcpDelta`."""
+        config, speed = self.kind.config, self._terms.speed
+        if config.per_axis:
+            bent = np.copysign(config.share(np.abs(directions)), directions)
+            along: Array = speed * bent / np.maximum(lengths(bent), 1.0)[:, None]
+            return along
+        size = lengths(directions)
+        per_length = speed * config.share(np.minimum(size, 1.0)) / np.maximum(size, 1e-9)
+        return directions * per_length[:, None]
 
     def _back_to_posture(self, jacobians: Array, q: Array, velocity: Array) -> Array:
         """Compute the changes (m, n) [rad] that bring arms nearer to home without moving their tools."""
