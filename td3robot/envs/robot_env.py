@@ -313,6 +313,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if not kind.uses_gripper:
             return kind.wish(action, before, guard.velocity, self.goal.gripper)
         gripper = kind.told(intent, before.gripper)
+        if gripper > before.gripper and not self.task.may_close(self.seen):
+            gripper = before.gripper
         action = kind.waiting(action, self.seen.closing_rate, gripper)
         return kind.wish(action, before, guard.velocity, gripper)
 

@@ -156,6 +156,9 @@ class GraspConfig(TaskConfig):
         full_turn_rad_s: Turn rate of the tool that earns the whole of ``alignment``. At least the rate that two joints
             at the guard's limit reach (2 * 1.57 rad/s): if only one side were clipped, turning away fast and back
             slowly would pay.
+        close_within_m: The gripper begins to close only where the tool, commanded and measured, is this near to the
+            grasp point and turned as the object to within 0.3 rad, whatever the action asks of it. None closes
+            anywhere.
         near_m: Scale on which the observation resolves the last stretch to the object.
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
@@ -172,6 +175,7 @@ class GraspConfig(TaskConfig):
     hold_s: PositiveFloat = 0.5
     practice_hold_s: PositiveFloat = 3.0
     full_turn_rad_s: PositiveFloat = 3.2
+    close_within_m: PositiveFloat | None = None
     near_m: PositiveFloat = 0.03
     joint_way: bool = False
     practice_share: UnitInterval = 0.5
@@ -400,9 +404,10 @@ class Grasp(Task):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name, the object's shape, and the scale of ``target_near``."""
-        item = self.config.object
-        return {"name": self.name, "near_m": self.config.near_m, "object": item.model_dump(mode="json")}
+        """Return the name, the object's shape, the scale of ``target_near``, and where the gripper may close."""
+        config, item = self.config, self.config.object
+        terms = {"name": self.name, "near_m": config.near_m, "object": item.model_dump(mode="json")}
+        return terms if config.close_within_m is None else terms | {"close_within_m": config.close_within_m}
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
         """Sample the object's position and yaw, and the tool's start above the patch.
@@ -504,6 +509,14 @@ class Grasp(Task):
             along = self.joints.progress(self._way(before, goal), self._way(world, goal)) if kept else 0.0
             terms["joint_progress"] = weights.joint_progress * along
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
+
+    def may_close(self, world: World) -> bool:
+        """Return whether the tool is where the fingers would close around the object."""
+        within, item = self.config.close_within_m, world.objects[OBJECT]
+        return within is None or all(
+            self._distance(world, tool) <= within and abs(self._turn(tool, item)) <= TURNED
+            for tool in (world.commanded_tcp, world.tcp)
+        )
 
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""

@@ -127,6 +127,10 @@ class Task(ABC):
         """
         return None
 
+    def may_close(self, world: World) -> bool:
+        """Return whether an open gripper may begin to close in a world, as it is seen."""
+        return True
+
     @abstractmethod
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Return the value of every field of the layout."""

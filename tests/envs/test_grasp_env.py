@@ -152,6 +152,26 @@ def test_a_preview_waits_for_the_gripper_as_well():
     environment.close()
 
 
+def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun):
+    task = CONFIG.task.model_copy(update={"close_within_m": 0.02})
+    action = CONFIG.action.model_copy(update={"per_axis": True, "wait_for_gripper": True})
+    config = CONFIG.model_copy(update={"task": task, "action": action})
+    environment = begun(config)
+    assert set(told(environment, *[CLOSE] * 10)) == {0.0}
+    assert environment.seen.intent == 1.0
+    assert environment.preview(CLOSE).command.gripper == 0.0
+    script = scripted_grasp(environment.task.layout, task, action, environment.robot.spec, 0.25)
+    observation, _ = environment.reset(seed=3)
+    truncated = False
+    while not truncated:
+        gripper = environment.guard.commanded.gripper
+        near = np.linalg.norm(environment.seen.objects["object"].position - environment.seen.tcp.position) < 0.03
+        observation, _, _, truncated, info = environment.step(script.act(observation))
+        assert near or environment.guard.commanded.gripper <= gripper
+    assert info["success"]
+    assert list(told(environment, *[OPEN] * 5))[-1] == 0.0  # it opens anywhere
+
+
 @pytest.mark.parametrize("practice", [True, False])
 def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice):
     task = GraspConfig(practice_share=0.0)

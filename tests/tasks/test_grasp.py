@@ -79,6 +79,30 @@ def judge(task, goal):
     return judge
 
 
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({}, True),
+        ({"tcp": POINT + np.array([0.012, 0.0, 0.012])}, True),
+        ({"tcp": POINT + np.array([0.015, 0.0, 0.015])}, False),
+        ({"led": (0.0, 0.021, 0.0)}, False),  # the commanded tool is not there
+        ({"tcp": POINT - np.array([0.0, 0.03, 0.0]), "led": (0.0, 0.03, 0.0)}, False),  # nor is the measured one
+        ({"tool_yaw": 0.29}, True),
+        ({"tool_yaw": 0.31}, False),
+        ({"tool_yaw": np.pi / 2}, True),  # a cube looks the same
+    ],
+)
+def test_where_fingers_may_begin_to_close(make, changes, may):
+    there = world(**changes)
+    assert make(close_within_m=0.02).may_close(there) is may
+    assert make().may_close(there) is True
+
+
+def test_a_contract_says_where_fingers_close_only_if_that_is_limited(make):
+    assert make(close_within_m=0.02).to_json()["close_within_m"] == 0.02
+    assert "close_within_m" not in make().to_json()
+
+
 def above(height, beside=0.0):
     return POINT + np.array([beside, 0.0, height])
 
