@@ -52,13 +52,7 @@ def cores() -> int:
 
 
 def return_memory() -> None:
-    """Return this process's freed memory, and what MuJoCo keeps of files, to the system; call it once models are made.
-
-    Freed memory is returned with glibc only.
-    """
-    import mujoco
-
-    mujoco.mj_clearCache(mujoco.mj_getCache())
+    """Return this process's freed memory to the system (with glibc; elsewhere, do nothing)."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

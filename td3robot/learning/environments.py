@@ -19,6 +19,7 @@ from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.policy.contract import Contract
+from td3robot.robots.simulated.mujoco import forget_files
 from td3robot.subprocesses import cores, return_memory
 
 Vector = NDArray[np.float32]
@@ -374,6 +375,7 @@ def run_environments(parent: Parent) -> None:
             if (message := parent.next()) is None:
                 return
             if number == len(configs):  # each was reset, and has compiled its model, which takes memory for a moment
+                forget_files()
                 return_memory()
             try:
                 answer = _do(environments, *message)

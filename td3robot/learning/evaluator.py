@@ -19,6 +19,7 @@ from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import GONE, ChildProcess, Parent
 from td3robot.learning.environments import make_all, physics_threads
 from td3robot.policy.policy import Policy
+from td3robot.robots.simulated.mujoco import forget_files
 from td3robot.subprocesses import return_memory
 
 # How often a wait for an evaluation checks whether the training is to stop [s].
@@ -279,6 +280,7 @@ def run_evaluations(parent: Parent) -> None:
                 for played, figures in enumerate(episodes.play(policy, numbers, parent.say)):
                     parent.answer((number, figures))
                     if (number, played) == (1, 0):  # the model is compiled, which takes memory once
+                        forget_files()
                         return_memory()
             except Td3RobotError as error:
                 parent.answer((number, error))
