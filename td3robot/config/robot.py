@@ -56,7 +56,7 @@ class RobotConfig(Section):
         return self
 
 
-Length = TypeVar("Length", float, NDArray[np.float32])
+Length = TypeVar("Length", float, NDArray[np.float32], NDArray[np.float64])
 
 
 class ActionConfig(Section):
@@ -96,6 +96,10 @@ class ActionConfig(Section):
         """Return the share of full speed that an action of a length in [0, 1] asks for, or each of several."""
         beyond = (length - self.dead_zone) / (1.0 - self.dead_zone)
         return (beyond * (beyond > 0.0)) ** self.exponent  # type: ignore[no-any-return]
+
+    def signed_share(self, component: Length) -> Length:
+        """Return the share of full speed that a component in [-1, 1] asks for, or each of several, with its sign."""
+        return np.copysign(self.share(abs(component)), component)  # type: ignore[no-any-return]
 
     def length(self, share: float) -> float:
         """Return the length of an action that asks for a share of full speed."""

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from itertools import product
-from math import copysign
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,7 +184,7 @@ class JointDelta(ActionKind):
 
     def move(self, action: NDArray[np.float32], q: Array, velocity: Array) -> Array:
         """Compute the change towards the speed that the scaled action asks for."""
-        bent = np.sign(action) * self.config.share(np.abs(action))
+        bent = self.config.signed_share(action)
         wanted = bent[: self._joints] * self._speed
         pose, jacobian = self._kinematics.tcp_and_full_jacobian(q)
         tool = jacobian[:3] @ wanted
@@ -305,7 +304,7 @@ class TcpDelta(ActionKind):
         turn = small_turn(pose.rotation, upright, MAX_TURN) * (self.config.orientation_gain_hz * self._period)
         if self._turns_tool:
             rate = float(orientation[2] @ velocity)
-            change = self._response * (self._bent(float(action[3])) * self.config.turn_rad_s - rate)
+            change = self._response * (self.config.signed_share(float(action[3])) * self.config.turn_rad_s - rate)
             turn[2] = (rate + min(max(change, -self._turn_change), self._turn_change)) * self._period
 
         gram = position @ position.T
@@ -343,14 +342,10 @@ class TcpDelta(ActionKind):
         free: Array = change - jacobian.T @ np.linalg.solve(gram, jacobian @ change)
         return free
 
-    def _bent(self, component: float) -> float:
-        """Return a component's share of full speed, finer near zero."""
-        return copysign(self.config.share(abs(component)), component)
-
     def _velocity(self, direction: Array) -> Array:
         """Return the tool velocity (3,) [m/s] that an action (3,) asks for: at most full speed, and finer near zero."""
         if self.config.per_axis:
-            bent = np.copysign(self.config.share(np.abs(direction)), direction)
+            bent = self.config.signed_share(direction)
             return self._speed * bent / max(length(bent), 1.0)
         size = length(direction)
         return direction * (self._speed * self.config.share(min(size, 1.0)) / max(size, 1e-9))

@@ -20,7 +20,7 @@ from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.policy.contract import Contract
 from td3robot.robots.simulated.mujoco import forget_files
-from td3robot.subprocesses import cores, return_memory
+from td3robot.subprocesses import cores
 
 Vector = NDArray[np.float32]
 # Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
@@ -376,7 +376,6 @@ def run_environments(parent: Parent) -> None:
                 return
             if number == len(configs):  # each was reset, and has compiled its model, which takes memory for a moment
                 forget_files()
-                return_memory()
             try:
                 answer = _do(environments, *message)
             except Td3RobotError as error:

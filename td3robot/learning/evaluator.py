@@ -20,7 +20,6 @@ from td3robot.learning.child_process import GONE, ChildProcess, Parent
 from td3robot.learning.environments import make_all, physics_threads
 from td3robot.policy.policy import Policy
 from td3robot.robots.simulated.mujoco import forget_files
-from td3robot.subprocesses import return_memory
 
 # How often a wait for an evaluation checks whether the training is to stop [s].
 LOOK_S = 0.2
@@ -281,7 +280,6 @@ def run_evaluations(parent: Parent) -> None:
                     parent.answer((number, figures))
                     if (number, played) == (1, 0):  # the model is compiled, which takes memory once
                         forget_files()
-                        return_memory()
             except Td3RobotError as error:
                 parent.answer((number, error))
 

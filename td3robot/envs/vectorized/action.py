@@ -44,8 +44,7 @@ class VectorizedTcpDelta:
         turn = self._upright(tools.rotations) * (config.orientation_gain_hz * t.period_s)
         if t.turns_tool:
             rate = (angular[:, 2] * velocity).sum(axis=1)
-            asked = actions[:, 3].astype(np.float64)
-            bent = np.copysign(config.share(np.abs(asked)), asked)
+            bent = config.signed_share(actions[:, 3].astype(np.float64))
             change = np.clip(t.response * (bent * config.turn_rad_s - rate), -t.turn_change, t.turn_change)
             turn[:, 2] = (rate + change) * t.period_s
         across = linear.transpose(0, 2, 1)
@@ -63,7 +62,7 @@ class VectorizedTcpDelta:
         """Return the tool velocities (m, 3) [m/s] that actions (m, 3) ask for; see :class:`TcpDelta`."""
         config, speed = self.kind.config, self._terms.speed
         if config.per_axis:
-            bent = np.copysign(config.share(np.abs(directions)), directions)
+            bent = config.signed_share(directions)
             along: Array = speed * bent / np.maximum(lengths(bent), 1.0)[:, None]
             return along
         size = lengths(directions)
@@ -108,7 +107,7 @@ class VectorizedJointDelta:
     def moves(self, actions: NDArray[np.float32], q: Array, velocity: Array, tools: Tools) -> Array:
         """Compute the changes (m, n) [rad] that actions ask for; arguments as in :class:`VectorizedTcpDelta`."""
         t = self._terms
-        bent = np.sign(actions) * self.kind.config.share(np.abs(actions))
+        bent = self.kind.config.signed_share(actions)
         wanted = bent[:, : velocity.shape[1]] * t.speed
         tool = lengths(times(tools.linear, wanted))
         wanted *= np.minimum(1.0, t.tool_speed / np.maximum(tool, 1e-9))[:, None]

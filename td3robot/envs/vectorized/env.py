@@ -157,7 +157,8 @@ class VectorizedRobotEnv:
                 asked = waiting(actions, self._seen.closing_rate(rows), gripper)
         reasons = self._pass_period(asked, gripper, rows)
         worlds, seen = self._look(rows)
-        self._may_close[rows] = self._task.may_close(seen)
+        if self._kind.uses_gripper:
+            self._may_close[rows] = self._task.may_close(seen)
         before = type(self._before)(*(each[rows] for each in self._before))
         now = self._task.measure(worlds, rows)
         turned = actions - self._previous[rows]

@@ -23,6 +23,7 @@ from td3robot.robots.simulated.scene import (
 )
 from td3robot.robots.simulated.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
+from td3robot.subprocesses import return_memory
 
 
 class SimulatedCell:
@@ -55,8 +56,9 @@ def cell_of(spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel,
 
 
 def forget_files() -> None:
-    """Drop what MuJoCo keeps of the files of compiled models, 24 MB for a UR5e with a 2F-85; it can read them again."""
+    """Return what compiling models took to the system, and what MuJoCo keeps of their files, 24 MB for a 2F-85."""
     mujoco.mj_clearCache(mujoco.mj_getCache())
+    return_memory()
 
 
 class MujocoRobot(SimulatedRobot):

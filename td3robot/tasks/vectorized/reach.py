@@ -35,10 +35,6 @@ class VectorizedReach:
         """Return that nothing is held."""
         return np.zeros(len(closed), np.bool_)
 
-    def may_close(self, w: Worlds) -> NDArray[np.bool_]:
-        """Return that every gripper may close."""
-        return np.ones(len(w.q), np.bool_)
-
     def measure(self, w: Worlds, rows: NDArray[np.intp]) -> Measures:
         """Measure worlds."""
         way = self._target[rows] - w.commanded_position
