@@ -7,7 +7,10 @@ the update's matrix products alone, in NumPy: what no learner can do better.
 With one thread, ``compiled_to_this`` compares processor time, which other programs on the machine disturb less; with
 several, the wall's clock, since threads that wait for each other take processor time, too.
 
-Example: python benchmarks/learner.py --threads 1 2
+With ``--device cuda``, the reference, the recorded graph and the peers run on a GPU, ``compiled`` stays on a processor
+beside them, and a wider size is added.
+
+Examples: python benchmarks/learner.py --threads 1 2; python benchmarks/learner.py --device cuda
 """
 
 import argparse
@@ -33,6 +36,7 @@ ROWS, BUSY = 20_000, 0.3
 PAUSE = 0.1  # seconds; for a while, the threads of the one before still wait for work, on the processors
 PACKAGES = {
     "reference": ("torch",),
+    "cuda_graph": ("torch",),
     "compiled": ("numba", "scipy"),
     "stable_baselines3": ("stable-baselines3", "torch"),
     "sbx": ("sbx-rl", "jax"),
@@ -64,16 +68,20 @@ def case(config: str) -> Case:
     return Case(*sizes, run.agent)
 
 
-def cases() -> dict[str, Case]:
-    """Give the released configurations, and what most papers use."""
+def of_width(width: int, batch: int) -> Case:
+    """Take two hidden layers of a width, and what else most papers use."""
     from td3robot.config import AgentConfig
 
-    wide = AgentConfig(actor_hidden=(256, 256), critic_hidden=(256, 256), batch_size=256, device="cpu")
-    return {
-        "reach": case("ur5e_reach"),
-        "grasp": case("ur5e_grasp"),
-        "256-256": Case(20, 7, wide),
-    }
+    hidden = (width, width)
+    return Case(20, 7, AgentConfig(actor_hidden=hidden, critic_hidden=hidden, batch_size=batch, device="cpu"))
+
+
+def cases(device: str) -> dict[str, Case]:
+    """Give the released configurations, and what most papers use; for a GPU, a wider one, too."""
+    found = {"reach": case("ur5e_reach"), "grasp": case("ur5e_grasp"), "256-256": of_width(256, 256)}
+    if device == "cuda":
+        found["512-512"] = of_width(512, 1024)
+    return found
 
 
 def transitions(sizes: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
@@ -84,19 +92,27 @@ def transitions(sizes: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float, np
         yield observation, rng.uniform(-1, 1, sizes.action).astype(np.float32), float(rng.normal()), following
 
 
-def ours(sizes: Case, choice: str, threads: int, updates: int) -> Run:
+def ours(sizes: Case, choice: str, threads: int, updates: int, device: str = "cpu") -> Run:
     """Make this project's learner."""
+    import torch
+
     from td3robot.config import TrainingConfig
     from td3robot.learning.learner import make_learner
     from td3robot.learning.replay import ReplayBuffer, Transition
     from td3robot.learning.td3 import TD3
 
-    agent = TD3(sizes.observation, sizes.action, sizes.agent, 0)
+    agent = TD3(sizes.observation, sizes.action, sizes.agent.model_copy(update={"device": device}), 0)
     replay, rng = ReplayBuffer(ROWS, sizes.observation, sizes.action), np.random.default_rng(0)
     replay.add([Transition(*drawn, False, sizes.agent.gamma) for drawn in transitions(sizes)])
     agent.normalizer.update(replay.rows[:, : sizes.observation])
     learner = make_learner(agent, TrainingConfig(learner=choice, torch_threads=threads), None, print)
-    return lambda: learner.learn(replay, rng, updates)
+
+    def run() -> None:
+        learner.learn(replay, rng, updates)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return run
 
 
 class Nothing(gymnasium.Env):
@@ -113,22 +129,33 @@ def peer_policy(package: str, agent: Any) -> dict[str, Any]:
     return networks | ({"layer_norm": True} if package == "sbx" and agent.layer_norm else {})
 
 
-def peer(sizes: Case, package: str, updates: int) -> Run:
+def peer(sizes: Case, package: str, updates: int, device: str = "cpu") -> Run:
     """Make a peer's learner: ``stable_baselines3`` (without layer norm, which it lacks) or ``sbx``."""
     from importlib import import_module
 
+    import torch
     from stable_baselines3.common.logger import configure
 
     agent, policy = sizes.agent, peer_policy(package, sizes.agent)
     model = import_module(package).TD3(
-        "MlpPolicy", Nothing(sizes), policy_kwargs=policy, buffer_size=ROWS, batch_size=agent.batch_size, device="cpu"
+        "MlpPolicy", Nothing(sizes), policy_kwargs=policy, buffer_size=ROWS, batch_size=agent.batch_size, device=device
     )
     model.set_logger(configure(None, []))
     for observation, action, reward, following in transitions(sizes):
         model.replay_buffer.add(
             observation[None], following[None], action[None], np.array([reward]), np.zeros(1), [{}]
         )  # fmt: skip
-    return lambda: model.train(gradient_steps=updates, batch_size=agent.batch_size)
+
+    def run() -> None:
+        model.train(gradient_steps=updates, batch_size=agent.batch_size)
+        if package == "sbx":
+            import jax
+
+            jax.block_until_ready((model.policy.actor_state.params, model.policy.qf_state.params))
+        elif device == "cuda":
+            torch.cuda.synchronize()
+
+    return run
 
 
 def products(sizes: Case) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
@@ -168,14 +195,21 @@ def limit(sizes: Case, updates: int) -> Run:
     return run
 
 
-def learners(sizes: Case, threads: int, updates: int) -> dict[str, Run]:
+def learners(sizes: Case, threads: int, updates: int, device: str) -> dict[str, Run]:
     """Make all that are installed."""
-    made = {name: ours(sizes, name, threads, updates) for name in ("reference", "compiled")}
+    made = {
+        "reference": ours(sizes, "reference", threads, updates, device),
+        "compiled": ours(sizes, "compiled", threads, updates),
+    }
+    if device == "cuda":
+        made["cuda_graph"] = ours(sizes, "cuda_graph", threads, updates, device)
     for package in ("stable_baselines3", "sbx"):
         if find_spec(package) is None:
             print(f"{package} is not installed, and left out")
         else:
-            made[package] = peer(sizes, package, updates)
+            made[package] = peer(sizes, package, updates, device)
+    if device == "cuda":
+        return made
     for name in cleanrl_td3.SCRIPTS:
         if reason := cleanrl_td3.why_not(name, sizes.agent):
             print(f"{name} is left out: {reason}")
@@ -184,7 +218,7 @@ def learners(sizes: Case, threads: int, updates: int) -> dict[str, Run]:
     return made | {"products": limit(sizes, updates)}
 
 
-def compare(runs: dict[str, Run], updates: int, passes: int, clock: str) -> dict[str, dict[str, float]]:
+def compare(runs: dict[str, Run], updates: int, passes: int, clock: str, to: str) -> dict[str, dict[str, float]]:
     """Time them in turn: medians of updates a second, by the wall's clock and by the processor time of all threads.
 
     Args:
@@ -192,6 +226,7 @@ def compare(runs: dict[str, Run], updates: int, passes: int, clock: str) -> dict
         updates: What each does in a pass.
         passes: How many passes.
         clock: The clock of the ratios: ``wall`` or ``cpu``.
+        to: The learner that the others are compared with.
     """
     rates: dict[str, dict[str, list[float]]] = {name: {"wall": [], "cpu": []} for name in runs}
     for run in runs.values():
@@ -203,10 +238,10 @@ def compare(runs: dict[str, Run], updates: int, passes: int, clock: str) -> dict
             run()
             rates[name]["wall"].append(updates / (perf_counter() - wall))
             rates[name]["cpu"].append(updates / (process_time() - cpu))
-    mine = rates["compiled"][clock]
+    mine = rates[to][clock]
     return {
         name: {each_clock: round(median(values), 1) for each_clock, values in each.items()}
-        | {"compiled_to_this": round(median(a / b for a, b in zip(mine, each[clock], strict=True)), 2)}
+        | {f"{to}_to_this": round(median(a / b for a, b in zip(mine, each[clock], strict=True)), 2)}
         for name, each in rates.items()
     }
 
@@ -227,32 +262,42 @@ def busy() -> float:
 
 def measure(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     """Compare at each size with some threads; once in a process, since JAX counts the processors when it starts."""
-    before, clock = busy(), "cpu" if threads == 1 else "wall"
+    before, clock = busy(), "cpu" if threads == 1 and given.device == "cpu" else "wall"
     if before > BUSY:
         trust = "trust the processor time and the ratios, not the wall's"
         if threads > 1:
             trust = "don't trust even the ratios, since a thread that is held up holds up the others"
         print(f"this machine is not quiet ({before:.1f} processors busy): {trust}", flush=True)
-    if hasattr(os, "sched_setaffinity"):  # before any of them counts the processors
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    if given.device == "cpu":
+        if hasattr(os, "sched_setaffinity"):  # before any of them counts the processors
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes most of a GPU's memory
     import torch
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)
     found: dict[str, Any] = {"busy": before, "threads": threads, "compared_by": clock}
-    measured = set[str]()
+    found["device"] = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
+    measured, to = set[str](), "cuda_graph" if given.device == "cuda" else "compiled"
     with threadpool_limits(threads):
-        for name, sizes in cases().items():
+        for name, sizes in cases(given.device).items():
             if given.only in (None, name):
-                runs = learners(sizes, threads, given.updates)
+                runs = learners(sizes, threads, given.updates, given.device)
                 measured |= set(runs)
-                found[name] = compare(runs, given.updates, given.passes, clock)
+                found[name] = compare(runs, given.updates, given.passes, clock, to)
                 print(name, json.dumps(found[name]), flush=True)
     found["versions"] = {
         package: version(package) for name in PACKAGES if name in measured for package in PACKAGES[name]
     }
     return found | {"busy_afterwards": busy()}
+
+
+def sees_gpu() -> bool:
+    """Tell whether PyTorch can use a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def main() -> None:
@@ -264,14 +309,17 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=50, help="in one pass")
     parser.add_argument("--passes", type=int, default=9)
     parser.add_argument("--only", help="one of the sizes")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not all(1 <= threads <= processors for threads in given.threads):
         parser.error(f"--threads: from 1 to the {processors} processors that this process may use")
+    if given.device == "cuda" and not sees_gpu():
+        parser.error("--device cuda: PyTorch sees no CUDA device here")
     if len(given.threads) == 1:
         print(json.dumps(measure(given, given.threads[0])))
         return
-    options = ["--updates", str(given.updates), "--passes", str(given.passes)]
+    options = ["--updates", str(given.updates), "--passes", str(given.passes), "--device", given.device]
     options += ["--only", given.only] if given.only else []
     for threads in given.threads:
         subprocess.run([sys.executable, __file__, "--threads", str(threads), *options], check=True)

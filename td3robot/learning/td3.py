@@ -103,45 +103,60 @@ class TD3(Agent):
             noise: (batch, action) drawn from the standard normal distribution.
             with_actor: Whether to update actor and targets, too.
         """
-        config = self.config
+        next_action = self.target_action(batch, noise)
         with torch.no_grad():
-            # Target policy smoothing: clipped noise on the target action.
-            noise = (noise * config.policy_noise).clamp_(-config.noise_clip, config.noise_clip)
-            next_action = (self.actor_target(batch.next_observation) + noise).clamp_(-1.0, 1.0)
-
-            # Clipped double Q-learning. Time limits are truncations: they bootstrap.
             target_Q1 = self.Q1_target(batch.next_observation, next_action)
             target_Q2 = self.Q2_target(batch.next_observation, next_action)
-            target_Q = torch.min(target_Q1, target_Q2)
-            target_Q = batch.reward + batch.discount * (1.0 - batch.terminated) * target_Q
+        target_Q = self.td_target(batch, target_Q1, target_Q2)
 
         Q1 = self.Q1(batch.observation, batch.action)
         Q2 = self.Q2(batch.observation, batch.action)
-        critic_loss = mse_loss(Q1, target_Q) + mse_loss(Q2, target_Q)
-        self.Q1_optimizer.zero_grad()
-        self.Q2_optimizer.zero_grad()
-        critic_loss.backward()  # type: ignore[no-untyped-call]
-        self.Q1_optimizer.step()
-        self.Q2_optimizer.step()
-        metrics = {
-            "critic_loss": critic_loss.detach(),
-            "Q1_mean": Q1.detach().mean(),
-            "target_Q_mean": target_Q.mean(),
-        }
-
+        critic_loss = self.learn_critic("Q1", Q1, target_Q) + self.learn_critic("Q2", Q2, target_Q)
+        metrics = {"critic_loss": critic_loss, "Q1_mean": Q1.detach().mean(), "target_Q_mean": target_Q.mean()}
         if with_actor:
-            # Deterministic policy gradient through Q1 alone; its weights get no gradient here.
-            actor_loss = -self.Q1(batch.observation, self.actor(batch.observation)).mean()
-            gradients = torch.autograd.grad(actor_loss, self._actor)
-            for parameter, gradient in zip(self._actor, gradients, strict=True):
-                parameter.grad = gradient
-            self.actor_optimizer.step()
-            metrics["actor_loss"] = actor_loss.detach()
-            with torch.no_grad():
-                torch._foreach_lerp_(self._targets, self._live, config.tau)
-                if self.averages:
-                    torch._foreach_lerp_(self._average, self._actor, config.average_tau)
+            metrics["actor_loss"] = self.learn_actor(batch)
+            self.follow()
         return metrics
+
+    @torch.no_grad()
+    def target_action(self, batch: Batch, noise: Tensor) -> Tensor:
+        """Compute the next action (batch, action): the target actor's, with clipped noise (target policy smoothing)."""
+        config = self.config
+        noise = (noise * config.policy_noise).clamp_(-config.noise_clip, config.noise_clip)
+        action: Tensor = (self.actor_target(batch.next_observation) + noise).clamp_(-1.0, 1.0)
+        return action
+
+    @torch.no_grad()
+    def td_target(self, batch: Batch, target_Q1: Tensor, target_Q2: Tensor) -> Tensor:
+        """Compute what the critics learn: clipped double Q-learning. Time limits are truncations: they bootstrap."""
+        target: Tensor = batch.reward + batch.discount * (1.0 - batch.terminated) * torch.min(target_Q1, target_Q2)
+        return target
+
+    def learn_critic(self, name: str, Q: Tensor, target_Q: Tensor) -> Tensor:
+        """Update the critic ``Q1`` or ``Q2`` from its values of a batch, and return its loss."""
+        loss = mse_loss(Q, target_Q)
+        self._descend(name, loss)
+        return loss.detach()
+
+    def learn_actor(self, batch: Batch) -> Tensor:
+        """Update the actor by the deterministic policy gradient, through Q1 alone, and return its loss."""
+        loss: Tensor = -self.Q1(batch.observation, self.actor(batch.observation)).mean()
+        self._descend("actor", loss)
+        return loss.detach()
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move the targets, and the actor's average, by a step towards the networks they follow."""
+        torch._foreach_lerp_(self._targets, self._live, self.config.tau)
+        if self.averages:
+            torch._foreach_lerp_(self._average, self._actor, self.config.average_tau)
+
+    def _descend(self, name: str, loss: Tensor) -> None:
+        """Update one network; the others that its loss depends on get no gradient."""
+        parameters = list(getattr(self, name).parameters())
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient
+        getattr(self, f"{name}_optimizer").step()
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the six networks by the paper's names, and the actor's average if there is one."""

@@ -3,6 +3,8 @@
 Where there is no GPU, its program runs without being recorded: the same calls on the same memory.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -16,11 +18,20 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA 
 
 
 class Unrecorded(CudaGraphLearner):
-    """Call the update where the graph would be replayed, into the same memory."""
+    """Call the update where the graph would be replayed, into the same memory, all on the CPU in order."""
 
     @staticmethod
     def _run_aside(program):
         program()
+
+    def _sent(self, values):
+        return values
+
+    def _branch(self, number):
+        return nullcontext()
+
+    def _join(self, number):
+        pass
 
     def _record(self, with_actor):
         kept = {}
