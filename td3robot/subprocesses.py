@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# The variable with the number of cores that a process may use beside others, such as a run of a sweep.
+CORES = "TD3ROBOT_CORES"
+
 
 def start_python(
     arguments: Sequence[str], variables: Mapping[str, str] | None = None, **options: Any
@@ -46,9 +49,11 @@ def end_with_parent(parent: int) -> None:
 
 
 def cores() -> int:
-    """Return how many processor cores this process may use."""
+    """Return how many processor cores this process may use: its share, if ``TD3ROBOT_CORES`` gives it one."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    here = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    share = os.environ.get(CORES, "")
+    return min(here, int(share)) if share.isdecimal() and int(share) else here
 
 
 def return_memory() -> None:

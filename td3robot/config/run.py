@@ -244,7 +244,8 @@ class TrainingConfig(Section):
             draws stays fixed, so runs still repeat bit for bit. Those processes make the environments from their
             configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
             known.
-        environment_processes: Processes that share the environments, with ``overlap``. Results do not depend on it.
+        environment_processes: Processes that share the environments, with ``overlap``; 0 leaves their number to the
+            cores of the machine. Results do not depend on it.
         vectorized: Whether the environments of a process step together as arrays, which is faster. It takes four or
             more environments of a robot in MuJoCo with a task and actions that can; all others step one by one.
             Observations and rewards agree with single environments up to rounding.
@@ -269,7 +270,7 @@ class TrainingConfig(Section):
     undisturbed_share: UnitInterval = 0.0
     undisturbed_by_part: bool = False
     overlap: bool = False
-    environment_processes: Annotated[int, Field(gt=0, le=1024)] = 1
+    environment_processes: Annotated[int, Field(ge=0, le=1024)] = 0
     vectorized: bool = True
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled", "cuda_graph"] = "auto"

@@ -335,6 +335,14 @@ def physics_threads(training: TrainingConfig) -> int:
     return min(PHYSICS_THREADS, cores()) if together else 0
 
 
+def environment_processes(training: TrainingConfig) -> int:
+    """Return how many processes share a run's environments.
+
+    By default one per core, beside those of the learner and the evaluator, but each with enough to step together.
+    """
+    return training.environment_processes or max(1, min(cores() - 2, training.environments // VECTORIZED_FROM))
+
+
 def shares(count: int, parts: int) -> list[range]:
     """Divide the numbers below ``count`` into consecutive ranges of about the same length."""
     edges = np.linspace(0, count, parts + 1).round().astype(int).tolist()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from td3robot.config import AgentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.errors import ConfigError
+from td3robot.learning.environments import environment_processes
 
 # Share of the free memory that a run may use; the rest is for everything that is not counted here.
 SHARE = 0.9
@@ -38,7 +39,7 @@ def require_room_for_environments(config: RunConfig) -> None:
         ConfigError: Naming the number that would fit.
     """
     training, is_arm, free = config.training, isinstance(config.environment, RobotEnvironmentConfig), free_bytes()
-    each, processes = (ARM_BYTES, training.environment_processes * PROCESS_BYTES) if is_arm else (OTHER_BYTES, 0.0)
+    each, processes = (ARM_BYTES, environment_processes(training) * PROCESS_BYTES) if is_arm else (OTHER_BYTES, 0.0)
     fitting = max(int((free - processes) / each), 1)
     needed = training.environments * each + processes
     if training.environments > fitting:

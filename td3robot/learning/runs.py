@@ -12,7 +12,13 @@ from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, 
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
-from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments, make_all, physics_threads
+from td3robot.learning.environments import (
+    EnvironmentProcesses,
+    LocalEnvironments,
+    environment_processes,
+    make_all,
+    physics_threads,
+)
 from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
@@ -52,7 +58,7 @@ def make_trainer(
         if workers is not None:
             environments = RayEnvironments(make, configs, workers, training.answer_limit_s, min(1, threads))
         elif training.overlap:
-            processes = training.environment_processes
+            processes = environment_processes(training)
             environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, threads)
         else:
             environments = LocalEnvironments(make_all(make, configs), physics_threads=threads)

@@ -15,7 +15,7 @@ from td3robot.learning.changes import different_settings
 from td3robot.learning.log import EVALUATIONS, METRICS, read_log
 from td3robot.learning.run_lock import RunLock
 from td3robot.policy import checkpoint
-from td3robot.subprocesses import end_with_parent, start_python
+from td3robot.subprocesses import CORES, end_with_parent, start_python
 
 # Exit statuses: of a training that saved and stopped when told to, and of one that refused and said why.
 STOPPED, REFUSED = 130, 2
@@ -53,8 +53,11 @@ class Job:
         changes = [part for override in self.overrides for part in ("--set", override)]
         return ["train", str(self.config), "--out", str(self.directory), *changes]
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self, cores: int) -> "subprocess.Popen[bytes]":
         """Start the training in a process that ends with this one.
+
+        Args:
+            cores: How many cores it may use.
 
         Raises:
             CheckpointError: Another training is using the directory.
@@ -64,6 +67,7 @@ class Job:
         with self.log.open("ab") as log:
             return start_python(
                 ["-c", f"from {__name__} import obey; {COMMAND}", str(os.getpid()), *self.arguments()],
+                {CORES: str(cores)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -36,7 +36,7 @@ class RayPool:
             ray.shutdown()
             raise ConfigError(f"--cores {cores} is more than any node of {address} has ({most:g}); no run could start")
         options: dict[str, Any] = {"num_cpus": cores, "max_retries": RETRIES, "retry_exceptions": False}
-        self._train = ray.remote(**options)(_train_on_node)
+        self._cores, self._train = cores, ray.remote(**options)(_train_on_node)
         self._running: dict[Any, Job] = {}
 
     def room(self) -> int:
@@ -45,7 +45,7 @@ class RayPool:
 
     def start(self, job: Job) -> None:
         """Hand the job to the cluster."""
-        self._running[self._train.remote(job, cluster.installed_version())] = job
+        self._running[self._train.remote(job, self._cores, cluster.installed_version())] = job
 
     def ended(self) -> list[tuple[Job, Ending]]:
         """Return the jobs that the cluster has finished or given up."""
@@ -75,7 +75,7 @@ class RayPool:
         return found
 
 
-def _train_on_node(job: Job, version: str) -> Ending:
+def _train_on_node(job: Job, cores: int, version: str) -> Ending:
     """Train a job, or resume it where another node left it."""
     shared, node = job.directory.parent, socket.gethostname()
     if not shared.is_dir():
@@ -83,4 +83,4 @@ def _train_on_node(job: Job, version: str) -> Ending:
     if (other := cluster.another_version(version)) is not None:
         return Ending(REFUSED, other)
     wait_until_released(job.directory)
-    return train_here(job)
+    return train_here(job, cores)

@@ -38,7 +38,7 @@ class LocalPool:
     """
 
     def __init__(self, cores: int) -> None:
-        self._slots = max(1, subprocesses.cores() // cores)
+        self._cores, self._slots = cores, max(1, subprocesses.cores() // cores)
         self._running: dict[Job, subprocess.Popen[bytes]] = {}
 
     def room(self) -> int:
@@ -47,7 +47,7 @@ class LocalPool:
 
     def start(self, job: Job) -> None:
         """Start the job's process."""
-        self._running[job] = job.start()
+        self._running[job] = job.start(self._cores)
 
     def ended(self) -> list[tuple[Job, Ending]]:
         """Return the jobs whose processes have ended."""
@@ -71,15 +71,16 @@ class LocalPool:
         self._running.clear()
 
 
-def train_here(job: Job, stop_s: float = 60.0) -> Ending:
+def train_here(job: Job, cores: int, stop_s: float = 60.0) -> Ending:
     """Train a job in a process on this machine, and wait for it; a ``KeyboardInterrupt`` saves and stops it.
 
     Args:
         job: What to train.
+        cores: How many cores it may use.
         stop_s: How long it may take to save and stop [s].
     """
     try:
-        process = job.start()
+        process = job.start(cores)
     except CheckpointError as error:
         return Ending(REFUSED, str(error))
     try:

@@ -13,9 +13,20 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_environment
-from td3robot.config import GymnasiumEnvironmentConfig, RobotConfig, RobotEnvironmentConfig, load_config
+from td3robot.config import (
+    GymnasiumEnvironmentConfig,
+    RobotConfig,
+    RobotEnvironmentConfig,
+    TrainingConfig,
+    load_config,
+)
 from td3robot.errors import ConfigError, EnvironmentFaultError
-from td3robot.learning.environments import EnvironmentProcess, EnvironmentProcesses, LocalEnvironments
+from td3robot.learning.environments import (
+    EnvironmentProcess,
+    EnvironmentProcesses,
+    LocalEnvironments,
+    environment_processes,
+)
 from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import newest
 from td3robot.tasks.grasp import GraspConfig
@@ -33,6 +44,15 @@ def same(one, other):
         other.reward_terms,
         other.interventions,
     )
+
+
+@pytest.mark.parametrize(("cores", "processes"), [(1, 1), (2, 1), (3, 1), (4, 2), (8, 6), (64, 6)])
+def test_cores_say_how_many_processes_share_the_environments(monkeypatch, cores, processes):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+    monkeypatch.delenv("TD3ROBOT_CORES", raising=False)
+    assert environment_processes(TrainingConfig(environments=24)) == processes
+    assert environment_processes(TrainingConfig(environments=3)) == 1
+    assert environment_processes(TrainingConfig(environments=24, environment_processes=9)) == 9
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from td3robot import subprocesses
 from td3robot.errors import CheckpointError
 from td3robot.learning.run_lock import RunLock
 from td3robot.sweep import job
@@ -64,7 +65,7 @@ def test_a_damaged_checkpoint_stays_and_is_for_the_training_to_refuse(made, fres
         replay.write_bytes(b"damaged")
     set_aside_unsaved(fresh.directory)
     assert fresh.arguments() == ["train", "--resume", str(fresh.directory)]
-    ended = job.ending(fresh, fresh.start().wait(60))
+    ended = job.ending(fresh, fresh.start(2).wait(60))
     assert ended.status == REFUSED
     assert "replay" in ended.words
 
@@ -73,9 +74,9 @@ def test_what_another_training_works_in_is_not_set_aside(fresh):
     fresh.directory.mkdir()
     (fresh.directory / "metrics.csv").touch()
     with RunLock(fresh.directory), pytest.raises(CheckpointError, match="in use by another training"):
-        fresh.start()
+        fresh.start(2)
     with RunLock(fresh.directory):
-        ended = train_here(fresh)
+        ended = train_here(fresh, 2)
     assert ended.status == REFUSED
     assert "in use by another training" in ended.words
 
@@ -99,7 +100,7 @@ def test_how_a_process_ended_in_words(fresh, status, words, died):
 
 def test_a_run_that_is_refused_says_why(fresh):
     """Its configuration is missing; the process is a real one."""
-    process = fresh.start()
+    process = fresh.start(2)
     ended = job.ending(fresh, process.wait(60))
     assert ended.status == REFUSED
     assert "there is no configuration" in ended.words
@@ -110,9 +111,26 @@ def test_so_many_runs_at_once_as_there_are_cores(monkeypatch):
     assert [LocalPool(cores).room() for cores in (1, 2, 3, 8, 64)] == [8, 4, 2, 1, 1]
 
 
+def test_a_run_counts_the_cores_it_is_given(fresh, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    assert subprocesses.cores() == 8
+    given = {}
+    monkeypatch.setattr(job, "start_python", lambda arguments, variables, **options: given.update(variables))
+    LocalPool(3).start(fresh)
+    monkeypatch.setenv(*given.popitem())
+    assert subprocesses.cores() == 3
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "many", "99"])
+def test_a_number_of_cores_that_cannot_be_is_ignored(monkeypatch, value):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    monkeypatch.setenv("TD3ROBOT_CORES", value)
+    assert subprocesses.cores() == 8
+
+
 def test_closing_the_pool_ends_what_runs(fresh, monkeypatch):
     sleeper = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    monkeypatch.setattr(Job, "start", lambda self: sleeper)
+    monkeypatch.setattr(Job, "start", lambda self, cores: sleeper)
     pool = LocalPool(1)
     pool.start(fresh)
     pool.close()
