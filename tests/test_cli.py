@@ -385,6 +385,10 @@ BAD = {
         ["train", "--resume", "MADE", "--more", "9", "--set", "agent.tau=0.1"],
         "say why: --changed REASON",
     ),
+    "change that needs no reason": (
+        ["train", "--resume", "MADE", "--more", "9", "--set", "agent.device=cpu", "--changed", "x"],
+        "agent.device needs no reason",
+    ),
     "change of nothing": (
         ["train", "--resume", "MADE", "--more", "9", "--set", "agent.tau=0.005", "--changed", "x"],
         "changes nothing",
