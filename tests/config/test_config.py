@@ -316,6 +316,8 @@ def test_a_level_of_disturbance_is_written_out_and_read_back(level):
     ("overrides", "words"),
     [
         (["disturbance=rael"], "unknown disturbance 'rael'; did you mean 'real'? (choices: mild, off, real)"),
+        (["disturbance=rael", "disturbance.camera_drop=0.2"], "'disturbance' is a value, not a section"),
+        (["disturbance=real", "disturbance.camera_dorp=0.2"], "did you mean 'camera_drop'?"),
         (["disturbance=on"], "environment.disturbance is True, but it should be a valid dictionary"),
         (
             ["disturbance={object_noise: 0.1}"],
@@ -345,6 +347,13 @@ def test_a_level_of_disturbance_is_written_out_and_read_back(level):
 )
 def test_a_disturbance_that_cannot_be_is_refused_in_one_sentence(overrides, words):
     assert words in refusal(*(f"environment.{override}" for override in overrides), text=GRASPING)
+
+
+@pytest.mark.parametrize("level", ["off", "mild", "real"])
+def test_one_value_of_a_level_can_be_another(level):
+    overrides = f"environment.disturbance={level}", "environment.disturbance.camera_drop=0.3"
+    config = parse_config(GRASPING, "x.yaml", overrides)
+    assert config.environment.disturbance == DISTURBANCES[level].model_copy(update={"camera_drop": 0.3})
 
 
 @pytest.mark.parametrize(
