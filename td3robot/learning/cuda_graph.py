@@ -98,14 +98,14 @@ class CudaGraphLearner(Learner):
         self._join(3)
         target_Q = agent.td_target(batch, target_Q1, target_Q2)
         with self._branch(1):
-            loss1 = agent.learn_critic("Q1", Q1, target_Q)
+            loss1 = agent.learn_critic(agent.Q1_optimizer, Q1, target_Q)
         with self._branch(2):
-            loss2 = agent.learn_critic("Q2", Q2, target_Q)
+            loss2 = agent.learn_critic(agent.Q2_optimizer, Q2, target_Q)
         self._join(1)
         actor_loss = {"actor_loss": agent.learn_actor(batch)} if with_actor else {}
         self._join(2)
         if with_actor:
-            agent.follow()
+            agent.update_targets()
         means = {"Q1_mean": Q1.detach().mean(), "target_Q_mean": target_Q.mean()}
         return {"critic_loss": loss1 + loss2} | means | actor_loss
 

@@ -111,11 +111,12 @@ class TD3(Agent):
 
         Q1 = self.Q1(batch.observation, batch.action)
         Q2 = self.Q2(batch.observation, batch.action)
-        critic_loss = self.learn_critic("Q1", Q1, target_Q) + self.learn_critic("Q2", Q2, target_Q)
-        metrics = {"critic_loss": critic_loss, "Q1_mean": Q1.detach().mean(), "target_Q_mean": target_Q.mean()}
+        Q1_loss = self.learn_critic(self.Q1_optimizer, Q1, target_Q)
+        Q2_loss = self.learn_critic(self.Q2_optimizer, Q2, target_Q)
+        metrics = {"critic_loss": Q1_loss + Q2_loss, "Q1_mean": Q1.detach().mean(), "target_Q_mean": target_Q.mean()}
         if with_actor:
             metrics["actor_loss"] = self.learn_actor(batch)
-            self.follow()
+            self.update_targets()
         return metrics
 
     @torch.no_grad()
@@ -132,31 +133,25 @@ class TD3(Agent):
         target: Tensor = batch.reward + batch.discount * (1.0 - batch.terminated) * torch.min(target_Q1, target_Q2)
         return target
 
-    def learn_critic(self, name: str, Q: Tensor, target_Q: Tensor) -> Tensor:
-        """Update the critic ``Q1`` or ``Q2`` from its values of a batch, and return its loss."""
+    @staticmethod
+    def learn_critic(optimizer: torch.optim.Adam, Q: Tensor, target_Q: Tensor) -> Tensor:
+        """Update an optimizer's critic from its values of a batch, and return its loss."""
         loss = mse_loss(Q, target_Q)
-        self._descend(name, loss)
+        _descend(optimizer, loss)
         return loss.detach()
 
     def learn_actor(self, batch: Batch) -> Tensor:
         """Update the actor by the deterministic policy gradient, through Q1 alone, and return its loss."""
         loss: Tensor = -self.Q1(batch.observation, self.actor(batch.observation)).mean()
-        self._descend("actor", loss)
+        _descend(self.actor_optimizer, loss)
         return loss.detach()
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def update_targets(self) -> None:
         """Move the targets, and the actor's average, by a step towards the networks they follow."""
         torch._foreach_lerp_(self._targets, self._live, self.config.tau)
         if self.averages:
             torch._foreach_lerp_(self._average, self._actor, self.config.average_tau)
-
-    def _descend(self, name: str, loss: Tensor) -> None:
-        """Update one network; the others that its loss depends on get no gradient."""
-        parameters = list(getattr(self, name).parameters())
-        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = gradient
-        getattr(self, f"{name}_optimizer").step()
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the six networks by the paper's names, and the actor's average if there is one."""
@@ -204,6 +199,14 @@ class TD3(Agent):
                     raise CheckpointError(f"{name} does not fit: {parameter_name}.{key} is missing or misshapen")
                 state[parameter][key] = value.to(self.device, copy=True)
         return state
+
+
+def _descend(optimizer: torch.optim.Adam, loss: Tensor) -> None:
+    """Update an optimizer's network; the others that its loss depends on get no gradient."""
+    parameters: list[Tensor] = optimizer.param_groups[0]["params"]
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        parameter.grad = gradient
+    optimizer.step()
 
 
 def _require_match(name: str, given: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
