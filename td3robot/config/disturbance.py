@@ -163,12 +163,15 @@ DISTURBANCES: Mapping[str, DisturbanceConfig] = {
 }
 
 
+def level_named(value: Any) -> DisturbanceConfig | None:
+    """Return the level of a name, or None for anything else; YAML reads a bare ``off`` as false."""
+    name = "off" if value is False else value
+    return DISTURBANCES.get(name) if isinstance(name, str) else None
+
+
 def disturbance_level(value: Any) -> Any:
-    """Return the level of a name, or the value itself; YAML reads a bare ``off`` as false."""
-    if value is False:
-        return DISTURBANCES["off"]
-    if isinstance(value, str):
-        if value not in DISTURBANCES:
-            raise ValueError(choose("disturbance", value, DISTURBANCES))
-        return DISTURBANCES[value]
-    return value
+    """Return the level of a name, or the value itself."""
+    level = level_named(value)
+    if level is None and isinstance(value, str):
+        raise ValueError(choose("disturbance", value, DISTURBANCES))
+    return value if level is None else level

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from td3robot import catalog
-from td3robot.config.disturbance import DISTURBANCES
+from td3robot.config.disturbance import level_named
 from td3robot.config.durations import in_seconds
 from td3robot.config.plain import parse_plain
 from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
@@ -79,8 +79,8 @@ def _apply(values: dict[str, Any], override: str) -> None:
     node = values
     for section in sections:
         child = node.setdefault(section, {})
-        if section == "disturbance" and isinstance(child, str | bool):  # one value of a level is to be another
-            child = node[section] = _of_level(child)
+        if section == "disturbance" and (level := level_named(child)) is not None:  # one of its values is to be another
+            child = node[section] = level.model_dump(mode="json")
         if not isinstance(child, dict):
             raise ConfigError(f"--set {path}: {section!r} is a value, not a section")
         node = child
@@ -88,12 +88,6 @@ def _apply(values: dict[str, Any], override: str) -> None:
         node[key] = parse_plain(text)
     except ValueError:
         raise ConfigError(f"--set {path}: {text[:200]!r} is not a YAML value") from None
-
-
-def _of_level(name: str | bool) -> Any:
-    """Return the values of a level of domain randomization, or what is no level as it is."""
-    level = DISTURBANCES.get("off" if name is False else str(name))
-    return name if level is None else level.model_dump(mode="json")
 
 
 def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
