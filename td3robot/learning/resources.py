@@ -39,7 +39,8 @@ def require_room_for_environments(config: RunConfig) -> None:
         ConfigError: Naming the number that would fit.
     """
     training, is_arm, free = config.training, isinstance(config.environment, RobotEnvironmentConfig), free_bytes()
-    each, processes = (ARM_BYTES, environment_processes(training) * PROCESS_BYTES) if is_arm else (OTHER_BYTES, 0.0)
+    count = environment_processes(training) if training.overlap else 1
+    each, processes = (ARM_BYTES, count * PROCESS_BYTES) if is_arm else (OTHER_BYTES, 0.0)
     fitting = max(int((free - processes) / each), 1)
     needed = training.environments * each + processes
     if training.environments > fitting:
