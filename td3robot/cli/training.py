@@ -326,7 +326,7 @@ def _require_reason(overrides: list[str], reason: str | None) -> None:
         )
     if reason is not None and overrides and not changing:
         name = overrides[0].partition("=")[0].strip()
-        raise ConfigError(f"{name} needs no reason: a resume with another value is still exact; leave --changed out")
+        raise ConfigError(f"{name} needs no reason; leave --changed out")
     if reason is not None and not (changing and reason.strip()):
         raise ConfigError("--changed REASON says why --set section.key=value changes a setting; give both")
 
