@@ -34,7 +34,7 @@ from td3robot import seeding
 from td3robot.config import RunConfig, load_config
 from td3robot.envs.playing import Evaluation, Player, play_episodes, summarize
 
-IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
+IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v0"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
 EPISODES = 50  # of an evaluation
 EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # steps between evaluations

@@ -13,8 +13,7 @@ from typing import Any
 
 import gymnasium
 
-# One row per id: what the ``environment`` section of its configuration in configs/, or of an earlier one for an earlier
-# version, changes from the defaults.
+# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
     "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}, "action": {"dead_zone": 0.2}},
@@ -23,14 +22,8 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
         "action": {"dead_zone": 0.2},
     },
-    # The released policy was trained in v0; configs/ur5e_grasp.yaml is v1, which observes the last stretch more finely.
     "td3robot/UR5eGrasp-v0": {
         "task": {"name": "grasp"},
-        "action": {"dead_zone": 0.1, "exponent": 3.0},
-        "episode_s": 12.0,
-    },
-    "td3robot/UR5eGrasp-v1": {
-        "task": {"name": "grasp", "near_m": 0.012},
         "action": {"dead_zone": 0.1, "exponent": 3.0},
         "episode_s": 12.0,
     },

@@ -29,7 +29,7 @@ QUICK = {"robot": {"backend": "kinematic"}, "episode_s": 0.5}
     ("released", "name"),
     [
         (REACH, "ur5e_reach"),
-        ("td3robot/UR5eGrasp-v1", "ur5e_grasp"),
+        (GRASP, "ur5e_grasp"),
         ("td3robot/UR3eReach-v0", "ur3e_reach"),
         ("td3robot/UR10eReach-v0", "ur10e_reach"),
         ("td3robot/FR3Reach-v0", "fr3_reach"),
