@@ -135,10 +135,14 @@ class LocalEnvironments:
 
     def finish(self) -> list[Step]:
         """Step all."""
+        return _steps(self._actions, self.step_all(self._actions))
+
+    def step_all(self, actions: Vector) -> list[Step] | VectorizedSteps:
+        """Step all, and return the steps as arrays if they step together."""
         if self._vectorized is None:
-            return [self.step(index, action) for index, action in enumerate(self._actions)]
+            return [self.step(index, action) for index, action in enumerate(actions)]
         self._say(0, "step, with all others")
-        return _steps(self._actions, self._vectorized.step(self._actions, np.arange(len(self._actions))))
+        return self._vectorized.step(actions, np.arange(len(actions)))
 
     def close(self) -> None:
         """Close all."""
@@ -146,16 +150,19 @@ class LocalEnvironments:
             environment.close()
 
 
-def _steps(actions: Vector, taken: VectorizedSteps) -> list[Step]:
+def _steps(actions: Vector, taken: list[Step] | VectorizedSteps) -> list[Step]:
+    if isinstance(taken, list):
+        return taken
     rows = zip(
-        actions, taken.observations, taken.rewards.tolist(), taken.truncated.tolist(), taken.infos, strict=True
+        actions, taken.observations, taken.rewards.tolist(), taken.truncated.tolist(), taken.success.tolist(),
+        taken.terms.tolist(), taken.interventions, strict=True,
     )  # fmt: skip
     return [
         Step(
-            action, observation, reward, False, truncated,
-            info["success"], info["reward_terms"], info["interventions"],
+            action, observation, reward, False, truncated, success,
+            dict(zip(taken.names, terms, strict=True)), interventions,
         )
-        for action, observation, reward, truncated, info in rows
+        for action, observation, reward, truncated, success, terms, interventions in rows
     ]  # fmt: skip
 
 
@@ -213,7 +220,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         physics_threads: int = 0,
     ) -> None:
         super().__init__(limit_s, (make, configs, first, physics_threads))
-        self._stepping = False
+        self._actions: Vector | None = None  # of a step in progress
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -230,13 +237,13 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
     def start(self, actions: Vector) -> None:
         """Make all environments begin to step."""
         self._send("step_all", actions)
-        self._stepping = True
+        self._actions = actions
 
     def finish(self) -> list[Step]:
         """Wait for all steps, and return them."""
-        self._stepping = False
-        steps: list[Step] = self._receive()
-        return steps
+        actions, self._actions = self._actions, None
+        assert actions is not None
+        return _steps(actions, self._receive())
 
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
         made: tuple[EnvironmentFacts, Contract] = self._receive()
@@ -244,7 +251,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
 
     def _send(self, *message: Any) -> None:
         _ = self.facts  # the facts arrive first
-        if self._stepping:  # whoever started that step was interrupted
+        if self._actions is not None:  # whoever started that step was interrupted
             self.finish()
         self._tell(message)
 
@@ -393,6 +400,5 @@ def run_environments(parent: Parent) -> None:
 
 def _do(environments: LocalEnvironments, what: str, *arguments: Any) -> Any:
     if what == "step_all":
-        environments.start(*arguments)
-        return environments.finish()
+        return environments.step_all(*arguments)
     return environments.step(*arguments) if what == "step" else environments.reset(*arguments)

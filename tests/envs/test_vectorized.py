@@ -86,7 +86,7 @@ def assert_same_step(alone, together, row):
     assert together.rewards[row] == pytest.approx(reward, abs=1e-5)
     assert not terminated
     assert together.truncated[row] == truncated
-    other = together.infos[row]
+    other = together.infos()[row]
     assert other.keys() == info.keys()
     for name in ("interventions", "success", "is_success"):
         assert other.get(name) == info.get(name), name
@@ -122,7 +122,7 @@ def test_what_the_guard_changes_is_what_it_changes_alone():
         steps = together.step(directions)
         for row, environment in enumerate(alone):
             changed = environment.step(directions[row])[4]["interventions"]
-            assert steps.infos[row]["interventions"] == changed
+            assert steps.infos()[row]["interventions"] == changed
             found.update(changed)
     assert {"workspace", "acceleration"} <= found.keys() or {"clearance", "acceleration"} <= found.keys()
 
@@ -161,7 +161,7 @@ def test_an_environment_does_not_depend_on_those_beside_it():
             part = some.step(actions[rows], rows)
             np.testing.assert_array_equal(part.observations, whole.observations[rows])
             np.testing.assert_array_equal(part.rewards, whole.rewards[rows])
-            assert part.infos == [whole.infos[row] for row in rows]
+            assert part.infos() == [whole.infos()[row] for row in rows]
 
 
 def test_several_threads_of_physics_change_nothing():

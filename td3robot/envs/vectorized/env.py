@@ -33,19 +33,46 @@ NOTHING = np.zeros((0, 3))
 
 
 class VectorizedSteps(NamedTuple):
-    """What k environments returned.
+    """What k environments returned, as arrays: another process gets them sooner than k dictionaries.
 
     Attributes:
         observations: (k, size).
         rewards: (k,).
-        truncated: (k,) bool.
-        infos: One per environment, as :class:`RobotEnv` returns it.
+        truncated, success: (k,) bool.
+        names, terms: The reward's terms, and their values (k, terms).
+        interventions: Why the guard changed each action.
+        distance_m, tcp_speed_m_s, joint_speed_rad_s: (k,) as in the info of :class:`RobotEnv`.
     """
 
     observations: Vector
     rewards: Array
     truncated: NDArray[np.bool_]
-    infos: list[dict[str, Any]]
+    success: NDArray[np.bool_]
+    names: tuple[str, ...]
+    terms: Array
+    interventions: list[tuple[str, ...]]
+    distance_m: Array
+    tcp_speed_m_s: Array
+    joint_speed_rad_s: Array
+
+    def infos(self) -> list[dict[str, Any]]:
+        """Return the info of each environment, as :class:`RobotEnv` returns it."""
+        figures = zip(
+            self.terms.tolist(), self.interventions, self.success.tolist(), self.distance_m.tolist(),
+            self.tcp_speed_m_s.tolist(), self.joint_speed_rad_s.tolist(), self.truncated.tolist(), strict=True,
+        )  # fmt: skip
+        return [
+            {
+                "reward_terms": dict(zip(self.names, values, strict=True)),
+                "interventions": changed,
+                "success": succeeded,
+                "distance_m": distance,
+                "tcp_speed_m_s": speed,
+                "joint_speed_rad_s": joint_speed,
+            }
+            | ({"is_success": succeeded} if ended else {})
+            for values, changed, succeeded, distance, speed, joint_speed, ended in figures
+        ]
 
 
 class VectorizedRobotEnv:
@@ -173,8 +200,18 @@ class VectorizedRobotEnv:
         practised = self._practices[rows] & (self._held[rows] >= self._practice_steps)
         truncated = (self._steps[rows] >= self._episode_steps) | practised
         rewards = sum(scores.terms.values(), np.zeros(len(rows)))
-        infos = self._infos(scores, reasons, worlds, truncated, rows)
-        return VectorizedSteps(self._task.observe(seen, rows), rewards, truncated, infos)
+        return VectorizedSteps(
+            observations=self._task.observe(seen, rows),
+            rewards=rewards,
+            truncated=truncated,
+            success=self._held[rows] >= self._hold_steps,
+            names=tuple(scores.terms),
+            terms=np.array(list(scores.terms.values())).T,
+            interventions=reasons,
+            distance_m=scores.distance_m,
+            tcp_speed_m_s=lengths(worlds.velocity),
+            joint_speed_rad_s=largest(self._true.dq[rows]),
+        )
 
     def _pass_period(self, actions: Vector, gripper: Array, rows: Rows) -> list[tuple[str, ...]]:
         """Send the guard's rulings, advance by one control period, and return why wishes were changed."""
@@ -308,29 +345,6 @@ class VectorizedRobotEnv:
         return worlds._replace(
             item=self._memory.positions[rows], item_rotation=self._memory.rotations[rows], item_age_s=ages
         )
-
-    def _infos(
-        self, scores: Any, reasons: list[tuple[str, ...]], worlds: Worlds, truncated: NDArray[np.bool_], rows: Rows
-    ) -> list[dict[str, Any]]:
-        names = list(scores.terms)
-        terms = np.array(list(scores.terms.values())).T.tolist()
-        success = (self._held[rows] >= self._hold_steps).tolist()
-        figures = zip(
-            terms, reasons, success, scores.distance_m.tolist(), lengths(worlds.velocity).tolist(),
-            largest(self._true.dq[rows]).tolist(), truncated.tolist(), strict=True,
-        )  # fmt: skip
-        return [
-            {
-                "reward_terms": dict(zip(names, values, strict=True)),
-                "interventions": changed,
-                "success": succeeded,
-                "distance_m": distance,
-                "tcp_speed_m_s": speed,
-                "joint_speed_rad_s": joint_speed,
-            }
-            | ({"is_success": succeeded} if ended else {})
-            for values, changed, succeeded, distance, speed, joint_speed, ended in figures
-        ]
 
 
 def can_be_vectorized(environment: RobotEnv) -> bool:

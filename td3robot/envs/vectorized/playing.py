@@ -52,7 +52,7 @@ class VectorizedPlayer:
                 return
             look(playing[rows[0]].number, f"step {playing[rows[0]].steps}, with {len(rows) - 1} others")
             taken = self._together.step(np.stack([act(observations[row]) for row in rows]), np.array(rows))
-            steps = zip(rows, taken.observations, taken.rewards.tolist(), taken.truncated, taken.infos, strict=True)
+            steps = zip(rows, taken.observations, taken.rewards.tolist(), taken.truncated, taken.infos(), strict=True)
             for row, observation, reward, truncated, info in steps:
                 figures = playing[row]
                 require_finite(layout, observation, reward, f"episode {figures.number}, step {figures.steps}")
