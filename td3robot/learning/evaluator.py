@@ -5,6 +5,7 @@ No torch here: the evaluated policy is the one that is deployed, and an evaluati
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from math import ceil
 from multiprocessing.connection import wait
 from typing import Any, Protocol
 
@@ -27,9 +28,9 @@ LOOK_S = 0.2
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # The number of an answer that is about no policy, but that the environment could not be made.
 MAKING = 0
-# How many environments step together in an evaluation, at most; figures do not depend on it. Ten leave none over of
-# 40 or 50 episodes; in a cell that differs from its model, each takes 3 MB.
-TOGETHER = 10
+# How many environments step together in an evaluation, at most; figures do not depend on it. In a cell that differs
+# from its model, each takes 3 MB, and the second number counts.
+TOGETHER, TOGETHER_DISTURBED = 25, 10
 
 
 class Evaluator(Protocol):
@@ -74,7 +75,7 @@ class Episodes:
     def made(
         cls, config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, seed: int, most: int, threads: int
     ) -> "Episodes":
-        """Make the environments: up to ``most`` with ``threads`` if they can step together, or one.
+        """Make the environments: no more than ``most`` with ``threads`` if they can step together, or one.
 
         Args:
             config: The environments'.
@@ -86,7 +87,9 @@ class Episodes:
         robot = first.unwrapped
         if not (threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot)):
             return cls([first], seed)
-        return cls([first, *make_all(make_environment, [config] * (min(TOGETHER, most) - 1))], seed, threads)
+        rounds = ceil(most / (TOGETHER_DISTURBED if robot.robot.is_disturbed else TOGETHER))
+        count = ceil(most / rounds)  # so that the last round is no smaller
+        return cls([first, *make_all(make_environment, [config] * (count - 1))], seed, threads)
 
     def play(self, policy: Policy, numbers: Iterable[int], look: Callable[[str], Any]) -> Iterator[EpisodeFigures]:
         """Play episodes, and yield the figures of each; ``look`` is called with what comes next."""
