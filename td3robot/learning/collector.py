@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,14 @@ class Episode:
     actions: list[Vector] = field(default_factory=list)
     total_reward: float = 0.0
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
+
+
+class Taken(NamedTuple):
+    """Steps, the transitions that they completed, and the episodes that ended with one of them."""
+
+    steps: list[Step]
+    transitions: list[Transition]
+    finished: list[FinishedEpisode]
 
 
 class Experience(ABC):
@@ -68,16 +76,20 @@ class Experience(ABC):
     def _seed_of(self, index: int, episode_index: int) -> int:
         return seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
 
-    def _store(self, played: Sequence[tuple[Episode, Step]], replay: ReplayBuffer) -> list[FinishedEpisode]:
-        """Store steps, and return the figures of the episodes that ended with one of them."""
-        finished, transitions = [], list[Transition]()
+    def _taken(self, played: Sequence[tuple[Episode, Step]]) -> Taken:
+        """Advance episodes by a step each."""
+        transitions, finished = list[Transition](), []
         for episode, step in played:
             transitions += self._advance(episode, step)
             if step.terminated or step.truncated:
                 finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
-        replay.add(transitions)
-        self.averages.add([step for _, step in played])
-        return finished
+        return Taken([step for _, step in played], transitions, finished)
+
+    def _store(self, taken: Taken, replay: ReplayBuffer) -> list[FinishedEpisode]:
+        """Store steps, and return the episodes that ended with one of them."""
+        replay.add(taken.transitions)
+        self.averages.add(taken.steps)
+        return taken.finished
 
     def _advance(self, episode: Episode, step: Step) -> list[Transition]:
         """Advance an episode by one step, and return the n-step transitions that are complete."""
@@ -113,7 +125,7 @@ class Collector(Experience):
     def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
         super().__init__(environments.facts, seed, n_step, gamma)
         self.environments = environments
-        self._pending: list[tuple[Episode, Step]] = []
+        self._pending = Taken([], [], [])
         self._episodes = [self._begin(index, 0) for index in range(self.facts.count)]
 
     def close(self) -> None:
@@ -137,22 +149,22 @@ class Collector(Experience):
         Raises:
             EnvironmentFaultError: An observation or reward is not finite.
         """
-        self._pending = []
+        self._pending = Taken([], [], [])
         steps = self.environments.finish()
         for index, (episode, step) in enumerate(zip(self._episodes, steps, strict=True)):
             where = f"environment {index}, episode {episode.index}, step {len(episode.actions)}"
             require_finite(self.facts.observation_layout, step.observation, step.reward, where)
-        pending = list(zip(self._episodes, steps, strict=True))
-        self._episodes = [
+        played = list(zip(self._episodes, steps, strict=True))
+        following = [
             self._begin(index, episode.index + 1) if step.terminated or step.truncated else episode
-            for index, (episode, step) in enumerate(pending)
+            for index, (episode, step) in enumerate(played)
         ]
-        self._pending = pending
+        self._episodes, self._pending = following, self._taken(played)
 
     def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
-        """Store the last step's transitions, and return the episodes that ended with it."""
-        finished, self._pending = self._store(self._pending, replay), []
-        return finished
+        """Store the transitions of the last finished step, and return the episodes that ended with it."""
+        taken, self._pending = self._pending, Taken([], [], [])
+        return self._store(taken, replay)
 
     def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
         """Restore every environment to where :meth:`state` was taken, by replaying its episode.

@@ -12,11 +12,13 @@ from td3robot.policy import checkpoint
 class SimulationTrainer(Trainer):
     """A trainer whose environments wait for it: it learns while they step, or between steps.
 
-    Actions are chosen before the environments step, and nothing else in an iteration happens before they have stepped.
-    A fault leaves a state that resumes with these very actions.
+    Once the environments have stepped, the next actions are chosen, and the next step begins, before transitions are
+    stored: the environments set the pace. A step that ends with an evaluation or a checkpoint comes first; the results
+    do not depend on it. A fault or a stop leaves a state that resumes with the actions chosen last.
     """
 
     collector: Collector
+    _stepping = False
 
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
         episodes = saved.document("counters")["episodes"]
@@ -28,19 +30,36 @@ class SimulationTrainer(Trainer):
 
     def _iterate(self) -> None:
         """Step every environment once and do the updates that are due."""
+        training = self.config.training
+        if not self._stepping:
+            self._start()
+        if training.overlap:
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+        with self.interruptible():
+            self._stopwatch.timed("simulation", self.collector.finish)
+        self.step += self.collector.facts.count
+        self.actions, self._stepping = None, False
+        try:
+            if training.overlap and not self._pauses():
+                self._start()
+        finally:
+            self.window.finished += self.collector.commit(self.replay)
+        if not training.overlap:
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+
+    def _start(self) -> None:
+        """Make every environment begin to step, with the actions that a saved run had chosen, or else with new ones."""
         if self.actions is None:
             self.actions = self._choose()
         with self.interruptible():
             self.collector.start(self.actions)
-        if self.config.training.overlap:
-            self._stopwatch.timed("learner", self._update_agent, self.step)
-        with self.interruptible():
-            self._stopwatch.timed("simulation", self.collector.finish)
-        self.window.finished += self.collector.commit(self.replay)
-        self.actions = None
-        self.step += self.collector.facts.count
-        if not self.config.training.overlap:
-            self._stopwatch.timed("learner", self._update_agent, self.step)
+        self._stepping = True
+
+    def _pauses(self) -> bool:
+        """Whether the run ends with this step, is evaluated, or saved."""
+        training = self.config.training
+        ends = self.stop_requested or self.step >= training.steps
+        return ends or self._crossed(training.evaluate_every) or self._crossed(training.checkpoint_every)
 
     def _choose(self) -> NDArray[np.float32]:
         """Choose the next action of every environment."""

@@ -52,7 +52,7 @@ class Trainer(ABC):
 
     Attributes:
         stop_requested: Whether to save and stop after this step.
-        actions: Actions that were chosen and not yet carried out; None between two iterations.
+        actions: Actions that were chosen and not yet carried out; None if there are none.
         evaluations: The evaluation in progress, and the best one.
         window: The data of the next row of metrics.
         changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.changes`.

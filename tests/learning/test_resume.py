@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kills import CHILDREN, Killer, moments
-from same_run import assert_same_run
+from same_run import assert_same_run, reproducible
 
 from td3robot.config import RunConfig, load_config
 from td3robot.learning import runs
@@ -151,6 +151,14 @@ def test_a_drop_of_the_learning_rates_is_a_resume_with_lower_rates(tmp_path, lea
     resumed_by(config.model_copy(update={"agent": agent.model_copy(update=lower)}), tmp_path / "resumed", 600)
     networks = {name: networks_of(tmp_path / name) for name in ("dropped", "constant", "resumed")}
     assert networks["dropped"] == networks["resumed"] != networks["constant"]
+
+
+def test_a_step_that_begins_before_the_last_one_is_stored_changes_nothing(tmp_path):
+    for name, saved in (("ahead", 300), ("in turn", 2)):  # a step that is saved is stored before the next begins
+        options = "training.steps=300", f"training.checkpoint_every={saved}", "agent.normalize_observations=true"
+        train(configuration("gym_pendulum", True, *options), tmp_path / name)
+    assert networks_of(tmp_path / "ahead") == networks_of(tmp_path / "in turn")
+    assert reproducible(tmp_path / "ahead") == reproducible(tmp_path / "in turn")
 
 
 def networks_of(run: Path) -> dict[str, bytes]:
