@@ -73,7 +73,7 @@ class ChildProcess:
         return self._process.pid
 
     def close(self) -> None:
-        """End the process and its children; at once if it owes an answer."""
+        """End the process and its children: at once if an answer was waited for, or else when it has done its work."""
         self.connection.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.0 if self._waiting else END_S)

@@ -112,8 +112,8 @@ class Experience(ABC):
 class Collector(Experience):
     """Step environments side by side, and store their transitions.
 
-    ``start`` and ``finish`` touch only the environments, and ``commit`` alone writes to the replay buffer, so that a
-    learner may sample the buffer while the environments step.
+    ``start`` and ``finish`` touch only the environments, ``advance`` the episodes, and ``commit`` alone writes to the
+    replay buffer, so that a learner may sample the buffer while the environments step.
 
     Args:
         environments: Where episodes are played.
@@ -125,6 +125,8 @@ class Collector(Experience):
     def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
         super().__init__(environments.facts, seed, n_step, gamma)
         self.environments = environments
+        # What the last step has led to: the episodes that go on or begin, and those that were played.
+        self._finished: tuple[list[Episode], list[tuple[Episode, Step]]] = [], []
         self._pending = Taken([], [], [])
         self._episodes = [self._begin(index, 0) for index in range(self.facts.count)]
 
@@ -149,7 +151,6 @@ class Collector(Experience):
         Raises:
             EnvironmentFaultError: An observation or reward is not finite.
         """
-        self._pending = Taken([], [], [])
         steps = self.environments.finish()
         for index, (episode, step) in enumerate(zip(self._episodes, steps, strict=True)):
             where = f"environment {index}, episode {episode.index}, step {len(episode.actions)}"
@@ -159,10 +160,15 @@ class Collector(Experience):
             self._begin(index, episode.index + 1) if step.terminated or step.truncated else episode
             for index, (episode, step) in enumerate(played)
         ]
-        self._episodes, self._pending = following, self._taken(played)
+        self._finished = following, played
+
+    def advance(self) -> None:
+        """Advance the episodes by the step that is finished: observations are those after it."""
+        self._episodes, played = self._finished
+        self._pending = self._taken(played)
 
     def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
-        """Store the transitions of the last finished step, and return the episodes that ended with it."""
+        """Store the transitions of the step that the episodes were advanced by, and return those that ended with it."""
         taken, self._pending = self._pending, Taken([], [], [])
         return self._store(taken, replay)
 

@@ -88,7 +88,7 @@ class Episodes:
         if not (threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot)):
             return cls([first], seed)
         rounds = ceil(most / (TOGETHER_DISTURBED if robot.robot.is_disturbed else TOGETHER))
-        count = ceil(most / rounds)  # so that the last round is no smaller
+        count = ceil(most / rounds)  # about as many in the last round as in those before
         return cls([first, *make_all(make_environment, [config] * (count - 1))], seed, threads)
 
     def play(self, policy: Policy, numbers: Iterable[int], look: Callable[[str], Any]) -> Iterator[EpisodeFigures]:

@@ -12,9 +12,10 @@ from td3robot.policy import checkpoint
 class SimulationTrainer(Trainer):
     """A trainer whose environments wait for it: it learns while they step, or between steps.
 
-    Once the environments have stepped, the next actions are chosen, and the next step begins, before transitions are
-    stored: the environments set the pace. A step that ends with an evaluation or a checkpoint comes first; the results
-    do not depend on it. A fault or a stop leaves a state that resumes with the actions chosen last.
+    If it learns while they step, the next actions are chosen and the next step begins as soon as the environments have
+    stepped, and the transitions are stored meanwhile: the environments set the pace. Where something else comes between
+    two steps (a row of metrics, an evaluation, a checkpoint, the end), the transitions are stored first. The results do
+    not depend on it. A fault or a stop leaves a state that resumes with the actions chosen last.
     """
 
     collector: Collector
@@ -37,6 +38,7 @@ class SimulationTrainer(Trainer):
             self._stopwatch.timed("learner", self._update_agent, self.step)
         with self.interruptible():
             self._stopwatch.timed("simulation", self.collector.finish)
+        self.collector.advance()
         self.step += self.collector.facts.count
         self.actions, self._stepping = None, False
         try:
@@ -56,10 +58,10 @@ class SimulationTrainer(Trainer):
         self._stepping = True
 
     def _pauses(self) -> bool:
-        """Whether the run ends with this step, is evaluated, or saved."""
+        """Whether something else comes between this step and the next."""
         training = self.config.training
         ends = self.stop_requested or self.step >= training.steps
-        return ends or self._crossed(training.evaluate_every) or self._crossed(training.checkpoint_every)
+        return ends or any(map(self._crossed, (training.log_every, training.evaluate_every, training.checkpoint_every)))
 
     def _choose(self) -> NDArray[np.float32]:
         """Choose the next action of every environment."""

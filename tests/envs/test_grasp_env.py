@@ -417,6 +417,7 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
     for _ in range(3):
         collector.start(UP[None])
         collector.finish()
+        collector.advance()
         finished += collector.commit(replay)
     assert [(episode.steps, episode.success) for episode in finished] == [(2, False)]
 
