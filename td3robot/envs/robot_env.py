@@ -24,7 +24,7 @@ from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
-from td3robot.tasks.interface import REST_S, Moment, Score, Task
+from td3robot.tasks.interface import REST_S, Goal, Moment, Score, Task
 
 if TYPE_CHECKING:
     from td3robot.envs.renderer import Renderer
@@ -33,6 +33,11 @@ Vector = NDArray[np.float32]
 
 RENDER_MODES = ("rgb_array",)
 RESET_OPTIONS = ("goal", "stay")
+# How long closing on an object, and lifting it, may take before an episode of practice begins [s]; the slowest gripper
+# of domain randomization closes within 3 s.
+GRIP_S, LIFT_S = 4.0, 2.0
+# Below this, the commanded joints rest [rad/s].
+STILL = 1e-6
 
 
 class RobotEnv(gymnasium.Env[Vector, Vector]):
@@ -162,6 +167,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         at_rest = Moment(self.world, self.world, self.previous_action, self.previous_action, ())
         self._info(self.task.score(at_rest, self.goal), ())
         self._running = True
+        if goal.lift_m > 0.0 and self.robot.teleports and not wanted.get("stay"):
+            self._lift(goal)
         return self._observe(), {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
@@ -317,6 +324,22 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             gripper = before.gripper
         action = kind.waiting(action, self.seen.closing_rate, gripper)
         return kind.wish(action, before, guard.velocity, gripper)
+
+    def _lift(self, goal: Goal) -> None:
+        """Close the gripper where the arm is, and lift what it holds, as practice may begin in simulation."""
+        q, (above, _) = self.guard.commanded.q, self.starts.posture_at(goal.start + np.array([0.0, 0.0, goal.lift_m]))
+        for _ in range(self.robot.spec.periods(GRIP_S)):
+            if self.world.held is not None:
+                break
+            self.drive(JointCommand(q, 1.0))
+        if above is not None and self.world.held is not None:
+            for _ in range(self.robot.spec.periods(LIFT_S)):
+                self.drive(JointCommand(above, 1.0))
+                if np.abs(self.guard.velocity).max() < STILL:
+                    break
+        self._read_states.clear()
+        self._true_states.clear()
+        self._look(self.guard.commanded)
 
     def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:
         """Send the guard's ruling on a wish, advance by one control period, and return the ruling and what was sent."""

@@ -46,6 +46,8 @@ TURNED = 0.3
 # Practice episodes begin at this offset from the grasp point [m], turned by at most this [rad].
 PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
 PRACTICE_TURN = 0.2
+# To begin with the object in the hand, a share of that offset, so that the fingers hold it, and a share of the way up.
+GRIPPED, LIFTED = 0.3, (0.1, 0.9)
 # In training, the patch is widened by this share on each side, and samples beyond it are clipped to its edge: with data
 # on one side only, a policy is worst at the edges.
 EDGES = 0.1
@@ -163,6 +165,7 @@ class GraspConfig(TaskConfig):
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
             lifting are practised before the approach is learned; evaluations have none.
+        practice_lifted_share: Share of these that begin with the object in the hand, lifted some way.
     """
 
     name: Literal["grasp"] = "grasp"
@@ -179,6 +182,7 @@ class GraspConfig(TaskConfig):
     near_m: PositiveFloat = 0.03
     joint_way: bool = False
     practice_share: UnitInterval = 0.5
+    practice_lifted_share: UnitInterval = 0.0
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
     title: ClassVar[str] = "grasp and lift"
@@ -414,24 +418,27 @@ class Grasp(Task):
 
         In practice, more objects lie on the patch's edges, and a share of the episodes begins with the tool around the
         object, which is aligned with the pads at home, where the tool's x axis is the base's. There, the gripper begins
-        with any intent: some close at once, so that what follows a close is known before any policy closes.
+        with any intent: some close at once, so that what follows a close is known before any policy closes. A share of
+        these begins with the object lifted, so that what follows a lift is known, too.
         """
         config = self.config
         low, high = np.array(config.patch_low), np.array(config.patch_high)
         wider = EDGES * (high - low) * practice
         x, y = np.clip(rng.uniform(low - wider, high + wider), low, high)
-        yaw, intent = rng.uniform(-pi, pi), 0.0
+        yaw, intent, lift = rng.uniform(-pi, pi), 0.0, 0.0
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
             yaw = -self._across + self._ease * rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
             start = rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            if config.practice_lifted_share and rng.random() < config.practice_lifted_share:
+                start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._lift
             start[:2] = self._ease * start[:2] + (x, y)
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
             intent = rng.uniform()
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, geometry.about_vertical(yaw))
-        return self.settle(Goal(lying, start, intent=intent), {OBJECT: pose})
+        return self.settle(Goal(lying, start, intent=intent, lift_m=lift), {OBJECT: pose})
 
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal with its hold point above where the object lies."""

@@ -28,6 +28,8 @@ class Goal:
         start: (3,) where the tool centre point begins [m].
         gripper: Closed fraction that the gripper holds, if the task does not use it.
         intent: The gripper's intent to begin with, if the task uses the gripper, in [0, 1].
+        lift_m: In practice, the gripper takes what it finds at the start and lifts it this far before the episode
+            begins; 0 for an open gripper.
         objects: Poses of the objects at the beginning, by name.
     """
 
@@ -35,6 +37,7 @@ class Goal:
     start: Array
     gripper: float = 0.0
     intent: float = 0.0
+    lift_m: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
 

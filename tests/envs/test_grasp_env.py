@@ -54,6 +54,27 @@ def test_an_action_has_the_gripper_last(kind, size):
     environment.close()
 
 
+@pytest.mark.parametrize("disturbance", ["off", "real"])
+def test_practice_begins_with_the_object_in_the_hand_and_an_evaluation_never_does(disturbance):
+    task = GraspConfig(practice_share=1.0, practice_lifted_share=1.0)
+    config = CONFIG.model_copy(update={"task": task, "disturbance": DISTURBANCES[disturbance]})
+    for practice in (True, False):
+        environment = make_robot_env(config, practice=practice)
+        for seed in range(6):
+            environment.reset(seed=seed)
+            world, goal = environment.world, environment.goal
+            height = world.objects["object"].position[2] - goal.objects["object"].position[2]
+            assert (world.held is not None) == practice
+            assert world.intent == environment.guard.commanded.gripper == float(practice)
+            assert (0.1 * goal.lift_m < height < goal.lift_m + 0.01) if practice else abs(height) < 1e-3
+            assert np.abs(environment.guard.velocity).max() < 1e-6
+            if practice:  # carried on, it is lifted
+                for _ in range(25):
+                    info = environment.step(np.array([0, 0, 1, 0, 1], np.float32))[-1]
+                assert info["distance_m"] == 0.0
+        environment.close()
+
+
 CLOSE, OPEN, NEITHER = (np.array([0, 0, 0, 0, gripper], np.float32) for gripper in (1, -1, 0))
 
 

@@ -25,6 +25,8 @@ CASES = [
     ("ur5e_grasp", "real"),
     ("ur5e_grasp", "real", "environment.action.wait_for_gripper=true"),
     ("ur5e_grasp", "real", "environment.task.close_within_m=0.02", "environment.action.per_axis=true"),
+    ("ur5e_grasp", "off", "environment.task.practice_share=1", "environment.task.practice_lifted_share=1"),
+    ("ur5e_grasp", "real", "environment.task.practice_share=1", "environment.task.practice_lifted_share=1"),
     ("ur5e_reach", "off"),
     ("ur5e_reach", "real"),
     ("ur10e_grasp", "real"),

@@ -521,6 +521,13 @@ def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_doe
         off = goal.start - goal.objects[OBJECT].position - (0.0, 0.0, 0.006)
         assert np.abs(off[:2]).max() <= 0.01 and 0.004 <= off[2] <= 0.034
         assert task.sample(rng, practice=False).start[2] >= 0.15
+        assert goal.lift_m == 0.0
+    lifted = make(practice_share=1.0, practice_lifted_share=0.25)
+    goals = [lifted.sample(rng, practice=True) for _ in range(2000)]
+    ways = np.array([goal.lift_m for goal in goals if goal.lift_m > 0.0])
+    assert abs(len(ways) - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
+    assert 0.013 <= ways.min() < 0.02 and 0.11 < ways.max() <= 0.117  # of 0.13 m up to the hold point
+    assert all(lifted.sample(rng, practice=False).lift_m == 0.0 for _ in range(50))
     wide, rng = make(practice_share=1.0, object=ObjectConfig(size_m=(0.08, 0.08, 0.1))), np.random.default_rng(0)
     goal = wide.sample(rng, practice=True)
     np.testing.assert_allclose(goal.start[:2], goal.objects[OBJECT].position[:2])  # the jaw has no play left
