@@ -11,6 +11,9 @@ from typing import Any
 
 # The variable with the number of cores that a process may use beside others, such as a run of a sweep.
 CORES = "TD3ROBOT_CORES"
+# Variables for a process with small matrices: more threads of linear algebra would wait for each other, and take the
+# cores of other programs.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def start_python(

@@ -22,12 +22,12 @@ from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
 from td3robot.learning.child_process import GONE, ChildProcess, Parent
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
-from td3robot.learning.evaluator import ONE_THREAD
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import TravelPlan
+from td3robot.subprocesses import ONE_THREAD
 
 Vector = NDArray[np.float32]
 

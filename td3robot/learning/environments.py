@@ -20,7 +20,7 @@ from td3robot.layout import Layout
 from td3robot.learning.child_process import ChildProcess, Parent
 from td3robot.policy.contract import Contract
 from td3robot.robots.simulated.mujoco import forget_files
-from td3robot.subprocesses import cores
+from td3robot.subprocesses import ONE_THREAD, cores
 
 Vector = NDArray[np.float32]
 # Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
@@ -219,7 +219,7 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         first: int = 0,
         physics_threads: int = 0,
     ) -> None:
-        super().__init__(limit_s, (make, configs, first, physics_threads))
+        super().__init__(limit_s, (make, configs, first, physics_threads), ONE_THREAD if physics_threads else None)
         self._actions: Vector | None = None  # of a step in progress
 
     def reset(self, index: int, seed: int) -> Vector:

@@ -21,11 +21,10 @@ from td3robot.learning.child_process import GONE, ChildProcess, Parent
 from td3robot.learning.environments import make_all, physics_threads
 from td3robot.policy.policy import Policy
 from td3robot.robots.simulated.mujoco import forget_files
+from td3robot.subprocesses import ONE_THREAD
 
 # How often a wait for an evaluation checks whether the training is to stop [s].
 LOOK_S = 0.2
-# A policy acts on one observation at a time: more threads would only wait for each other.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # The number of an answer that is about no policy, but that the environment could not be made.
 MAKING = 0
 # How many environments step together in an evaluation, at most; figures do not depend on it. In a cell that differs

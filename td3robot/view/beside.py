@@ -10,10 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from td3robot.subprocesses import start_python
+from td3robot.subprocesses import ONE_THREAD, start_python
 
-# The arrays are small, and threads would take other programs' cores.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # The viewer's niceness.
 NICE = 10
 
