@@ -23,7 +23,7 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "action": {"dead_zone": 0.2},
     },
     "td3robot/UR5eGrasp-v0": {
-        "task": {"name": "grasp"},
+        "task": {"name": "grasp", "practice_lifted_share": 0.2},
         "action": {"dead_zone": 0.1, "exponent": 3.0},
         "episode_s": 12.0,
     },

@@ -42,7 +42,8 @@ def test_the_registered_reach_environment_is_the_trained_one():
 def test_the_registered_grasp_environment_is_the_trained_one_undisturbed():
     trained = load_config(GRASP).environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
     action = ActionConfig(dead_zone=0.1, exponent=3.0)
-    assert trained == RobotEnvironmentConfig(task=GraspConfig(), action=action, episode_s=12.0)
+    task = GraspConfig(practice_lifted_share=0.2)
+    assert trained == RobotEnvironmentConfig(task=task, action=action, episode_s=12.0)
 
 
 def test_a_written_configuration_spells_out_every_default():
