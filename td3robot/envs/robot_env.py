@@ -327,11 +327,12 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     def _lift(self, goal: Goal) -> None:
         """Close the gripper where the arm is, and lift what it holds, as practice may begin in simulation."""
-        q, (above, _) = self.guard.commanded.q, self.starts.posture_at(goal.start + np.array([0.0, 0.0, goal.lift_m]))
+        here = self.guard.commanded.q
+        above, _ = self.starts.posture_at(goal.start + np.array([0.0, 0.0, goal.lift_m]))
         for _ in range(self.robot.spec.periods(GRIP_S)):
             if self.world.held is not None:
                 break
-            self.drive(JointCommand(q, 1.0))
+            self.drive(JointCommand(here, 1.0))
         if above is not None and self.world.held is not None:
             for _ in range(self.robot.spec.periods(LIFT_S)):
                 self.drive(JointCommand(above, 1.0))
