@@ -65,6 +65,7 @@ def collector_of(environments: list[gymnasium.Env], n_step: int = 1) -> Collecto
 def step(collector: Collector, actions: np.ndarray) -> None:
     collector.start(actions)
     collector.finish()
+    collector.advance()
 
 
 def collect(environments: list[gymnasium.Env], n_step: int, steps: int, capacity: int = 100):
