@@ -156,13 +156,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         goal = start.goal
         lying = self._objects.arrange(goal.objects)
         self.memory.forget()
-        self._read_states.clear()
-        self._true_states.clear()
         self.guard.reset(start.q, start.gripper)
         self._intent = max(goal.intent, self.action_kind.intent_of(start.gripper))
         self.previous_action = np.zeros(self.action_kind.layout.size, np.float32)
         self._steps = self._held = 0
-        self._look(self.guard.commanded)
+        self._look_anew()
         self.goal, self.seen_goal = self.task.settle(goal, lying), self.task.settle(goal, self.seen.objects)
         at_rest = Moment(self.world, self.world, self.previous_action, self.previous_action, ())
         self._info(self.task.score(at_rest, self.goal), ())
@@ -338,9 +336,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
                 self.drive(JointCommand(above, 1.0))
                 if np.abs(self.guard.velocity).max() < STILL:
                     break
-        self._read_states.clear()
-        self._true_states.clear()
-        self._look(self.guard.commanded)
+        self._look_anew()
 
     def _pass_period(self, wish: JointCommand) -> tuple[Ruling, JointCommand]:
         """Send the guard's ruling on a wish, advance by one control period, and return the ruling and what was sent."""
@@ -354,6 +350,12 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self.robot.stop()
             raise
         return ruling, sent
+
+    def _look_anew(self) -> None:
+        """Read the robot where an episode begins: what was before does not count."""
+        self._read_states.clear()
+        self._true_states.clear()
+        self._look(self.guard.commanded)
 
     def _look(self, commanded: JointCommand) -> None:
         """Read the robot: ``seen`` is the world as a controller sees it, ``world`` the true one."""

@@ -57,12 +57,6 @@ class SimulationTrainer(Trainer):
             self.collector.start(self.actions)
         self._stepping = True
 
-    def _pauses(self) -> bool:
-        """Whether something else comes between this step and the next."""
-        training = self.config.training
-        ends = self.stop_requested or self.step >= training.steps
-        return ends or any(map(self._crossed, (training.log_every, training.evaluate_every, training.checkpoint_every)))
-
     def _choose(self) -> NDArray[np.float32]:
         """Choose the next action of every environment."""
         observations = self.collector.observations

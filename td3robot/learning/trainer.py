@@ -130,7 +130,7 @@ class Trainer(ABC):
         try:
             self.evaluations.begin_again()
             self._evaluate(writer)
-            while self.step < self.config.training.steps and not self.stop_requested:
+            while not self._over:
                 self.require_in_place()
                 self._iterate()
                 self._report(writer)
@@ -307,6 +307,17 @@ class Trainer(ABC):
         due = int(learning_steps * agent.updates_per_step)
         if self.learner is not None and self.agent.updates < due:
             self.window.losses += self.learner.learn(self.replay, self.replay_rng, due - self.agent.updates)
+
+    @property
+    def _over(self) -> bool:
+        """Whether the run ends with this step."""
+        return self.stop_requested or self.step >= self.config.training.steps
+
+    def _pauses(self) -> bool:
+        """Whether something comes between this step and the next: the end, or what :meth:`_report` does at times."""
+        training = self.config.training
+        every = training.log_every, training.evaluate_every, training.checkpoint_every
+        return self._over or any(map(self._crossed, every))
 
     def _report(self, writer: MetricsWriter) -> None:
         training = self.config.training

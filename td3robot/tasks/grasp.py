@@ -430,6 +430,7 @@ class Grasp(Task):
         if practice and rng.random() < config.practice_share:
             yaw = -self._across + self._ease * rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
             start = rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            # Without lifts, no number is drawn for them, so that earlier runs repeat.
             if config.practice_lifted_share and rng.random() < config.practice_lifted_share:
                 start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._lift
             start[:2] = self._ease * start[:2] + (x, y)

@@ -155,7 +155,7 @@ def test_a_training_whose_environments_are_killed_is_saved_and_goes_on(tmp_path)
     with closing(trainer), pytest.raises(EnvironmentFaultError, match="ended with status -9"):
         trainer.train()
     saved = newest(tmp_path)
-    assert saved.document("counters")["step"] in (200, 202)  # the next step had begun, and may have ended
+    assert saved.document("counters")["step"] == 200
     with closing(make_trainer(config, tmp_path, None)) as following:
         following.listener = KillAt()
         following.resume(saved)
