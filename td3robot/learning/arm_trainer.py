@@ -77,7 +77,7 @@ class ArmCollector(Experience):
             if part.observation is None:
                 continue
             self._episodes[index] = episode = Episode(self._next - 1, part.observation)
-            finished += self._store(self._taken([(episode, step) for step in part.steps]), replay)
+            finished += self.commit(self._taken([(episode, step) for step in part.steps]), replay)
         return finished
 
     def _exploration(self, index: int) -> GaussianExploration:

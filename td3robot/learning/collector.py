@@ -33,6 +33,13 @@ class Episode:
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
 
 
+class Finished(NamedTuple):
+    """A step of every environment: the episodes that go on or begin after it, and those that were played."""
+
+    following: list[Episode]
+    played: list[tuple[Episode, Step]]
+
+
 class Taken(NamedTuple):
     """Steps, the transitions that they completed, and the episodes that ended with one of them."""
 
@@ -73,6 +80,12 @@ class Experience(ABC):
             arrays[f"{index}.observation"] = episode.observation
         return arrays, [episode.index for episode in self._episodes]
 
+    def commit(self, taken: Taken, replay: ReplayBuffer) -> list[FinishedEpisode]:
+        """Store steps, and return the episodes that ended with one of them."""
+        replay.add(taken.transitions)
+        self.averages.add(taken.steps)
+        return taken.finished
+
     def _seed_of(self, index: int, episode_index: int) -> int:
         return seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
 
@@ -84,12 +97,6 @@ class Experience(ABC):
             if step.terminated or step.truncated:
                 finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
         return Taken([step for _, step in played], transitions, finished)
-
-    def _store(self, taken: Taken, replay: ReplayBuffer) -> list[FinishedEpisode]:
-        """Store steps, and return the episodes that ended with one of them."""
-        replay.add(taken.transitions)
-        self.averages.add(taken.steps)
-        return taken.finished
 
     def _advance(self, episode: Episode, step: Step) -> list[Transition]:
         """Advance an episode by one step, and return the n-step transitions that are complete."""
@@ -125,9 +132,6 @@ class Collector(Experience):
     def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
         super().__init__(environments.facts, seed, n_step, gamma)
         self.environments = environments
-        # What the last step has led to: the episodes that go on or begin, and those that were played.
-        self._finished: tuple[list[Episode], list[tuple[Episode, Step]]] = [], []
-        self._pending = Taken([], [], [])
         self._episodes = [self._begin(index, 0) for index in range(self.facts.count)]
 
     def close(self) -> None:
@@ -143,7 +147,7 @@ class Collector(Experience):
         """Make every environment step with its row of ``actions``, by the next :meth:`finish`."""
         self.environments.start(actions)
 
-    def finish(self) -> None:
+    def finish(self) -> Finished:
         """Wait for the steps that :meth:`start` began, and begin the next episode wherever one ended.
 
         If an environment fails here, everything is left as it was before :meth:`start`.
@@ -160,17 +164,12 @@ class Collector(Experience):
             self._begin(index, episode.index + 1) if step.terminated or step.truncated else episode
             for index, (episode, step) in enumerate(played)
         ]
-        self._finished = following, played
+        return Finished(following, played)
 
-    def advance(self) -> None:
-        """Advance the episodes by the step that is finished: observations are those after it."""
-        self._episodes, played = self._finished
-        self._pending = self._taken(played)
-
-    def commit(self, replay: ReplayBuffer) -> list[FinishedEpisode]:
-        """Store the transitions of the step that the episodes were advanced by, and return those that ended with it."""
-        taken, self._pending = self._pending, Taken([], [], [])
-        return self._store(taken, replay)
+    def advance(self, finished: Finished) -> Taken:
+        """Advance the episodes by a finished step: observations are those after it."""
+        self._episodes = finished.following
+        return self._taken(finished.played)
 
     def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
         """Restore every environment to where :meth:`state` was taken, by replaying its episode.

@@ -37,15 +37,15 @@ class SimulationTrainer(Trainer):
         if training.overlap:
             self._stopwatch.timed("learner", self._update_agent, self.step)
         with self.interruptible():
-            self._stopwatch.timed("simulation", self.collector.finish)
-        self.collector.advance()
+            finished = self._stopwatch.timed("simulation", self.collector.finish)
+        taken = self.collector.advance(finished)
         self.step += self.collector.facts.count
         self.actions, self._stepping = None, False
         try:
             if training.overlap and not self._pauses():
                 self._start()
         finally:
-            self.window.finished += self.collector.commit(self.replay)
+            self.window.finished += self.collector.commit(taken, self.replay)
         if not training.overlap:
             self._stopwatch.timed("learner", self._update_agent, self.step)
 

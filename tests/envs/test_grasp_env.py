@@ -437,9 +437,7 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
     replay, finished = ReplayBuffer(10, environment.observation_space.shape[0], 5), []
     for _ in range(3):
         collector.start(UP[None])
-        collector.finish()
-        collector.advance()
-        finished += collector.commit(replay)
+        finished += collector.commit(collector.advance(collector.finish()), replay)
     assert [(episode.steps, episode.success) for episode in finished] == [(2, False)]
 
 

@@ -11,6 +11,7 @@ from td3robot.layout import Field, Layout
 from td3robot.learning.collector import Collector
 from td3robot.learning.environments import LocalEnvironments
 from td3robot.learning.replay import ReplayBuffer
+from td3robot.learning.window import FinishedEpisode
 
 GAMMA = 0.5
 
@@ -62,10 +63,9 @@ def collector_of(environments: list[gymnasium.Env], n_step: int = 1) -> Collecto
     return Collector(LocalEnvironments(environments), seed=0, n_step=n_step, gamma=GAMMA)
 
 
-def step(collector: Collector, actions: np.ndarray) -> None:
+def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> list[FinishedEpisode]:
     collector.start(actions)
-    collector.finish()
-    collector.advance()
+    return collector.commit(collector.advance(collector.finish()), replay)
 
 
 def collect(environments: list[gymnasium.Env], n_step: int, steps: int, capacity: int = 100):
@@ -74,8 +74,7 @@ def collect(environments: list[gymnasium.Env], n_step: int, steps: int, capacity
     replay = ReplayBuffer(capacity, size, size)
     finished = []
     for _ in range(steps):
-        step(collector, np.full((len(environments), size), 0.25, np.float32))
-        finished += collector.commit(replay)
+        finished += step(collector, np.full((len(environments), size), 0.25, np.float32), replay)
     return collector, replay, finished
 
 
@@ -169,7 +168,7 @@ def test_a_value_that_is_not_finite_is_named_and_not_remembered(observation, rew
     environments = [Faulty(0.0, 0.0), Faulty(observation, reward)]
     collector, replay, _ = collect(environments, n_step=1, steps=2)
     with pytest.raises(EnvironmentFaultError, match=words):
-        step(collector, np.zeros((2, 2), np.float32))
+        step(collector, np.zeros((2, 2), np.float32), replay)
     assert replay.size == 4
 
 
@@ -187,8 +186,7 @@ def test_deterministic_environments_come_back_exactly(n_step):
     actions = rng.uniform(-1, 1, (80, 2, 2)).astype(np.float32)
     collector, replay, _ = collect([Drifting(), Drifting()], n_step, steps=0)
     for action in actions[:50]:
-        step(collector, action)
-        collector.commit(replay)
+        step(collector, action, replay)
     other = collector_of([Drifting(), Drifting()], n_step)
     assert other.load_state(*collector.state()) == []
 
@@ -197,8 +195,7 @@ def test_deterministic_environments_come_back_exactly(n_step):
     for action in actions[50:]:
         np.testing.assert_array_equal(collector.observations, other.observations)
         for one, memory in ((collector, original), (other, following)):
-            step(one, action)
-            one.commit(memory)
+            step(one, action, memory)
     assert rows(original) == rows(following)
     assert [f.index for f in collector._episodes] == [f.index for f in other._episodes]
 
@@ -208,8 +205,7 @@ def test_the_total_of_an_unfinished_episode_comes_back():
     other = collector_of([Scripted(4, True)])
     other.load_state(*collector.state())
     for _ in range(2):
-        step(other, np.zeros((1, 1), np.float32))
-        finished = other.commit(replay)
+        finished = step(other, np.zeros((1, 1), np.float32), replay)
     assert (finished[0].total_reward, finished[0].steps) == (1111.0, 4)
 
 
