@@ -1,10 +1,9 @@
 """Whole trainings beside the TD3 of Stable-Baselines3 and SBX: the same environments, to the same success, in turn.
 
 Every learner trains on a released id with practice starts, with the sizes, rates and schedule of the id's
-configuration, as far as it has them. Evaluations are of the same episodes. A success counts from the moment at which
-its policy was trained. Clocks start once the environments have; how long that took is told beside. The peers' clocks
-stand still while they are evaluated; this project's runs on, since its evaluations overlap with its training, and slow
-it down. Each training is a process of its own.
+configuration, as far as it has them. Evaluations are of the same episodes, off the clock. A success counts from the
+moment at which its policy was trained. Clocks start once the environments have; how long that took is told beside.
+Each training is a process of its own.
 
 SBX (``pip install sbx-rl``) belongs into an environment of its own, with this project and its extra ``bench``.
 
@@ -32,7 +31,12 @@ from learner import peer_policy
 
 from td3robot import seeding
 from td3robot.config import RunConfig, load_config
-from td3robot.envs.playing import Evaluation, Player, play_episodes, summarize
+from td3robot.envs.playing import Act, Evaluation, Player, play_episodes, summarize
+from td3robot.learning.evaluations import Begun
+from td3robot.learning.runs import make_trainer
+from td3robot.learning.snapshot import play_contents
+from td3robot.learning.trainer import Trainer
+from td3robot.policy.policy import Policy
 
 IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v0"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
@@ -67,39 +71,47 @@ class Curve:
         return (figures.success_rate or 0.0) >= self.wanted
 
 
-class ReachedError(Exception):
-    """The training has reached what is wanted."""
-
-
 class Watch(Silent):
-    """Listen to this project's trainer."""
+    """Keep this project's policies as they are trained, every so many steps.
 
-    def __init__(self, curve: Curve) -> None:
-        self.curve, self.reached = curve, dict[int, float]()
+    Attributes:
+        trained: Step, seconds of training and policy of each.
+    """
+
+    def __init__(self, curve: Curve, every: int) -> None:
+        self.curve, self.every, self.trained = curve, every, list[tuple[int, float, Policy]]()
+        self.trainer: Trainer | None = None
 
     def progress(self, step: int, steps_per_second: float) -> None:
-        """Note when a step was reached; evaluations begin where progress is reported."""
-        self.reached[step] = self.curve.now()
-
-    def evaluated(self, step: int, evaluation: Evaluation) -> None:
-        """Note an evaluation, and end the training where it suffices."""
-        if self.curve.add(step, self.reached.get(step, self.curve.now()), evaluation):
-            raise ReachedError
+        """Keep the policy if it is time."""
+        if self.trainer is not None and step // self.every > len(self.trained):
+            policy = Begun.of(step, play_contents(self.trainer), self.trainer.contract).policy
+            self.trained.append((step, self.curve.now(), policy))
 
 
-def train_here(config: RunConfig, curve: Curve) -> None:
-    """Train with this project's trainer."""
-    from td3robot.learning.runs import make_trainer
-
+def train_here(config: RunConfig, released: str, curve: Curve) -> None:
+    """Train with this project's trainer, and evaluate afterwards: its environments step on while it learns."""
+    training = config.training
+    never = training.model_copy(update={"evaluate_every": training.steps + 1, "evaluators": 0})
     with tempfile.TemporaryDirectory() as run:
-        trainer = make_trainer(config, Path(run) / "run", Watch(curve))
+        watch = Watch(curve, training.evaluate_every)
+        trainer = make_trainer(config.model_copy(update={"training": never}), Path(run) / "run", watch)
+        watch.trainer = trainer
         curve.begin()
         try:
             trainer.train()
-        except ReachedError:
-            pass
         finally:
             trainer.close()
+    tried = gymnasium.make(released)
+    for step, seconds, policy in watch.trained:
+        if curve.add(step, seconds, evaluated(tried, policy.act, config)):
+            return
+
+
+def evaluated(environment: gymnasium.Env, act: Act, config: RunConfig) -> Evaluation:
+    """Play the episodes of an evaluation."""
+    player, stream = Player(environment, act), seeding.Stream.SELECTION_EPISODES
+    return summarize(play_episodes(player, config.training.evaluation_episodes, config.seed, stream))
 
 
 def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> None:
@@ -152,8 +164,7 @@ def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> 
                 return True
             self.due += training.evaluate_every
             stopped, trained = perf_counter(), curve.now()
-            player, stream = Player(tried, act), seeding.Stream.SELECTION_EPISODES
-            figures = summarize(play_episodes(player, training.evaluation_episodes, config.seed, stream))
+            figures = evaluated(tried, act, config)
             curve.excluded += perf_counter() - stopped
             return not curve.add(self.num_timesteps, trained, figures)
 
@@ -180,7 +191,7 @@ def train_one(learner: str, name: str, overrides: list[str], seed: int, wanted: 
     config = load_config(Path(__file__).parent.parent / "configs" / f"{name}.yaml", fixed)
     curve = Curve(wanted)
     if learner == "td3robot":
-        train_here(config, curve)
+        train_here(config, IDS[name], curve)
     else:
         train_peer(PACKAGES[learner], config, IDS[name], curve)
     return {"start_s": curve.start_s, "points": curve.points}
