@@ -32,7 +32,7 @@ from learner import peer_policy
 
 from td3robot import seeding
 from td3robot.config import RunConfig, load_config
-from td3robot.envs.playing import Act, Evaluation, Player, play_episodes, summarize
+from td3robot.envs.playing import Evaluation, evaluate
 from td3robot.learning.evaluations import Begun
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.snapshot import play_contents
@@ -42,6 +42,7 @@ from td3robot.policy.policy import Policy
 IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v0"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
 EPISODES = 50  # of an evaluation
+EPISODE_SEEDS = seeding.Stream.SELECTION_EPISODES
 EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # steps between evaluations
 
 
@@ -105,14 +106,9 @@ def train_here(config: RunConfig, released: str, curve: Curve) -> None:
             trainer.close()
     tried = gymnasium.make(released)
     for step, seconds, policy in watch.trained:
-        if curve.add(step, seconds, evaluated(tried, policy.act, config)):
+        figures = evaluate(tried, policy.act, training.evaluation_episodes, config.seed, EPISODE_SEEDS)
+        if curve.add(step, seconds, figures):
             return
-
-
-def evaluated(environment: gymnasium.Env, act: Act, config: RunConfig) -> Evaluation:
-    """Play the episodes of an evaluation."""
-    player, stream = Player(environment, act), seeding.Stream.SELECTION_EPISODES
-    return summarize(play_episodes(player, config.training.evaluation_episodes, config.seed, stream))
 
 
 def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> None:
@@ -165,7 +161,7 @@ def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> 
                 return True
             self.due += training.evaluate_every
             stopped, trained = perf_counter(), curve.now()
-            figures = evaluated(tried, act, config)
+            figures = evaluate(tried, act, training.evaluation_episodes, config.seed, EPISODE_SEEDS)
             curve.excluded += perf_counter() - stopped
             return not curve.add(self.num_timesteps, trained, figures)
 
@@ -203,6 +199,12 @@ def seconds_to(points: list[Any], success: float) -> float | None:
     return next((seconds for _, seconds, reached in points if reached >= success), None)
 
 
+def median_of(seconds: list[float | None]) -> float | None:
+    """Return the median, in which a training that does not get there counts as the slowest; None if it is one."""
+    middle = median(inf if each is None else each for each in seconds)
+    return None if middle == inf else middle
+
+
 def main() -> None:
     """Train them all in turn, and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -234,12 +236,8 @@ def main() -> None:
             learner: [seconds_to(points, success) for points in curves.values()]
             for learner, curves in found["curves"].items()
         }
-        # A training that does not get there counts as the slowest.
-        medians = {
-            f"median of {name}": median(inf if one is None else one for one in each) for name, each in reached.items()
-        }
         found[f"seconds to {success:g}"] = reached | {
-            name: None if each == inf else each for name, each in medians.items()
+            f"median of {learner}": median_of(each) for learner, each in reached.items()
         }
     print(json.dumps(found))
 
