@@ -317,9 +317,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         kind, before = self.action_kind, guard.commanded
         if not kind.uses_gripper:
             return kind.wish(action, before, guard.velocity, self.goal.gripper)
-        gripper = kind.told(intent, before.gripper)
-        if gripper > before.gripper and not self.task.may_close(self.seen):
-            gripper = before.gripper
+        gripper = min(kind.told(intent, before.gripper), self.task.gripper_limit(self.seen))
         action = kind.waiting(action, self.seen.closing_rate, gripper)
         return kind.wish(action, before, guard.velocity, gripper)
 

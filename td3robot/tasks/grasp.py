@@ -159,8 +159,8 @@ class GraspConfig(TaskConfig):
             at the guard's limit reach (2 * 1.57 rad/s): if only one side were clipped, turning away fast and back
             slowly would pay.
         close_within_m: The gripper begins to close only where the tool, commanded and measured, is this near to the
-            grasp point and turned as the object to within 0.3 rad, whatever the action asks of it. None closes
-            anywhere.
+            grasp point and turned as the object to within 0.3 rad, whatever the action asks of it. Elsewhere, it opens
+            if it closed on nothing. None closes anywhere.
         near_m: Scale on which the observation resolves the last stretch to the object.
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
@@ -411,7 +411,9 @@ class Grasp(Task):
         """Return the name, the object's shape, the scale of ``target_near``, and where the gripper may close."""
         config, item = self.config, self.config.object
         terms = {"name": self.name, "near_m": config.near_m, "object": item.model_dump(mode="json")}
-        return terms if config.close_within_m is None else terms | {"close_within_m": config.close_within_m}
+        if config.close_within_m is not None:
+            terms |= {"close_within_m": config.close_within_m, "opens_empty": True}
+        return terms
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
         """Sample the object's position and yaw, and the tool's start above the patch.
@@ -518,13 +520,19 @@ class Grasp(Task):
             terms["joint_progress"] = weights.joint_progress * along
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
 
-    def may_close(self, world: World) -> bool:
-        """Return whether the tool is where the fingers would close around the object."""
+    def gripper_limit(self, world: World) -> float:
+        """Return 1 where fingers would close around the object; elsewhere, 0 if they closed on nothing.
+
+        Fingers that are open, or hold the object, stay as they are.
+        """
         within, item = self.config.close_within_m, world.objects[OBJECT]
-        return within is None or all(
+        if within is None or all(
             self._distance(world, tool) <= within and abs(self._turn(tool, item)) <= TURNED
             for tool in (world.commanded_tcp, world.tcp)
-        )
+        ):
+            return 1.0
+        empty = self._gripper.closed_fraction(world.robot.driver_q) > self._empty_beyond
+        return 0.0 if empty else world.commanded.gripper
 
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""

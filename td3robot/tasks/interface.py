@@ -130,9 +130,9 @@ class Task(ABC):
         """
         return None
 
-    def may_close(self, world: World) -> bool:
-        """Return whether an open gripper may begin to close in a world, as it is seen."""
-        return True
+    def gripper_limit(self, world: World) -> float:
+        """Return the largest closed fraction that the gripper may be commanded to have in a world, as it is seen."""
+        return 1.0
 
     @abstractmethod
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:

@@ -193,6 +193,19 @@ def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun):
     assert list(told(environment, *[OPEN] * 5))[-1] == 0.0  # it opens anywhere
 
 
+def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
+    environment = begun(CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"close_within_m": 0.02})}))
+    drivers = []
+    for _ in range(16):
+        environment.drive(replace(environment.guard.commanded, gripper=1.0))
+        drivers.append(environment.seen.robot.driver_q.mean())
+    assert drivers[-1] > 0.75
+    assert environment.preview(CLOSE).command.gripper == 0.0
+    assert set(told(environment, *[CLOSE] * 20)) == {0.0}  # the intent is to close, and the object is not here
+    assert environment.seen.intent == 1.0
+    assert environment.seen.robot.driver_q.mean() < 0.05
+
+
 @pytest.mark.parametrize("practice", [True, False])
 def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice):
     task = GraspConfig(practice_share=0.0)

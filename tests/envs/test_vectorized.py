@@ -129,6 +129,25 @@ def test_what_the_guard_changes_is_what_it_changes_alone():
     assert {"workspace", "acceleration"} <= found.keys() or {"clearance", "acceleration"} <= found.keys()
 
 
+@pytest.mark.parametrize("disturbance", ["off", "real"])
+def test_together_empty_fingers_open_away_from_the_object_as_they_do_alone(disturbance):
+    near = "environment.task.practice_share=1", "environment.task.practice_lifted_share=0"
+    configs = configurations("ur5e_grasp", disturbance, *near, "environment.task.close_within_m=0.1")
+    alone, together = make(configs), Together(configs)
+    for row in range(COUNT):
+        together.reset(row, row)
+        alone[row].reset(seed=row)
+    up_and_close = np.tile(np.array([0, 0, 1, 0, 1], np.float32), (COUNT, 1))
+    commands = []
+    for _ in range(80):
+        steps = together.step(up_and_close)
+        for row, environment in enumerate(alone):
+            assert_same_step(environment.step(up_and_close[row]), steps, row)
+        commands.append([environment.guard.commanded.gripper for environment in alone])
+    assert (np.array(commands).max(axis=0) == 1.0).all()
+    assert commands[-1] == [0.0] * COUNT
+
+
 @pytest.mark.parametrize("name", ["ur5e_reach", "ur5e_reach_joint"])
 def test_together_they_slide_along_walls_as_each_does_alone(name):
     """Drive on into walls, edges and the floor until most arms have met one."""

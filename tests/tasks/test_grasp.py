@@ -94,13 +94,32 @@ def judge(task, goal):
 )
 def test_where_fingers_may_begin_to_close(make, changes, may):
     there = world(**changes)
-    assert make(close_within_m=0.02).may_close(there) is may
-    assert make().may_close(there) is True
+    assert make(close_within_m=0.02).gripper_limit(there) == float(may)
+    assert make().gripper_limit(there) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("closed", "limit"),
+    [
+        (0.0, 1.0),  # about to close
+        (0.5, 1.0),  # around the cube, or on the way there
+        (0.65, 1.0),
+        (0.75, 0.0),  # further than the cube allows
+        (1.0, 0.0),
+    ],
+)
+def test_fingers_that_closed_on_nothing_open_away_from_the_object(make, closed, limit):
+    away = world(tcp=POINT + np.array([0.0, 0.0, 0.05]), closed=closed, told=1.0)
+    assert make(close_within_m=0.02).gripper_limit(away) == limit
+    assert make().gripper_limit(away) == 1.0
+    at_it = world(closed=closed, told=1.0)
+    assert make(close_within_m=0.02).gripper_limit(at_it) == 1.0
 
 
 def test_a_contract_says_where_fingers_close_only_if_that_is_limited(make):
-    assert make(close_within_m=0.02).to_json()["close_within_m"] == 0.02
-    assert "close_within_m" not in make().to_json()
+    terms = make(close_within_m=0.02).to_json()
+    assert terms["close_within_m"] == 0.02 and terms["opens_empty"]
+    assert not {"close_within_m", "opens_empty"} & make().to_json().keys()
 
 
 def above(height, beside=0.0):

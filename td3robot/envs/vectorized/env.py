@@ -114,7 +114,7 @@ class VectorizedRobotEnv:
         self._box = np.zeros((2, count, 3))
         self._previous = np.zeros((count, self._kind.layout.size), np.float32)
         self._steps, self._held = np.zeros((2, count), np.int64)
-        self._may_close = np.ones(count, np.bool_)
+        self._gripper_limit = np.ones(count)
         self._seen, self._true = (History(count, joints, rest) for _ in range(2))
         self._before: Any = None
 
@@ -136,7 +136,7 @@ class VectorizedRobotEnv:
         self._box[:, row] = plan.box_low, plan.box_high
         self._previous[row] = 0.0
         self._steps[row] = self._held[row] = 0
-        self._may_close[row] = environment.task.may_close(environment.seen)
+        self._gripper_limit[row] = environment.task.gripper_limit(environment.seen)
         self.arms.place(row)
         self._kinematics.fill(self._tools, self._q, [row])
         for history, state in ((self._seen, environment.seen.robot), (self._true, world.robot)):
@@ -178,14 +178,13 @@ class VectorizedRobotEnv:
         if self._kind.uses_gripper:
             change = self._kind.intent_step * actions[:, -1].astype(np.float64)
             self._intent[rows] = np.minimum(np.maximum(self._intent[rows] + change, 0.0), 1.0)
-            gripper = told(self._intent[rows], self._gripper[rows])
-            gripper = np.where(self._may_close[rows], gripper, np.minimum(gripper, self._gripper[rows]))
+            gripper = np.minimum(told(self._intent[rows], self._gripper[rows]), self._gripper_limit[rows])
             if self._kind.config.wait_for_gripper:
                 asked = waiting(actions, self._seen.closing_rate(rows), gripper)
         reasons = self._pass_period(asked, gripper, rows)
         worlds, seen = self._look(rows)
         if self._kind.uses_gripper:
-            self._may_close[rows] = self._task.may_close(seen)
+            self._gripper_limit[rows] = self._task.gripper_limit(seen)
         before = type(self._before)(*(each[rows] for each in self._before))
         now = self._task.measure(worlds, rows)
         turned = actions - self._previous[rows]

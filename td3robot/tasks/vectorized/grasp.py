@@ -57,15 +57,16 @@ class VectorizedGrasp:
         short = commanded - closed > grasp.SHORT_OF_COMMAND
         return rests & short & (0.8 * t.closed_on_object < closed) & (closed <= t.empty_beyond)
 
-    def may_close(self, w: Worlds) -> NDArray[np.bool_]:
-        """Whether open grippers may begin to close (m,); see :meth:`Grasp.may_close`."""
-        within, may = self.task.config.close_within_m, np.ones(len(w.q), np.bool_)
+    def gripper_limit(self, w: Worlds) -> Array:
+        """The largest closed fractions (m,) that grippers may be commanded to have; see :meth:`Grasp.gripper_limit`."""
+        within, there = self.task.config.close_within_m, np.ones(len(w.q), np.bool_)
         if within is not None:
             tools = (w.commanded_position, w.commanded_rotation), (w.position, w.rotation)
             for position, rotation in tools:
                 near = lengths(w.item + self._t.raised - position) <= within
-                may &= near & (np.abs(self._turn(rotation, w)) <= grasp.TURNED)
-        return may
+                there &= near & (np.abs(self._turn(rotation, w)) <= grasp.TURNED)
+        limit: Array = np.where(there, 1.0, np.where(w.closed > self._t.empty_beyond, 0.0, w.commanded_gripper))
+        return limit
 
     def measure(self, w: Worlds, rows: NDArray[np.intp]) -> Measures:
         """Measure worlds."""
