@@ -43,11 +43,11 @@ TURN_RADIUS = 0.05
 SLOW_SHARE = 0.3
 # A grip that is misaligned with the pads by this angle is worth a third [rad].
 TURNED = 0.3
-# Practice episodes begin at this offset from the grasp point [m], turned by at most this [rad].
-PRACTICE_LOW, PRACTICE_HIGH = (-0.01, -0.01, 0.004), (0.01, 0.01, 0.034)
-PRACTICE_TURN = 0.2
-# To begin with the object in the hand, a share of that offset, so that the fingers hold it, and a share of the way up.
-GRIPPED, LIFTED = 0.3, (0.1, 0.9)
+# Practice begins between these heights above the grasp point [m].
+PRACTICE_HEIGHT = (0.004, 0.034)
+# To begin with the object in the hand, a share of the offset from the grasp point, and at most this turn [rad], so that
+# the fingers hold it; and a share of the way up.
+GRIPPED, GRIPPED_TURN, LIFTED = 0.3, 0.2, (0.1, 0.9)
 # In training, the patch is widened by this share on each side, and samples beyond it are clipped to its edge: with data
 # on one side only, a policy is worst at the edges.
 EDGES = 0.1
@@ -165,6 +165,9 @@ class GraspConfig(TaskConfig):
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
             lifting are practised before the approach is learned; evaluations have none.
+        practice_offset_m: How far beside the grasp point these begin at most, across the pads and along them. Around a
+            wide object it is less, so that the open fingers are not inside it.
+        practice_turn_rad: How far the tool is then turned from the object at most.
         practice_lifted_share: Share of these that begin with the object in the hand, lifted some way.
     """
 
@@ -182,6 +185,8 @@ class GraspConfig(TaskConfig):
     near_m: PositiveFloat = 0.03
     joint_way: bool = False
     practice_share: UnitInterval = 0.5
+    practice_offset_m: tuple[NonNegative, NonNegative] = (0.01, 0.01)
+    practice_turn_rad: NonNegative = 0.2
     practice_lifted_share: UnitInterval = 0.0
     rewards: GraspRewards = GraspRewards()
     region: ClassVar[str] = "the task's patch, with start and lift above it,"
@@ -430,11 +435,15 @@ class Grasp(Task):
         yaw, intent, lift = rng.uniform(-pi, pi), 0.0, 0.0
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
-            yaw = -self._across + self._ease * rng.uniform(-PRACTICE_TURN, PRACTICE_TURN)
-            start = rng.uniform(PRACTICE_LOW, PRACTICE_HIGH)
+            turn, (beside, along) = config.practice_turn_rad, config.practice_offset_m
+            yaw = self._ease * rng.uniform(-turn, turn)
+            low_start, high_start = zip((-beside, beside), (-along, along), PRACTICE_HEIGHT, strict=True)
+            start = rng.uniform(low_start, high_start)
             # Without lifts, no number is drawn for them, so that earlier runs repeat.
             if config.practice_lifted_share and rng.random() < config.practice_lifted_share:
                 start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._lift
+                yaw *= GRIPPED_TURN / max(turn, GRIPPED_TURN)
+            yaw -= self._across
             start[:2] = self._ease * start[:2] + (x, y)
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
             intent = rng.uniform()

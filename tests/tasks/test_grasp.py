@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from td3robot import geometry
 from td3robot.config import DisturbanceConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.state import JointCommand, Pose, RobotState, World
@@ -533,6 +534,18 @@ def test_practice_has_more_objects_on_the_patch_s_edges(make):
         assert on_edge == pytest.approx([share, share], abs=0.03)  # 0.2 of 1.2 patches
 
 
+def test_practice_begins_as_far_beside_the_object_and_turned_as_the_task_says(make):
+    rng, task = (
+        np.random.default_rng(0),
+        make(practice_share=1.0, practice_turn_rad=0.8, practice_offset_m=(0.01, 0.03)),
+    )
+    goals = [task.sample(rng, practice=True) for _ in range(500)]
+    off = np.abs([goal.start - goal.objects[OBJECT].position for goal in goals])
+    assert 0.0095 < off[:, 0].max() <= 0.01
+    assert 0.028 < off[:, 1].max() <= 0.03
+    assert 0.75 < max(abs(geometry.yaw(goal.objects[OBJECT].rotation)) for goal in goals) <= 0.8
+
+
 def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_does(make):
     rng, task = np.random.default_rng(0), make(practice_share=1.0)
     for _ in range(50):
@@ -541,11 +554,13 @@ def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_doe
         assert np.abs(off[:2]).max() <= 0.01 and 0.004 <= off[2] <= 0.034
         assert task.sample(rng, practice=False).start[2] >= 0.15
         assert goal.lift_m == 0.0
-    lifted = make(practice_share=1.0, practice_lifted_share=0.25)
+    lifted = make(practice_share=1.0, practice_lifted_share=0.25, practice_turn_rad=0.8)
     goals = [lifted.sample(rng, practice=True) for _ in range(2000)]
     ways = np.array([goal.lift_m for goal in goals if goal.lift_m > 0.0])
     assert abs(len(ways) - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
     assert 0.013 <= ways.min() < 0.02 and 0.11 < ways.max() <= 0.117  # of 0.13 m up to the hold point
+    turns = [abs(geometry.yaw(goal.objects[OBJECT].rotation)) for goal in goals if goal.lift_m > 0.0]
+    assert 0.18 < max(turns) <= 0.2  # fingers hold what is turned no further
     assert all(lifted.sample(rng, practice=False).lift_m == 0.0 for _ in range(50))
     wide, rng = make(practice_share=1.0, object=ObjectConfig(size_m=(0.08, 0.08, 0.1))), np.random.default_rng(0)
     goal = wide.sample(rng, practice=True)
