@@ -39,7 +39,7 @@ from td3robot.learning.snapshot import play_contents
 from td3robot.learning.trainer import Trainer
 from td3robot.policy.policy import Policy
 
-IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v0"}
+IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
 EPISODES = 50  # of an evaluation
 EPISODE_SEEDS = seeding.Stream.SELECTION_EPISODES

@@ -33,7 +33,7 @@ UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
 
 @pytest.mark.filterwarnings("ignore:.*Box observation space m[a-z]+imum value is -?infinity.*")
 def test_gymnasium_finds_nothing_to_object():
-    environment = gymnasium.make("td3robot/UR5eGrasp-v0")
+    environment = gymnasium.make("td3robot/UR5eGrasp-v1")
     check_env(environment.unwrapped, skip_render_check=True)
     assert environment.action_space.shape == (5,)
     assert environment.unwrapped.contract().terms["episode_steps"] == 240

@@ -23,8 +23,8 @@ needs_fr3 = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="needs the FR3
 CASES = [
     ("ur5e_grasp", "off"),
     ("ur5e_grasp", "real"),
-    ("ur5e_grasp", "real", "environment.action.wait_for_gripper=true"),
-    ("ur5e_grasp", "real", "environment.task.close_within_m=0.02", "environment.action.per_axis=true"),
+    ("ur5e_grasp", "real", "environment.action.wait_for_gripper=false", "environment.task.close_within_m=null"),
+    ("ur5e_grasp", "real", "environment.action.per_axis=true"),
     ("ur5e_grasp", "off", "environment.task.practice_share=1", "environment.task.practice_lifted_share=1"),
     ("ur5e_grasp", "real", "environment.task.practice_share=1", "environment.task.practice_lifted_share=1"),
     ("ur5e_reach", "off"),
@@ -131,8 +131,10 @@ def test_what_the_guard_changes_is_what_it_changes_alone():
 
 @pytest.mark.parametrize("disturbance", ["off", "real"])
 def test_together_empty_fingers_open_away_from_the_object_as_they_do_alone(disturbance):
-    near = "environment.task.practice_share=1", "environment.task.practice_lifted_share=0"
-    configs = configurations("ur5e_grasp", disturbance, *near, "environment.task.close_within_m=0.1")
+    task = "environment.task.practice_"
+    near = f"{task}share=1", f"{task}lifted_share=0", f"{task}turn_rad=0.2", f"{task}offset_m=[0.01,0.01]"
+    moving = "environment.task.close_within_m=0.1", "environment.action.wait_for_gripper=false"
+    configs = configurations("ur5e_grasp", disturbance, *near, *moving)
     alone, together = make(configs), Together(configs)
     for row in range(COUNT):
         together.reset(row, row)
