@@ -29,6 +29,7 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "episode_s": 12.0,
     },
     "td3robot/UR5eGrasp-v1": {
+        "robot": {"physics_rate_hz": 260.0},
         "task": {
             "name": "grasp",
             "close_within_m": 0.02,

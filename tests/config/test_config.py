@@ -7,7 +7,15 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from td3robot.config import DISTURBANCES, ActionConfig, RobotEnvironmentConfig, load_config, parse_config, to_yaml
+from td3robot.config import (
+    DISTURBANCES,
+    ActionConfig,
+    RobotConfig,
+    RobotEnvironmentConfig,
+    load_config,
+    parse_config,
+    to_yaml,
+)
 from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError
 from td3robot.robots.arms import ARMS
@@ -45,7 +53,8 @@ def test_the_registered_grasp_environment_is_the_trained_one_undisturbed():
     task = GraspConfig(
         close_within_m=0.02, practice_offset_m=(0.012, 0.02), practice_turn_rad=0.785, practice_lifted_share=0.2
     )
-    assert trained == RobotEnvironmentConfig(task=task, action=action, episode_s=12.0)
+    robot = RobotConfig(physics_rate_hz=260.0)
+    assert trained == RobotEnvironmentConfig(robot=robot, task=task, action=action, episode_s=12.0)
 
 
 def test_a_written_configuration_spells_out_every_default():

@@ -24,9 +24,14 @@ FREE = 0.25
 HEIGHTS = {"free": None, "around the cube": 0.0, "on the cube": 0.024, "on the table": -0.014}
 
 
-@pytest.fixture(scope="module", params=GRIPPERS)
+# Every gripper at the default rate, and those of configurations with fewer physics steps a second at theirs.
+RATES = [*((gripper, RobotConfig().physics_rate_hz) for gripper in GRIPPERS), ("robotiq_2f85", 260.0)]
+
+
+@pytest.fixture(scope="module", params=RATES, ids=lambda rate: f"{rate[0]}-{rate[1]:g}")
 def cell(request):
-    config = RobotConfig(gripper=request.param)
+    gripper, physics_rate_hz = request.param
+    config = RobotConfig(gripper=gripper, physics_rate_hz=physics_rate_hz)
     robot = MujocoRobot(robot_spec(config), config.physics_rate_hz, (CUBE,))
     robot.connect()
     yield robot
@@ -291,6 +296,7 @@ def test_links_of_a_2f85_without_contacts_never_meet():
 
 
 def test_the_servo_s_step_is_the_one_that_was_tested(cell):
-    assert cell.model.opt.timestep == 1 / 400
+    assert cell.model.opt.timestep == 1 / cell.physics_rate_hz
+    assert cell.physics_rate_hz in {rate for _, rate in RATES}
     assert cell.model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
     assert cell.model.opt.impratio == 10
