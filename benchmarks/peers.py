@@ -43,7 +43,7 @@ IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
 EPISODES = 50  # of an evaluation
 EPISODE_SEEDS = seeding.Stream.SELECTION_EPISODES
-EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 20_000}  # steps between evaluations
+EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 5_000}  # steps between evaluations
 
 
 class Curve:
