@@ -25,7 +25,8 @@ HEIGHTS = {"free": None, "around the cube": 0.0, "on the cube": 0.024, "on the t
 
 
 # Every gripper at the default rate, and those of configurations with fewer physics steps a second at theirs.
-RATES = [*((gripper, RobotConfig().physics_rate_hz) for gripper in GRIPPERS), ("robotiq_2f85", 260.0)]
+RATE_HZ = RobotConfig().physics_rate_hz
+RATES = [*((gripper, RATE_HZ) for gripper in GRIPPERS), ("robotiq_2f85", 260.0)]
 
 
 @pytest.fixture(scope="module", params=RATES, ids=lambda rate: f"{rate[0]}-{rate[1]:g}")
@@ -207,7 +208,10 @@ def grip_forces(robot):
 # Force count 50 of 255, which a cell asks for by default. The Menagerie's 2F-85 grips with less than the device's 62 N.
 # A 2F-140's links have a lever that is shorter by up to 31 % around what is wide.
 @pytest.mark.parametrize(
-    ("cell", "play"), [("robotiq_2f140", 0.1), ("robotiq_hand_e", 0.02)], indirect=["cell"], scope="module"
+    ("cell", "play"),
+    [(("robotiq_2f140", RATE_HZ), 0.1), (("robotiq_hand_e", RATE_HZ), 0.02)],
+    indirect=["cell"],
+    scope="module",
 )
 def test_a_gripper_closes_at_its_speed_and_grips_with_its_force(cell, postures, play):
     counts, stroke = cell.spec.gripper.counts, cell.spec.gripper.jaw.stroke_m
