@@ -301,6 +301,6 @@ def test_links_of_a_2f85_without_contacts_never_meet():
 
 def test_the_servo_s_step_is_the_one_that_was_tested(cell):
     assert cell.model.opt.timestep == 1 / cell.physics_rate_hz
-    assert cell.physics_rate_hz in {rate for _, rate in RATES}
+    assert cell.physics_rate_hz in (400.0, 260.0)
     assert cell.model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
     assert cell.model.opt.impratio == 10

@@ -535,10 +535,8 @@ def test_practice_has_more_objects_on_the_patch_s_edges(make):
 
 
 def test_practice_begins_as_far_beside_the_object_and_turned_as_the_task_says(make):
-    rng, task = (
-        np.random.default_rng(0),
-        make(practice_share=1.0, practice_turn_rad=0.8, practice_offset_m=(0.01, 0.03)),
-    )
+    rng = np.random.default_rng(0)
+    task = make(practice_share=1.0, practice_turn_rad=0.8, practice_offset_m=(0.01, 0.03))
     goals = [task.sample(rng, practice=True) for _ in range(500)]
     off = np.abs([goal.start - goal.objects[OBJECT].position for goal in goals])
     assert 0.0095 < off[:, 0].max() <= 0.01
