@@ -36,6 +36,7 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
             "practice_offset_m": (0.012, 0.02),
             "practice_turn_rad": 0.785,
             "practice_lifted_share": 0.2,
+            "practice_whole_share": 0.25,
         },
         "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
         "episode_s": 12.0,

@@ -169,6 +169,11 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             self._lift(goal)
         return self._observe(), {}
 
+    @property
+    def ends_early(self) -> bool:
+        """Whether the episode ends once it has achieved enough moments in a row for practice."""
+        return self.starts.practice and not self.goal.whole
+
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
         """Advance by one control period.
 
@@ -196,7 +201,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.previous_action = action
         self._held = self._held + 1 if score.achieved else 0
         self._steps += 1
-        practised = self.starts.practice and self._held >= self.task.practice_hold_steps
+        practised = self.ends_early and self._held >= self.task.practice_hold_steps
         truncated = self._steps >= self.episode_steps or practised
         if truncated and not self.robot.teleports:
             self.robot.stop()  # nobody sends targets between two episodes

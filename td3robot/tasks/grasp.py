@@ -161,6 +161,8 @@ class GraspConfig(TaskConfig):
         close_within_m: The gripper begins to close only where the tool, commanded and measured, is this near to the
             grasp point and turned as the object to within 0.3 rad, whatever the action asks of it. Elsewhere, it opens
             if it closed on nothing. None closes anywhere.
+        practice_whole_share: Share of training episodes that go on to their end instead, so that a policy learns to
+            hold on.
         near_m: Scale on which the observation resolves the last stretch to the object.
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
@@ -186,6 +188,7 @@ class GraspConfig(TaskConfig):
     joint_way: bool = False
     practice_share: UnitInterval = 0.5
     practice_offset_m: tuple[NonNegative, NonNegative] = (0.01, 0.01)
+    practice_whole_share: UnitInterval = 0.0
     practice_turn_rad: NonNegative = 0.2
     practice_lifted_share: UnitInterval = 0.0
     rewards: GraspRewards = GraspRewards()
@@ -450,7 +453,7 @@ class Grasp(Task):
         start[2] += self._table
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, geometry.about_vertical(yaw))
-        return self.settle(Goal(lying, start, intent=intent, lift_m=lift), {OBJECT: pose})
+        return self.settle(Goal(lying, start, intent=intent, lift_m=lift, whole=whole), {OBJECT: pose})
 
     def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal with its hold point above where the object lies."""
@@ -458,6 +461,10 @@ class Grasp(Task):
         target = lying.position + np.array([0.0, 0.0, self._lift])
         return replace(goal, position=target, objects=objects)
 
+        # Nor is one drawn for whole episodes, if there are none.
+        whole = practice and config.practice_whole_share > 0.0 and rng.random() < config.practice_whole_share
+        # Neither is one drawn for these.
+        whole = practice and config.practice_whole_share > 0.0 and rng.random() < config.practice_whole_share
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Return the robot's fields, the commanded tool pose and velocity, the target seen from it, and the gripper.
 

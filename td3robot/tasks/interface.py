@@ -32,6 +32,7 @@ class Goal:
             begins; 0 for an open gripper.
         objects: Poses of the objects at the beginning, by name.
     """
+        whole: In practice, whether the episode goes on to its end, however long its object is held.
 
     position: Array
     start: Array
@@ -40,6 +41,7 @@ class Goal:
     lift_m: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
+    whole: bool = False
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -90,7 +92,8 @@ class Task(ABC):
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
         takes_goal: Whether a person may give the goal's position in place of the sampled one.
         hold_steps: How many moments at the end of an episode must be achieved for success.
-        practice_hold_steps: In training, an episode ends once this many moments in a row were achieved.
+        practice_hold_steps: In training, an episode that is not ``whole`` ends once this many moments in a row were
+            achieved.
         layout: Fields of the observation; joint angles and gripper driver joints come first.
     """
 

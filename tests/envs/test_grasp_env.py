@@ -206,9 +206,9 @@ def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
     assert environment.seen.robot.driver_q.mean() < 0.05
 
 
-@pytest.mark.parametrize("practice", [True, False])
-def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice):
-    task = GraspConfig(practice_share=0.0)
+@pytest.mark.parametrize(("practice", "whole"), [(True, 0.0), (True, 1.0), (False, 0.0)])
+def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice, whole):
+    task = GraspConfig(practice_share=0.0, practice_whole_share=whole)
     environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=practice)
     tool_speed = CONFIG.guard.max_tcp_speed_m_s
     script = scripted_grasp(environment.task.layout, task, CONFIG.action, environment.robot.spec, tool_speed)
@@ -218,7 +218,7 @@ def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough
         observation, _, _, truncated, info = environment.step(script.act(observation))
         length += 1
     assert info["success"]
-    assert (length < 240) == practice
+    assert (length < 240) == (practice and not whole)
     environment.close()
 
 

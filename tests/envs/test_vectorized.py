@@ -150,6 +150,27 @@ def test_together_empty_fingers_open_away_from_the_object_as_they_do_alone(distu
     assert commands[-1] == [0.0] * COUNT
 
 
+def test_together_a_share_of_the_episodes_goes_on_after_a_hold_as_it_does_alone():
+    task = "environment.task."
+    lifted = f"{task}practice_share=1", f"{task}practice_lifted_share=1", f"{task}lift_height_m=0.01"
+    short = f"{task}practice_hold_s=0.3", f"{task}practice_whole_share=0.5"
+    configs = configurations("ur5e_grasp", "off", *lifted, *short)
+    alone, together = make(configs), Together(configs)
+    rests, ended = np.zeros((COUNT, together.size), np.float32), []
+    for seed in range(4):
+        for row in range(COUNT):
+            together.reset(row, 10 * seed + row)
+            alone[row].reset(seed=10 * seed + row)
+        over = np.zeros(COUNT, np.bool_)
+        for _ in range(20):
+            steps = together.step(rests)
+            for row, environment in enumerate(alone):
+                assert_same_step(environment.step(rests[row]), steps, row)
+            over |= steps.truncated
+        ended += over.tolist()
+    assert 2 <= sum(ended) <= 4 * COUNT - 2
+
+
 @pytest.mark.parametrize("name", ["ur5e_reach", "ur5e_reach_joint"])
 def test_together_they_slide_along_walls_as_each_does_alone(name):
     """Drive on into walls, edges and the floor until most arms have met one."""

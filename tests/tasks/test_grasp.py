@@ -587,6 +587,14 @@ def episode(grasping, act, seed):
     return sum(totals.values()), totals, info
 
 
+def test_a_share_of_the_training_episodes_goes_on_to_its_end(make):
+    task, rng = make(practice_whole_share=0.25), np.random.default_rng(0)
+    whole = sum(task.sample(rng, practice=True).whole for _ in range(2000))
+    assert abs(whole - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
+    assert not any(task.sample(rng, practice=False).whole for _ in range(100))
+    assert not any(make().sample(rng, practice=True).whole for _ in range(100))
+
+
 def to(way, turn=0.0, gripper=-1.0):
     """Move the commanded tool point by ``way`` [m] as fast as it goes."""
     step = np.asarray(way) / 0.01125

@@ -105,7 +105,7 @@ class VectorizedRobotEnv:
         self.arms = VectorizedArms([_simulated(environment) for environment in environments], threads)
         self._memory = VectorizedMemory(count, spec.period_s, rest)
         self._hold_steps, self._practice_steps = task.hold_steps, task.practice_hold_steps
-        self._practices = np.array([environment.starts.practice for environment in environments])
+        self._ends_early = np.zeros(count, np.bool_)
         self._disturbed = np.array([environment.robot.is_disturbed for environment in environments])
         self._episode_steps = first.episode_steps
         self._q, self._velocity, self._behind = np.zeros((3, count, joints))
@@ -133,6 +133,7 @@ class VectorizedRobotEnv:
         self._q[row], self._velocity[row], self._behind[row] = plan.commanded.q, plan.velocity, plan.behind
         self._gripper[row], self._intent[row] = plan.commanded.gripper, world.intent
         self._wanted[row] = environment.goal.gripper
+        self._ends_early[row] = environment.ends_early
         self._box[:, row] = plan.box_low, plan.box_high
         self._previous[row] = 0.0
         self._steps[row] = self._held[row] = 0
@@ -196,7 +197,7 @@ class VectorizedRobotEnv:
         self._previous[rows] = actions
         self._held[rows] = np.where(scores.achieved, self._held[rows] + 1, 0)
         self._steps[rows] += 1
-        practised = self._practices[rows] & (self._held[rows] >= self._practice_steps)
+        practised = self._ends_early[rows] & (self._held[rows] >= self._practice_steps)
         truncated = (self._steps[rows] >= self._episode_steps) | practised
         rewards = sum(scores.terms.values(), np.zeros(len(rows)))
         return VectorizedSteps(
