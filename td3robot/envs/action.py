@@ -13,7 +13,7 @@ from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import Array, JointCommand
-from td3robot.tasks.interface import AT_REST, REST_S
+from td3robot.tasks.interface import CLOSING_PER_S
 
 # The orientation error to correct is capped at this, so that the correction stays gentle [rad].
 MAX_TURN = 0.1
@@ -43,8 +43,6 @@ POSTURE_SPEED = 0.3
 INTENT_PER_S = 3.0
 # The gripper closes at this intent and above, and opens at this one and below; in between, its command stays.
 CLOSES_AT, OPENS_AT = 0.7, 0.3
-# Fingers that close at this rate or faster are not at rest [1/s].
-CLOSING_PER_S = AT_REST / REST_S
 # A gripper this near to an end of its range counts as open or closed when an episode begins [closed fraction].
 AT_END = 0.05
 

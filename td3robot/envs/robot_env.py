@@ -322,7 +322,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         kind, before = self.action_kind, guard.commanded
         if not kind.uses_gripper:
             return kind.wish(action, before, guard.velocity, self.goal.gripper)
-        gripper = min(kind.told(intent, before.gripper), self.task.gripper_limit(self.seen))
+        least, most = self.task.gripper_range(self.seen)
+        gripper = min(max(kind.told(intent, before.gripper), least), most)
         action = kind.waiting(action, self.seen.closing_rate, gripper)
         return kind.wish(action, before, guard.velocity, gripper)
 

@@ -18,7 +18,7 @@ from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
-from td3robot.tasks.interface import AT_REST, Goal, Moment, Score, Task, observe_robot, robot_fields
+from td3robot.tasks.interface import AT_REST, CLOSING_PER_S, Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -64,8 +64,14 @@ PRECISE = 0.01
 IN_HAND = 0.04
 # The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
+# Fingers slower than this have stalled [1/s]. Fingers at rest may be twice as fast, so what they hold counts as held by
+# then, though control periods vary.
+STALLED_PER_S = CLOSING_PER_S / 2
 # The observed age of the object saturates here [s].
 LONG_UNSEEN_S = 1.0
+# With ``close_within_m``, open fingers close only around an object that was seen this lately, and the observed age
+# saturates here [s].
+SEEN_WITHIN_S = 4.0
 # Fingers closed further than the object's width allows, by this fraction, hold nothing. The margin ends at the latest
 # half-way to the closed fraction of an empty grip, less bias and noise.
 EMPTY_MARGIN, ON_NOTHING = 0.16, 0.965
@@ -155,14 +161,14 @@ class GraspConfig(TaskConfig):
         hold_s: How long the object must be held at the end of an episode.
         practice_hold_s: In training, an episode ends once the object was held for this long without a break: the next
             object teaches more.
+        practice_whole_share: Share of training episodes that go on to their end instead, so that a policy learns to
+            hold on.
         full_turn_rad_s: Turn rate of the tool that earns the whole of ``alignment``. At least the rate that two joints
             at the guard's limit reach (2 * 1.57 rad/s): if only one side were clipped, turning away fast and back
             slowly would pay.
-        close_within_m: The gripper begins to close only where the tool, commanded and measured, is this near to the
-            grasp point and turned as the object to within 0.3 rad, whatever the action asks of it. Elsewhere, it opens
-            if it closed on nothing. None closes anywhere.
-        practice_whole_share: Share of training episodes that go on to their end instead, so that a policy learns to
-            hold on.
+        close_within_m: Whatever the action asks of it, the gripper begins to close only where the tool, commanded and
+            measured, is this near to the grasp point and turned as the object to within 0.3 rad, and only if the object
+            was seen in the last 4 s; see :meth:`Grasp.gripper_range`. With None, it opens and closes anywhere.
         near_m: Scale on which the observation resolves the last stretch to the object.
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
@@ -182,13 +188,13 @@ class GraspConfig(TaskConfig):
     rest_speed_m_s: PositiveFloat = 0.02
     hold_s: PositiveFloat = 0.5
     practice_hold_s: PositiveFloat = 3.0
+    practice_whole_share: UnitInterval = 0.0
     full_turn_rad_s: PositiveFloat = 3.2
     close_within_m: PositiveFloat | None = None
     near_m: PositiveFloat = 0.03
     joint_way: bool = False
     practice_share: UnitInterval = 0.5
     practice_offset_m: tuple[NonNegative, NonNegative] = (0.01, 0.01)
-    practice_whole_share: UnitInterval = 0.0
     practice_turn_rad: NonNegative = 0.2
     practice_lifted_share: UnitInterval = 0.0
     rewards: GraspRewards = GraspRewards()
@@ -302,6 +308,7 @@ class GraspTerms(NamedTuple):
         raised: (3,) from the object's centre to the grasp point [m].
         across: Angle of the grip across the object [rad].
         closed_on_object, empty_beyond: Closed fractions on the object, and beyond which nothing is held.
+        long_unseen: Where the observed age of the object saturates [s].
     """
 
     step: float
@@ -314,6 +321,7 @@ class GraspTerms(NamedTuple):
     across: float
     closed_on_object: float
     empty_beyond: float
+    long_unseen: float
 
 
 class Grasp(Task):
@@ -325,7 +333,7 @@ class Grasp(Task):
     * ``approach``: progress of the tool point down a funnel over the grasp point
     * ``alignment``: progress of the tool's turn about the vertical towards the nearest grip orientation
     * ``precision``: ``exp(-(distance of the commanded tool point / 10 mm)^2)`` times ``exp(-(turn / 0.3)^2)``; 1 where
-      the object is held
+      the object is held. With ``close_within_m``, it is 0 for a gripper that was not told to close
     * ``close``: progress of the fingers as a share of their travel to the object's width, times g and
       ``exp(-(turn / 0.3)^2)``; closed on nothing counts as open
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half that share, plus half where the object is held
@@ -368,6 +376,7 @@ class Grasp(Task):
         self._period = spec.period_s
         self._gripper = spec.gripper
         self._table = spec.table_height_m
+        self._long_unseen = LONG_UNSEEN_S if config.close_within_m is None else SEEN_WITHIN_S
         height = config.object.size_m[2]
         self._raise = np.array([0.0, 0.0, max(0.0, spec.gripper.jaw.grasp_height_m - height / 2)])
         # The pads close along the tool's x axis; a box is gripped across its shorter side.
@@ -413,6 +422,7 @@ class Grasp(Task):
             across=self._across,
             closed_on_object=self._closed_on_object,
             empty_beyond=self._empty_beyond,
+            long_unseen=self._long_unseen,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -420,7 +430,7 @@ class Grasp(Task):
         config, item = self.config, self.config.object
         terms = {"name": self.name, "near_m": config.near_m, "object": item.model_dump(mode="json")}
         if config.close_within_m is not None:
-            terms |= {"close_within_m": config.close_within_m, "opens_empty": True}
+            terms |= {"close_within_m": config.close_within_m, "seen_within_s": SEEN_WITHIN_S, "opens_if": "failed"}
         return terms
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
@@ -451,6 +461,8 @@ class Grasp(Task):
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
             intent = rng.uniform()
         start[2] += self._table
+        # Nor is one drawn for whole episodes, if there are none.
+        whole = practice and config.practice_whole_share > 0.0 and rng.random() < config.practice_whole_share
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, geometry.about_vertical(yaw))
         return self.settle(Goal(lying, start, intent=intent, lift_m=lift, whole=whole), {OBJECT: pose})
@@ -461,10 +473,6 @@ class Grasp(Task):
         target = lying.position + np.array([0.0, 0.0, self._lift])
         return replace(goal, position=target, objects=objects)
 
-        # Nor is one drawn for whole episodes, if there are none.
-        whole = practice and config.practice_whole_share > 0.0 and rng.random() < config.practice_whole_share
-        # Neither is one drawn for these.
-        whole = practice and config.practice_whole_share > 0.0 and rng.random() < config.practice_whole_share
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Return the robot's fields, the commanded tool pose and velocity, the target seen from it, and the gripper.
 
@@ -494,7 +502,7 @@ class Grasp(Task):
             "commanded_gripper": (world.commanded.gripper,),
             "closing_rate": (world.closing_rate,),
             "held": (float(held),),
-            "object_age": (min(world.ages_s.get(OBJECT, 0.0), LONG_UNSEEN_S),),
+            "object_age": (min(world.ages_s.get(OBJECT, 0.0), self._long_unseen),),
         }
         if self.config.joint_way:
             values |= self.joints.observe(world, self._way(world, goal))
@@ -536,19 +544,26 @@ class Grasp(Task):
             terms["joint_progress"] = weights.joint_progress * along
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
 
-    def gripper_limit(self, world: World) -> float:
-        """Return 1 where fingers would close around the object; elsewhere, 0 if they closed on nothing.
+    def gripper_range(self, world: World) -> tuple[float, float]:
+        """Return the bounds of the gripper's next command, which differ where open fingers may close.
 
-        Fingers that are open, or hold the object, stay as they are.
+        Fingers that close do so until they hold the object or fail: they closed further than it allows, or stopped too
+        far apart. Then they open, and close again only after that.
         """
-        within, item = self.config.close_within_m, world.objects[OBJECT]
-        if within is None or all(
+        within, item, told = self.config.close_within_m, world.objects[OBJECT], world.commanded.gripper
+        if within is None:
+            return 0.0, 1.0
+        closed = self._gripper.closed_fraction(world.robot.driver_q)
+        if closed - told > SHORT_OF_COMMAND:
+            return told, told
+        rests = abs(world.closing_rate) < STALLED_PER_S
+        if closed > self._empty_beyond or (rests and world.held is None and closed > SHORT_OF_COMMAND):
+            return 0.0, 0.0
+        there = world.ages_s[OBJECT] <= SEEN_WITHIN_S and all(
             self._distance(world, tool) <= within and abs(self._turn(tool, item)) <= TURNED
             for tool in (world.commanded_tcp, world.tcp)
-        ):
-            return 1.0
-        empty = self._gripper.closed_fraction(world.robot.driver_q) > self._empty_beyond
-        return 0.0 if empty else world.commanded.gripper
+        )
+        return told, 1.0 if there else told
 
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""

@@ -17,6 +17,8 @@ from td3robot.state import Array, JointCommand, Pose, RobotState, World
 # Fingers are at rest if they moved by less than this closed fraction within this time [s]: a 2F-85 at its slowest,
 # 20 mm/s, moves twice as far.
 AT_REST, REST_S = 0.012, 0.1
+# Fingers that close at this rate or faster are not at rest [1/s].
+CLOSING_PER_S = AT_REST / REST_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,18 @@ class Goal:
         intent: The gripper's intent to begin with, if the task uses the gripper, in [0, 1].
         lift_m: In practice, the gripper takes what it finds at the start and lifts it this far before the episode
             begins; 0 for an open gripper.
+        whole: In practice, whether the episode goes on to its end, however long its object is held.
         objects: Poses of the objects at the beginning, by name.
     """
-        whole: In practice, whether the episode goes on to its end, however long its object is held.
 
     position: Array
     start: Array
     gripper: float = 0.0
     intent: float = 0.0
     lift_m: float = 0.0
+    whole: bool = False
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
-    whole: bool = False
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -133,9 +135,9 @@ class Task(ABC):
         """
         return None
 
-    def gripper_limit(self, world: World) -> float:
-        """Return the largest closed fraction that the gripper may be commanded to have in a world, as it is seen."""
-        return 1.0
+    def gripper_range(self, world: World) -> tuple[float, float]:
+        """Return the closed fractions between which the gripper may be commanded in a world, as it is seen."""
+        return 0.0, 1.0
 
     @abstractmethod
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:

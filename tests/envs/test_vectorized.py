@@ -130,7 +130,7 @@ def test_what_the_guard_changes_is_what_it_changes_alone():
 
 
 @pytest.mark.parametrize("disturbance", ["off", "real"])
-def test_together_empty_fingers_open_away_from_the_object_as_they_do_alone(disturbance):
+def test_together_empty_fingers_open_as_they_do_alone(disturbance):
     task = "environment.task.practice_"
     near = f"{task}share=1", f"{task}lifted_share=0", f"{task}turn_rad=0.2", f"{task}offset_m=[0.01,0.01]"
     moving = "environment.task.close_within_m=0.1", "environment.action.wait_for_gripper=false"

@@ -13,7 +13,7 @@ from td3robot import geometry
 from td3robot.config import DisturbanceConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.state import JointCommand, Pose, RobotState, World
-from td3robot.tasks.grasp import OBJECT, Grasp, GraspConfig
+from td3robot.tasks.grasp import OBJECT, SEEN_WITHIN_S, Grasp, GraspConfig
 from td3robot.tasks.interface import Moment
 
 PERIOD = 0.05
@@ -34,7 +34,7 @@ def turned(yaw):
 
 def world(
     *, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0, held=None, speed=0.0,
-    commanded_speed=None,
+    commanded_speed=None, closing_rate=0.0, age=0.0,
 ):  # fmt: skip
     """A world whose tool points down, with the commanded tool point ``led`` ahead of the measured one."""
     down = turned(tool_yaw) @ np.diag([1.0, -1.0, -1.0])
@@ -47,7 +47,8 @@ def world(
         commanded_tcp=Pose(tcp + np.asarray(led), down),
         commanded_velocity=np.array([speed if commanded_speed is None else commanded_speed, 0.0, 0.0]),
         objects={OBJECT: Pose(np.asarray(lying, float), turned(yaw))},
-        ages_s={OBJECT: 0.0},
+        closing_rate=closing_rate,
+        ages_s={OBJECT: age},
         held=held,
     )
 
@@ -95,32 +96,65 @@ def judge(task, goal):
 )
 def test_where_fingers_may_begin_to_close(make, changes, may):
     there = world(**changes)
-    assert make(close_within_m=0.02).gripper_limit(there) == float(may)
-    assert make().gripper_limit(there) == 1.0
+    assert make(close_within_m=0.02).gripper_range(there) == (0.0, float(may))
+    assert make().gripper_range(there) == (0.0, 1.0)
+
+
+AWAY = {"tcp": POINT + np.array([0.0, 0.0, 0.05])}
+CLOSING, SLOWING = {"told": 1.0, "closing_rate": 0.3}, {"told": 1.0, "closing_rate": 0.07}
+OPENING = {"told": 0.0, "closing_rate": -0.3}
 
 
 @pytest.mark.parametrize(
-    ("closed", "limit"),
+    ("fingers", "command"),
     [
-        (0.0, 1.0),  # about to close
-        (0.5, 1.0),  # around the cube, or on the way there
-        (0.65, 1.0),
-        (0.75, 0.0),  # further than the cube allows
-        (1.0, 0.0),
+        ({"closed": 0.05, "told": 1.0}, 1.0),  # they have not begun to move
+        ({"closed": 0.4, **CLOSING}, 1.0),
+        ({"closed": 0.5, "told": 1.0, "held": OBJECT}, 1.0),
+        ({"closed": 0.5, **SLOWING}, 1.0),  # the last bit, into the object
+        ({"closed": 0.5, "told": 1.0}, 0.0),  # they stopped, and hold nothing
+        ({"closed": 0.3, "told": 1.0}, 0.0),  # across the cube's corners, say
+        ({"closed": 0.65, **CLOSING}, 1.0),
+        ({"closed": 0.75, **CLOSING}, 0.0),  # further than the cube allows
+        ({"closed": 1.0, "told": 1.0}, 0.0),
+        ({"closed": 0.5, **OPENING}, 0.0),  # they finish that
+        ({"closed": 0.1, **OPENING}, 0.0),
+        ({"closed": 0.5, "told": 0.5}, 0.0),  # as an episode on an arm may begin
     ],
 )
-def test_fingers_that_closed_on_nothing_open_away_from_the_object(make, closed, limit):
-    away = world(tcp=POINT + np.array([0.0, 0.0, 0.05]), closed=closed, told=1.0)
-    assert make(close_within_m=0.02).gripper_limit(away) == limit
-    assert make().gripper_limit(away) == 1.0
-    at_it = world(closed=closed, told=1.0)
-    assert make(close_within_m=0.02).gripper_limit(at_it) == 1.0
+@pytest.mark.parametrize("where", [{}, AWAY])
+def test_fingers_that_close_go_on_until_they_hold_or_fail_and_then_open(make, where, fingers, command):
+    seen = world(**where, **fingers)
+    assert make(close_within_m=0.02).gripper_range(seen) == (command, command)
+    assert make().gripper_range(seen) == (0.0, 1.0)
+
+
+def test_open_fingers_begin_to_close_at_the_object_only(make):
+    task = make(close_within_m=0.02)
+    for closed in (0.0, 0.07):
+        assert task.gripper_range(world(closed=closed)) == (0.0, 1.0)
+        assert task.gripper_range(world(closed=closed, **AWAY)) == (0.0, 0.0)
+
+
+def test_fingers_begin_to_close_only_around_an_object_that_was_seen_lately(make):
+    task, lately, long_ago = make(close_within_m=0.02), SEEN_WITHIN_S - 0.1, SEEN_WITHIN_S + 0.1
+    assert task.gripper_range(world(age=lately)) == (0.0, 1.0)
+    assert task.gripper_range(world(age=long_ago)) == (0.0, 0.0)
+    assert task.gripper_range(world(age=long_ago, closed=0.4, **CLOSING)) == (1.0, 1.0)  # what began goes on
+    assert make().gripper_range(world(age=long_ago)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("config", "saturates"), [({}, 1.0), ({"close_within_m": 0.02}, SEEN_WITHIN_S)])
+def test_the_observed_age_tells_whether_fingers_may_close(make, goal, config, saturates):
+    task = make(**config)
+    for age in (0.5 * saturates, 2.0 * saturates):
+        assert task.observe(world(age=age), goal)["object_age"] == (min(age, saturates),)
 
 
 def test_a_contract_says_where_fingers_close_only_if_that_is_limited(make):
     terms = make(close_within_m=0.02).to_json()
-    assert terms["close_within_m"] == 0.02 and terms["opens_empty"]
-    assert not {"close_within_m", "opens_empty"} & make().to_json().keys()
+    assert terms.items() >= {"close_within_m": 0.02, "seen_within_s": SEEN_WITHIN_S, "opens_if": "failed"}.items()
+    assert not {"close_within_m", "seen_within_s", "opens_if"} & make().to_json().keys()
 
 
 def above(height, beside=0.0):
@@ -544,6 +578,14 @@ def test_practice_begins_as_far_beside_the_object_and_turned_as_the_task_says(ma
     assert 0.75 < max(abs(geometry.yaw(goal.objects[OBJECT].rotation)) for goal in goals) <= 0.8
 
 
+def test_a_share_of_the_training_episodes_goes_on_to_its_end(make):
+    task, rng = make(practice_whole_share=0.25), np.random.default_rng(0)
+    whole = sum(task.sample(rng, practice=True).whole for _ in range(2000))
+    assert abs(whole - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
+    assert not any(task.sample(rng, practice=False).whole for _ in range(100))
+    assert not any(make().sample(rng, practice=True).whole for _ in range(100))
+
+
 def test_a_practice_episode_begins_around_the_object_and_an_evaluation_never_does(make):
     rng, task = np.random.default_rng(0), make(practice_share=1.0)
     for _ in range(50):
@@ -585,14 +627,6 @@ def episode(grasping, act, seed):
             totals[name] += value
         step += 1
     return sum(totals.values()), totals, info
-
-
-def test_a_share_of_the_training_episodes_goes_on_to_its_end(make):
-    task, rng = make(practice_whole_share=0.25), np.random.default_rng(0)
-    whole = sum(task.sample(rng, practice=True).whole for _ in range(2000))
-    assert abs(whole - 500) < 4 * sqrt(2000 * 0.25 * 0.75)
-    assert not any(task.sample(rng, practice=False).whole for _ in range(100))
-    assert not any(make().sample(rng, practice=True).whole for _ in range(100))
 
 
 def to(way, turn=0.0, gripper=-1.0):

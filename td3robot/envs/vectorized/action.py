@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from td3robot.envs.action import (
     CLOSES_AT,
-    CLOSING_PER_S,
     MAX_TURN,
     NULL_SPACE_DAMPING,
     OPENS_AT,
@@ -19,6 +18,7 @@ from td3robot.envs.action import (
 from td3robot.geometry import lengths, solve, times, turns_down
 from td3robot.robots.vectorized.kinematics import Tools
 from td3robot.state import Array
+from td3robot.tasks.interface import CLOSING_PER_S
 
 
 class VectorizedTcpDelta:

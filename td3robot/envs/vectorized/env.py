@@ -114,7 +114,7 @@ class VectorizedRobotEnv:
         self._box = np.zeros((2, count, 3))
         self._previous = np.zeros((count, self._kind.layout.size), np.float32)
         self._steps, self._held = np.zeros((2, count), np.int64)
-        self._gripper_limit = np.ones(count)
+        self._gripper_range = np.zeros((2, count))
         self._seen, self._true = (History(count, joints, rest) for _ in range(2))
         self._before: Any = None
 
@@ -137,7 +137,7 @@ class VectorizedRobotEnv:
         self._box[:, row] = plan.box_low, plan.box_high
         self._previous[row] = 0.0
         self._steps[row] = self._held[row] = 0
-        self._gripper_limit[row] = environment.task.gripper_limit(environment.seen)
+        self._gripper_range[:, row] = environment.task.gripper_range(environment.seen)
         self.arms.place(row)
         self._kinematics.fill(self._tools, self._q, [row])
         for history, state in ((self._seen, environment.seen.robot), (self._true, world.robot)):
@@ -179,13 +179,14 @@ class VectorizedRobotEnv:
         if self._kind.uses_gripper:
             change = self._kind.intent_step * actions[:, -1].astype(np.float64)
             self._intent[rows] = np.minimum(np.maximum(self._intent[rows] + change, 0.0), 1.0)
-            gripper = np.minimum(told(self._intent[rows], self._gripper[rows]), self._gripper_limit[rows])
+            least, most = self._gripper_range[:, rows]
+            gripper = np.minimum(np.maximum(told(self._intent[rows], self._gripper[rows]), least), most)
             if self._kind.config.wait_for_gripper:
                 asked = waiting(actions, self._seen.closing_rate(rows), gripper)
         reasons = self._pass_period(asked, gripper, rows)
         worlds, seen = self._look(rows)
         if self._kind.uses_gripper:
-            self._gripper_limit[rows] = self._task.gripper_limit(seen)
+            self._gripper_range[:, rows] = self._task.gripper_range(seen)
         before = type(self._before)(*(each[rows] for each in self._before))
         now = self._task.measure(worlds, rows)
         turned = actions - self._previous[rows]

@@ -57,16 +57,20 @@ class VectorizedGrasp:
         short = commanded - closed > grasp.SHORT_OF_COMMAND
         return rests & short & (0.8 * t.closed_on_object < closed) & (closed <= t.empty_beyond)
 
-    def gripper_limit(self, w: Worlds) -> Array:
-        """The largest closed fractions (m,) that grippers may be commanded to have; see :meth:`Grasp.gripper_limit`."""
-        within, there = self.task.config.close_within_m, np.ones(len(w.q), np.bool_)
-        if within is not None:
-            tools = (w.commanded_position, w.commanded_rotation), (w.position, w.rotation)
-            for position, rotation in tools:
-                near = lengths(w.item + self._t.raised - position) <= within
-                there &= near & (np.abs(self._turn(rotation, w)) <= grasp.TURNED)
-        limit: Array = np.where(there, 1.0, np.where(w.closed > self._t.empty_beyond, 0.0, w.commanded_gripper))
-        return limit
+    def gripper_range(self, w: Worlds) -> Array:
+        """The closed fractions (2, m) between which grippers may be commanded; see :meth:`Grasp.gripper_range`."""
+        within, told = self.task.config.close_within_m, w.commanded_gripper
+        if within is None:
+            return np.array([np.zeros(len(w.q)), np.ones(len(w.q))])
+        rests = np.abs(w.closing_rate) < grasp.STALLED_PER_S
+        failed = (w.closed > self._t.empty_beyond) | (rests & ~w.held & (w.closed > grasp.SHORT_OF_COMMAND))
+        there = w.item_age_s <= grasp.SEEN_WITHIN_S
+        for position, rotation in ((w.commanded_position, w.commanded_rotation), (w.position, w.rotation)):
+            near = lengths(w.item + self._t.raised - position) <= within
+            there &= near & (np.abs(self._turn(rotation, w)) <= grasp.TURNED)
+        opens = w.closed - told > grasp.SHORT_OF_COMMAND
+        least = np.where(failed & ~opens, 0.0, told)
+        return np.array([least, np.where(there & ~failed & ~opens, 1.0, least)])
 
     def measure(self, w: Worlds, rows: NDArray[np.intp]) -> Measures:
         """Measure worlds."""
@@ -152,7 +156,7 @@ class VectorizedGrasp:
             ("commanded_gripper", w.commanded_gripper),
             ("closing_rate", w.closing_rate),
             ("held", w.held),
-            ("object_age", np.minimum(w.item_age_s, grasp.LONG_UNSEEN_S)),
+            ("object_age", np.minimum(w.item_age_s, t.long_unseen)),
         ):
             found[:, at[name].start] = value
         if self.task.config.joint_way:
