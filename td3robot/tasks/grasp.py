@@ -617,7 +617,12 @@ class Grasp(Task):
         return geometry.length(world.objects[OBJECT].position + self._raise - tool.position)
 
     def _precision(self, world: World, turn: float) -> float:
-        """Score how well the commanded tool, turned from the object by ``turn`` [rad], keeps to the grasp point."""
+        """Score how well the commanded tool, turned from the object by ``turn`` [rad], keeps to the grasp point.
+
+        Where the gripper may not close yet, waiting there would be worth more than what it takes to close.
+        """
+        if self.config.close_within_m is not None and world.commanded.gripper < 1.0:
+            return 0.0
         return nearness(self._distance(world, world.commanded_tcp), PRECISE) * nearness(turn, TURNED)
 
     def _share(self, world: World) -> float:

@@ -230,6 +230,15 @@ def test_precision_is_where_the_tool_is_told_to_be_until_the_object_is_held(judg
     assert judge(carried, carried)[0]["precision"] == 1.0
 
 
+def test_waiting_at_the_object_earns_no_precision_where_the_gripper_decides_when_to_close(make, goal):
+    task, opened, closing = make(close_within_m=0.02), world(), world(told=1.0, closed=0.3, closing_rate=0.3)
+    weight = task.config.rewards.precision
+    for there, earns in ((opened, 0.0), (closing, weight), (world(told=1.0, closed=0.5, held=OBJECT), weight)):
+        moment = Moment(there, there, STILL, STILL, ())
+        assert task.score(moment, goal).terms["precision"] == pytest.approx(earns)
+        assert make().score(moment, goal).terms["precision"] == pytest.approx(weight)
+
+
 @pytest.mark.parametrize(
     ("closed", "share"), [(0.0, 0.0), (MEETS / 2, 0.5), (MEETS, 1.0), (EMPTY - 0.001, 1.0), (EMPTY + 0.001, 0.0)]
 )

@@ -111,6 +111,8 @@ class VectorizedGrasp:
         at_rest = _speed(w.velocity, turned / t.period_s) <= config.rest_speed_m_s
         precision = nearness(lengths(w.item + t.raised - w.commanded_position), grasp.PRECISE)
         precision = precision * nearness(now.turn, grasp.TURNED)
+        if config.close_within_m is not None:
+            precision = precision * (w.commanded_gripper >= 1.0)
         pushed = np.minimum(np.hypot(moved[:, 0], moved[:, 1]) / t.step, 1.0)
         speed = _speed(w.commanded_velocity, w.commanded_turn_rate)
         slow = np.maximum(0.0, 1.0 - speed * t.period_s / t.step)
