@@ -37,8 +37,9 @@ AT_POINT = 0.02
 LOW = 0.01
 # Scale that separates holding still from moving slowly [m/s].
 STILL = 0.02
-# A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning.
-TURN_RADIUS = 0.05
+# A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning. With
+# ``close_within_m``, the reward for holding has it further away: trained with the first, some policies went on turning.
+TURN_RADIUS, HELD_TURN_RADIUS = 0.05, 0.15
 # Share of the holding reward that responds to speed over the whole range, not only near rest.
 SLOW_SHARE = 0.3
 # A grip that is misaligned with the pads by this angle is worth a third [rad].
@@ -262,9 +263,9 @@ class GraspConfig(TaskConfig):
             )
 
 
-def _speed(velocity: Array, turn_rate: float) -> float:
+def _speed(velocity: Array, turn_rate: float, radius: float) -> float:
     """Compute the speed of a tool [m/s] from its velocity (3,) [m/s] and its turn rate about the vertical [rad/s]."""
-    return geometry.length(velocity) + TURN_RADIUS * abs(turn_rate)
+    return geometry.length(velocity) + radius * abs(turn_rate)
 
 
 def _funnel_share(beside: float) -> float:
@@ -309,6 +310,7 @@ class GraspTerms(NamedTuple):
         across: Angle of the grip across the object [rad].
         closed_on_object, empty_beyond: Closed fractions on the object, and beyond which nothing is held.
         long_unseen: Where the observed age of the object saturates [s].
+        turn_radius: As a point this far from its axis moves a turning tool, for ``held`` [m].
     """
 
     step: float
@@ -322,6 +324,7 @@ class GraspTerms(NamedTuple):
     closed_on_object: float
     empty_beyond: float
     long_unseen: float
+    turn_radius: float
 
 
 class Grasp(Task):
@@ -343,7 +346,8 @@ class Grasp(Task):
     * ``rise``: progress of the object to that point
     * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, times
       ``exp(-(distance to that point / 20 mm)^2)``, once the object is lifted far enough, in the hand; the speed is the
-      commanded tool's, so that an action is rewarded at once, and turning about the vertical at 1 rad/s adds 50 mm/s
+      commanded tool's, so that an action is rewarded at once, and turning about the vertical at 1 rad/s adds 50 mm/s,
+      or 150 with ``close_within_m``
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the wish
 
@@ -376,6 +380,7 @@ class Grasp(Task):
         self._period = spec.period_s
         self._gripper = spec.gripper
         self._table = spec.table_height_m
+        self._turn_radius = TURN_RADIUS if config.close_within_m is None else HELD_TURN_RADIUS
         self._long_unseen = LONG_UNSEEN_S if config.close_within_m is None else SEEN_WITHIN_S
         height = config.object.size_m[2]
         self._raise = np.array([0.0, 0.0, max(0.0, spec.gripper.jaw.grasp_height_m - height / 2)])
@@ -423,6 +428,7 @@ class Grasp(Task):
             closed_on_object=self._closed_on_object,
             empty_beyond=self._empty_beyond,
             long_unseen=self._long_unseen,
+            turn_radius=self._turn_radius,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -520,7 +526,7 @@ class Grasp(Task):
         high = now.distance <= IN_HAND and height >= config.lift_height_m
         # A held object moves with the tool; camera noise is no motion.
         turn_rate = geometry.yaw(world.tcp.rotation @ before.tcp.rotation.T) / self._period
-        at_rest = _speed(world.tcp_velocity, turn_rate) <= config.rest_speed_m_s
+        at_rest = _speed(world.tcp_velocity, turn_rate, TURN_RADIUS) <= config.rest_speed_m_s
         achieved = high and world.held is not None and at_rest
         terms = {
             "approach": weights.approach * progress(earlier.funnel, now.funnel, self._funnel_slope * self._step),
@@ -534,7 +540,7 @@ class Grasp(Task):
             "held": weights.held
             * float(high)
             * nearness(left, AT_POINT)
-            * self._stillness(_speed(world.commanded_velocity, world.commanded_turn_rate)),
+            * self._stillness(_speed(world.commanded_velocity, world.commanded_turn_rate, self._turn_radius)),
             "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
             "guard": -weights.guard * float(bool(moment.interventions)),
         }

@@ -386,6 +386,15 @@ def test_a_tool_that_turns_is_not_at_rest(judge):
         assert judge(here, turning)[1].achieved is achieved
 
 
+def test_holding_an_object_pays_less_for_turning_where_the_gripper_decides_when_to_close(make, goal):
+    task, (here, _) = make(close_within_m=0.02), in_hand(0.13)
+    moment = Moment(here, replace(here, commanded_turn_rate=-0.4), STILL, STILL, ())
+    score = task.score(moment, goal)
+    assert score.terms["held"] == pytest.approx(task.config.rewards.held * (0.3 * 0.76 + 0.7 * exp(-3)))  # as 60 mm/s
+    turning = world(tcp=above(0.13), tool_yaw=0.39 * PERIOD, lying=(0.0, 0.5, 0.15), held=OBJECT)
+    assert task.score(replace(moment, world=turning), goal).achieved  # success is what it was
+
+
 def test_a_camera_s_noise_is_no_motion_of_what_is_held(judge):
     here, there = in_hand(0.11, moved=0.003)
     still = replace(there, tcp_velocity=np.zeros(3))

@@ -108,13 +108,13 @@ class VectorizedGrasp:
             (w.rotation[:, 1] * before.rotation[:, 0]).sum(axis=1),
             (w.rotation[:, 0] * before.rotation[:, 0]).sum(axis=1),
         )
-        at_rest = _speed(w.velocity, turned / t.period_s) <= config.rest_speed_m_s
+        at_rest = _speed(w.velocity, turned / t.period_s, grasp.TURN_RADIUS) <= config.rest_speed_m_s
         precision = nearness(lengths(w.item + t.raised - w.commanded_position), grasp.PRECISE)
         precision = precision * nearness(now.turn, grasp.TURNED)
         if config.close_within_m is not None:
             precision = precision * (w.commanded_gripper >= 1.0)
         pushed = np.minimum(np.hypot(moved[:, 0], moved[:, 1]) / t.step, 1.0)
-        speed = _speed(w.commanded_velocity, w.commanded_turn_rate)
+        speed = _speed(w.commanded_velocity, w.commanded_turn_rate, t.turn_radius)
         slow = np.maximum(0.0, 1.0 - speed * t.period_s / t.step)
         still = grasp.SLOW_SHARE * slow + (1.0 - grasp.SLOW_SHARE) * np.exp(-speed / grasp.STILL)
         held = w.held.astype(np.float64)
@@ -195,9 +195,9 @@ def _funnel_share(beside: Array) -> Array:
     return share
 
 
-def _speed(velocities: Array, turn_rates: Array) -> Array:
+def _speed(velocities: Array, turn_rates: Array, radius: float) -> Array:
     """Compute the speeds (m,) of tools, turning included [m/s]."""
-    return lengths(velocities) + grasp.TURN_RADIUS * np.abs(turn_rates)
+    return lengths(velocities) + radius * np.abs(turn_rates)
 
 
 VECTORIZED = VectorizedGrasp
