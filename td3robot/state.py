@@ -91,6 +91,7 @@ class World:
         commanded_jacobian: (6, n) of the commanded tool, linear [m/rad] above angular [1]; empty if nobody needs it.
         intent: The gripper's intent, which an action changes: 0 to open, 1 to close.
         closing_rate: How fast the gripper's closed fraction grows [1/s].
+        stalled_s: For how long the fingers have not moved since their last command [s].
         objects: Poses of the objects by name, as far as they are known now.
         ages_s: Time since each of them was last seen, by name [s].
         held: The object between the fingers, or None.
@@ -107,6 +108,7 @@ class World:
     commanded_jacobian: Array = field(default_factory=lambda: np.zeros((6, 0)))
     intent: float = 0.0
     closing_rate: float = 0.0
+    stalled_s: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
     ages_s: Mapping[str, float] = field(default_factory=dict)
     held: str | None = None

@@ -24,7 +24,7 @@ from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
-from td3robot.tasks.interface import REST_S, Goal, Moment, Score, Task
+from td3robot.tasks.interface import REST_S, STALLED_PER_S, Goal, Moment, Score, Task
 
 if TYPE_CHECKING:
     from td3robot.envs.renderer import Renderer
@@ -98,6 +98,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.episode_steps = episode_steps
         self._make_renderer, self._recipe = renderer, recipe
         self._renderer: Renderer | None = None
+        self._stalled_s = self._told = 0.0  # for how long the fingers have not moved, and what they are told
         self._running = False
         self.observation_layout: Layout = task.layout
         self.observation_space = Box(-np.inf, np.inf, (task.layout.size,), np.float32)
@@ -255,6 +256,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if velocity is not None:
             self.guard.velocity = velocity
         self.previous_action = np.zeros(self.action_kind.layout.size, np.float32)
+        self._stalled_s = 0.0
         self._look(self.guard.commanded)
         return self._observe()
 
@@ -359,6 +361,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         """Read the robot where an episode begins: what was before does not count."""
         self._read_states.clear()
         self._true_states.clear()
+        self._stalled_s, self._told = 0.0, self.guard.commanded.gripper
         self._look(self.guard.commanded)
 
     def _look(self, commanded: JointCommand) -> None:
@@ -388,6 +391,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         spec = self.robot.spec
         closed, before = (spec.gripper.closed_fraction(each.driver_q) for each in (state, states[0]))
         passed = state.stamp - states[0].stamp
+        rate = (closed - before) / passed if passed > 0.0 else 0.0
         held = self.task.held(state, states[0], commanded)
         tcp, jacobian = self._observer.tcp_and_jacobian(state.q)
         twist = commanded_jacobian @ self.guard.velocity
@@ -395,6 +399,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if objects is None:
             self.memory.look(tcp, held)
             objects, ages = self.memory.poses, self.memory.ages_s
+            stalls = abs(rate) < STALLED_PER_S and commanded.gripper == self._told
+            self._stalled_s, self._told = self._stalled_s + spec.period_s if stalls else 0.0, commanded.gripper
         return World(
             robot=state,
             tcp=tcp,
@@ -406,7 +412,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             commanded_dq=self.guard.velocity,
             commanded_jacobian=commanded_jacobian,
             intent=self._intent,
-            closing_rate=(closed - before) / passed if passed > 0.0 else 0.0,
+            closing_rate=rate,
+            stalled_s=self._stalled_s,
             objects=objects,
             ages_s=ages,
             held=held,

@@ -18,7 +18,7 @@ from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
-from td3robot.tasks.interface import AT_REST, CLOSING_PER_S, Goal, Moment, Score, Task, observe_robot, robot_fields
+from td3robot.tasks.interface import AT_REST, Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -38,7 +38,7 @@ LOW = 0.01
 # Scale that separates holding still from moving slowly [m/s].
 STILL = 0.02
 # A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning. With
-# ``close_within_m``, the reward for holding has it further away: trained with the first, some policies went on turning.
+# ``close_within_m``, ``held`` uses the larger radius: with the smaller, some policies went on turning.
 TURN_RADIUS, HELD_TURN_RADIUS = 0.05, 0.15
 # Share of the holding reward that responds to speed over the whole range, not only near rest.
 SLOW_SHARE = 0.3
@@ -65,9 +65,9 @@ PRECISE = 0.01
 IN_HAND = 0.04
 # The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
-# Fingers slower than this have stalled [1/s]. Fingers at rest may be twice as fast, so what they hold counts as held by
-# then, though control periods vary.
-STALLED_PER_S = CLOSING_PER_S / 2
+# Fingers that were told to close, hold nothing and have not moved for this long have failed [s]: some grippers report
+# their position ten times a second, and answers may be late.
+FAILED_S = 0.5
 # The observed age of the object saturates here [s].
 LONG_UNSEEN_S = 1.0
 # With ``close_within_m``, open fingers close only around an object that was seen this lately, and the observed age
@@ -169,7 +169,8 @@ class GraspConfig(TaskConfig):
             slowly would pay.
         close_within_m: Whatever the action asks of it, the gripper begins to close only where the tool, commanded and
             measured, is this near to the grasp point and turned as the object to within 0.3 rad, and only if the object
-            was seen in the last 4 s; see :meth:`Grasp.gripper_range`. With None, it opens and closes anywhere.
+            was seen in the last 4 s; then it closes until it holds the object or fails, and opens if it failed. With
+            None, it opens and closes anywhere.
         near_m: Scale on which the observation resolves the last stretch to the object.
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
         practice_share: Share of training episodes that begin with the tool around the object, so that closing and
@@ -310,7 +311,7 @@ class GraspTerms(NamedTuple):
         across: Angle of the grip across the object [rad].
         closed_on_object, empty_beyond: Closed fractions on the object, and beyond which nothing is held.
         long_unseen: Where the observed age of the object saturates [s].
-        turn_radius: As a point this far from its axis moves a turning tool, for ``held`` [m].
+        turn_radius: A turning tool counts as moving like a point this far from its axis, for ``held`` [m].
     """
 
     step: float
@@ -467,7 +468,7 @@ class Grasp(Task):
             start[2] += config.object.size_m[2] / 2 + self._raise[2]
             intent = rng.uniform()
         start[2] += self._table
-        # Nor is one drawn for whole episodes, if there are none.
+        # Without whole episodes, no number is drawn for them, so that earlier runs repeat.
         whole = practice and config.practice_whole_share > 0.0 and rng.random() < config.practice_whole_share
         lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
         pose = Pose(lying, geometry.about_vertical(yaw))
@@ -551,10 +552,10 @@ class Grasp(Task):
         return Score(terms, achieved, max(0.0, config.lift_height_m - height))
 
     def gripper_range(self, world: World) -> tuple[float, float]:
-        """Return the bounds of the gripper's next command, which differ where open fingers may close.
+        """Return the bounds of the gripper's next command.
 
-        Fingers that close do so until they hold the object or fail: they closed further than it allows, or stopped too
-        far apart. Then they open, and close again only after that.
+        Fingers begin to close around the object only. Then they go on until they hold it or fail: they closed further
+        than it allows, or stopped too far apart. Fingers that failed open, and close again only after that.
         """
         within, item, told = self.config.close_within_m, world.objects[OBJECT], world.commanded.gripper
         if within is None:
@@ -562,14 +563,16 @@ class Grasp(Task):
         closed = self._gripper.closed_fraction(world.robot.driver_q)
         if closed - told > SHORT_OF_COMMAND:
             return told, told
-        rests = abs(world.closing_rate) < STALLED_PER_S
-        if closed > self._empty_beyond or (rests and world.held is None and closed > SHORT_OF_COMMAND):
+        stopped = world.stalled_s >= FAILED_S and world.held is None and closed > SHORT_OF_COMMAND
+        if closed > self._empty_beyond or (told >= 1.0 and stopped):
             return 0.0, 0.0
-        there = world.ages_s[OBJECT] <= SEEN_WITHIN_S and all(
+        if told >= 1.0:
+            return 1.0, 1.0
+        there = world.ages_s.get(OBJECT, 0.0) <= SEEN_WITHIN_S and all(
             self._distance(world, tool) <= within and abs(self._turn(tool, item)) <= TURNED
             for tool in (world.commanded_tcp, world.tcp)
         )
-        return told, 1.0 if there else told
+        return 0.0, 1.0 if there else told
 
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""
@@ -625,7 +628,7 @@ class Grasp(Task):
     def _precision(self, world: World, turn: float) -> float:
         """Score how well the commanded tool, turned from the object by ``turn`` [rad], keeps to the grasp point.
 
-        Where the gripper may not close yet, waiting there would be worth more than what it takes to close.
+        With ``close_within_m``, it is 0 until the gripper is told to close: otherwise waiting would pay.
         """
         if self.config.close_within_m is not None and world.commanded.gripper < 1.0:
             return 0.0

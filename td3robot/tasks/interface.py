@@ -19,6 +19,9 @@ from td3robot.state import Array, JointCommand, Pose, RobotState, World
 AT_REST, REST_S = 0.012, 0.1
 # Fingers that close at this rate or faster are not at rest [1/s].
 CLOSING_PER_S = AT_REST / REST_S
+# Fingers slower than this have stalled [1/s]. Fingers at rest may be twice as fast, so that what they hold counts as
+# held by then, though control periods vary.
+STALLED_PER_S = CLOSING_PER_S / 2
 
 
 @dataclass(frozen=True, slots=True)

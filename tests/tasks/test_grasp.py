@@ -13,7 +13,7 @@ from td3robot import geometry
 from td3robot.config import DisturbanceConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.state import JointCommand, Pose, RobotState, World
-from td3robot.tasks.grasp import OBJECT, SEEN_WITHIN_S, Grasp, GraspConfig
+from td3robot.tasks.grasp import FAILED_S, OBJECT, SEEN_WITHIN_S, Grasp, GraspConfig
 from td3robot.tasks.interface import Moment
 
 PERIOD = 0.05
@@ -34,7 +34,7 @@ def turned(yaw):
 
 def world(
     *, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0, held=None, speed=0.0,
-    commanded_speed=None, closing_rate=0.0, age=0.0,
+    commanded_speed=None, closing_rate=0.0, stalled=0.0, age=0.0,
 ):  # fmt: skip
     """A world whose tool points down, with the commanded tool point ``led`` ahead of the measured one."""
     down = turned(tool_yaw) @ np.diag([1.0, -1.0, -1.0])
@@ -48,6 +48,7 @@ def world(
         commanded_velocity=np.array([speed if commanded_speed is None else commanded_speed, 0.0, 0.0]),
         objects={OBJECT: Pose(np.asarray(lying, float), turned(yaw))},
         closing_rate=closing_rate,
+        stalled_s=stalled,
         ages_s={OBJECT: age},
         held=held,
     )
@@ -101,25 +102,25 @@ def test_where_fingers_may_begin_to_close(make, changes, may):
 
 
 AWAY = {"tcp": POINT + np.array([0.0, 0.0, 0.05])}
-CLOSING, SLOWING = {"told": 1.0, "closing_rate": 0.3}, {"told": 1.0, "closing_rate": 0.07}
-OPENING = {"told": 0.0, "closing_rate": -0.3}
+CLOSING, OPENING = {"told": 1.0, "closing_rate": 0.3}, {"told": 0.0, "closing_rate": -0.3}
+SOON, STOPPED = {"told": 1.0, "stalled": FAILED_S - 0.05}, {"told": 1.0, "stalled": FAILED_S}
 
 
 @pytest.mark.parametrize(
     ("fingers", "command"),
     [
-        ({"closed": 0.05, "told": 1.0}, 1.0),  # they have not begun to move
+        ({"closed": 0.05, **STOPPED}, 1.0),  # they have not begun to move
         ({"closed": 0.4, **CLOSING}, 1.0),
-        ({"closed": 0.5, "told": 1.0, "held": OBJECT}, 1.0),
-        ({"closed": 0.5, **SLOWING}, 1.0),  # the last bit, into the object
-        ({"closed": 0.5, "told": 1.0}, 0.0),  # they stopped, and hold nothing
-        ({"closed": 0.3, "told": 1.0}, 0.0),  # across the cube's corners, say
+        ({"closed": 0.5, "held": OBJECT, **STOPPED}, 1.0),
+        ({"closed": 0.5, **SOON}, 1.0),
+        ({"closed": 0.5, **STOPPED}, 0.0),  # they stopped, and hold nothing
+        ({"closed": 0.3, **STOPPED}, 0.0),  # across the cube's corners, say
         ({"closed": 0.65, **CLOSING}, 1.0),
         ({"closed": 0.75, **CLOSING}, 0.0),  # further than the cube allows
         ({"closed": 1.0, "told": 1.0}, 0.0),
+        ({"closed": 0.75, "told": 0.75}, 0.0),
         ({"closed": 0.5, **OPENING}, 0.0),  # they finish that
         ({"closed": 0.1, **OPENING}, 0.0),
-        ({"closed": 0.5, "told": 0.5}, 0.0),  # as an episode on an arm may begin
     ],
 )
 @pytest.mark.parametrize("where", [{}, AWAY])
@@ -127,6 +128,12 @@ def test_fingers_that_close_go_on_until_they_hold_or_fail_and_then_open(make, wh
     seen = world(**where, **fingers)
     assert make(close_within_m=0.02).gripper_range(seen) == (command, command)
     assert make().gripper_range(seen) == (0.0, 1.0)
+
+
+def test_fingers_that_begin_partly_closed_stay_so_unless_they_are_told_otherwise(make):
+    task, partly = make(close_within_m=0.02), {"closed": 0.5, "told": 0.5, "stalled": 2.0}
+    assert task.gripper_range(world(**partly, **AWAY)) == (0.0, 0.5)
+    assert task.gripper_range(world(**partly)) == (0.0, 1.0)
 
 
 def test_open_fingers_begin_to_close_at_the_object_only(make):

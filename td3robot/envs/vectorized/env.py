@@ -23,7 +23,7 @@ from td3robot.robots.vectorized.arms import VectorizedArms
 from td3robot.robots.vectorized.guard import SCALED, Rulings, VectorizedGuard, largest
 from td3robot.robots.vectorized.kinematics import Tools, VectorizedKinematics
 from td3robot.state import Array, JointCommand, Pose, RobotState
-from td3robot.tasks.interface import REST_S, Task
+from td3robot.tasks.interface import REST_S, STALLED_PER_S, Task
 from td3robot.tasks.vectorized import Worlds
 
 Vector = NDArray[np.float32]
@@ -115,6 +115,7 @@ class VectorizedRobotEnv:
         self._previous = np.zeros((count, self._kind.layout.size), np.float32)
         self._steps, self._held = np.zeros((2, count), np.int64)
         self._gripper_range = np.zeros((2, count))
+        self._stalled_s, self._told = np.zeros((2, count))
         self._seen, self._true = (History(count, joints, rest) for _ in range(2))
         self._before: Any = None
 
@@ -137,6 +138,7 @@ class VectorizedRobotEnv:
         self._box[:, row] = plan.box_low, plan.box_high
         self._previous[row] = 0.0
         self._steps[row] = self._held[row] = 0
+        self._stalled_s[row], self._told[row] = environment.seen.stalled_s, environment.seen.commanded.gripper
         self._gripper_range[:, row] = environment.task.gripper_range(environment.seen)
         self.arms.place(row)
         self._kinematics.fill(self._tools, self._q, [row])
@@ -281,6 +283,9 @@ class VectorizedRobotEnv:
         for row in rows[disturbed]:
             state = self._environments[row].robot.read()
             self._seen.correct(row, state, arms.closed_fractions(state.driver_q[None])[0])
+        stalls = (np.abs(self._seen.closing_rate(rows)) < STALLED_PER_S) & (self._gripper[rows] == self._told[rows])
+        self._stalled_s[rows] = np.where(stalls, self._stalled_s[rows] + self._period, 0.0)
+        self._told[rows] = self._gripper[rows]
         true = self._world(self._true, rows)
         seen = self._world(self._seen, rows) if disturbed.any() else true
         if arms.objects:
@@ -312,6 +317,7 @@ class VectorizedRobotEnv:
             commanded_gripper=self._gripper[rows],
             intent=self._intent[rows],
             closing_rate=history.closing_rate(rows),
+            stalled_s=self._stalled_s[rows],
             held=self._task.held(closed, before, self._gripper[rows]),
             item=NOTHING,
             item_rotation=NOTHING,

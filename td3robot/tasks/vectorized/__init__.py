@@ -20,7 +20,7 @@ class Worlds(NamedTuple):
         commanded_position, commanded_rotation: Tools, from the commanded ones.
         commanded_velocity, commanded_turn_rate: (m, 3) [m/s], (m,) [rad/s].
         commanded_q, commanded_dq, commanded_jacobian: (m, n) [rad], (m, n) [rad/s], (m, 6, n).
-        commanded_gripper, intent, closing_rate: (m,).
+        commanded_gripper, intent, closing_rate, stalled_s: (m,).
         held: (m,) bool.
         item, item_rotation, item_age_s: The object (m, 3), (m, 3, 3), and the time since it was last seen (m,).
     """
@@ -41,6 +41,7 @@ class Worlds(NamedTuple):
     commanded_gripper: Array
     intent: Array
     closing_rate: Array
+    stalled_s: Array
     held: NDArray[np.bool_]
     item: Array
     item_rotation: Array

@@ -62,15 +62,16 @@ class VectorizedGrasp:
         within, told = self.task.config.close_within_m, w.commanded_gripper
         if within is None:
             return np.array([np.zeros(len(w.q)), np.ones(len(w.q))])
-        rests = np.abs(w.closing_rate) < grasp.STALLED_PER_S
-        failed = (w.closed > self._t.empty_beyond) | (rests & ~w.held & (w.closed > grasp.SHORT_OF_COMMAND))
+        stopped = (w.stalled_s >= grasp.FAILED_S) & ~w.held & (w.closed > grasp.SHORT_OF_COMMAND)
+        failed = (w.closed > self._t.empty_beyond) | ((told >= 1.0) & stopped)
         there = w.item_age_s <= grasp.SEEN_WITHIN_S
         for position, rotation in ((w.commanded_position, w.commanded_rotation), (w.position, w.rotation)):
             near = lengths(w.item + self._t.raised - position) <= within
             there &= near & (np.abs(self._turn(rotation, w)) <= grasp.TURNED)
-        opens = w.closed - told > grasp.SHORT_OF_COMMAND
-        least = np.where(failed & ~opens, 0.0, told)
-        return np.array([least, np.where(there & ~failed & ~opens, 1.0, least)])
+        closes, opens = told >= 1.0, w.closed - told > grasp.SHORT_OF_COMMAND
+        least = np.where(opens, told, np.where(~failed & closes, 1.0, 0.0))
+        most = np.where(opens, told, np.where(failed, 0.0, np.where(closes | there, 1.0, told)))
+        return np.array([least, most])
 
     def measure(self, w: Worlds, rows: NDArray[np.intp]) -> Measures:
         """Measure worlds."""
