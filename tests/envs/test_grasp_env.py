@@ -193,6 +193,23 @@ def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun):
     assert set(told(environment, *[OPEN] * 10)) == {1.0}  # what it holds, it keeps
 
 
+def test_fingers_stall_from_their_last_command_or_motion_or_pause_on(begun):
+    environment = begun(CONFIG)
+    for periods in range(1, 11):
+        assert environment.seen.stalled_s == pytest.approx(0.05 * periods)
+        environment.step(OPEN)
+    environment.resume()  # what was read before a pause says nothing about now
+    assert environment.seen.stalled_s == pytest.approx(0.05)
+    environment.drive(replace(environment.guard.commanded, gripper=1.0))
+    assert environment.seen.stalled_s == 0.0
+    stalled = []
+    for _ in range(30):
+        environment.drive(environment.guard.commanded)
+        stalled.append(environment.seen.stalled_s)
+    assert 0.0 in stalled[2:15]  # they moved
+    assert stalled[-1] > 0.4  # ... and have arrived
+
+
 def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
     environment = begun(CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"close_within_m": 0.02})}))
     drivers = []

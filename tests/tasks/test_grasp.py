@@ -1,7 +1,7 @@
 """The grasp task's rewards: each against numbers worked out by hand, and none of them to be farmed."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import exp, pi, sqrt, tanh
 
 import numpy as np
@@ -15,6 +15,8 @@ from td3robot.config.objects import ObjectConfig
 from td3robot.state import JointCommand, Pose, RobotState, World
 from td3robot.tasks.grasp import FAILED_S, OBJECT, SEEN_WITHIN_S, Grasp, GraspConfig
 from td3robot.tasks.interface import Moment
+from td3robot.tasks.vectorized import Worlds
+from td3robot.tasks.vectorized.grasp import VectorizedGrasp
 
 PERIOD = 0.05
 LYING = (0.0, 0.5, 0.02)
@@ -149,6 +151,35 @@ def test_fingers_begin_to_close_only_around_an_object_that_was_seen_lately(make)
     assert task.gripper_range(world(age=long_ago)) == (0.0, 0.0)
     assert task.gripper_range(world(age=long_ago, closed=0.4, **CLOSING)) == (1.0, 1.0)  # what began goes on
     assert make().gripper_range(world(age=long_ago)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("within", [0.02, None])
+def test_together_fingers_may_do_what_they_may_alone(make, within):
+    task = make(close_within_m=within)
+    fingers = [{"closed": c, "told": t} for c in (0.0, 0.07, 0.3, 0.5, 0.75, 1.0) for t in (0.0, 0.5, 1.0)]
+    held, stalled, ages = (None, OBJECT), (0.0, FAILED_S), (0.0, SEEN_WITHIN_S, SEEN_WITHIN_S + 0.05)
+    places = ({}, AWAY, {"led": (0.0, 0.021, 0.0)}, {"tool_yaw": 0.29}, {"tool_yaw": 0.31}, {"yaw": 1.6})
+    worlds = [
+        world(**place, **fingers_, held=holds, stalled=stalls, age=age)
+        for place, fingers_, holds, stalls, age in product(places, fingers, held, stalled, ages)
+    ]
+    together = Worlds(**dict.fromkeys(Worlds._fields, np.zeros(0)))._replace(
+        q=np.array([each.robot.q for each in worlds]),
+        closed=np.array([each.robot.driver_q[0] / 0.8 for each in worlds]),
+        position=np.array([each.tcp.position for each in worlds]),
+        rotation=np.array([each.tcp.rotation for each in worlds]),
+        commanded_position=np.array([each.commanded_tcp.position for each in worlds]),
+        commanded_rotation=np.array([each.commanded_tcp.rotation for each in worlds]),
+        commanded_gripper=np.array([each.commanded.gripper for each in worlds]),
+        held=np.array([each.held is not None for each in worlds]),
+        stalled_s=np.array([each.stalled_s for each in worlds]),
+        item=np.array([each.objects[OBJECT].position for each in worlds]),
+        item_rotation=np.array([each.objects[OBJECT].rotation for each in worlds]),
+        item_age_s=np.array([each.ages_s[OBJECT] for each in worlds]),
+    )
+    alone = np.array([task.gripper_range(each) for each in worlds]).T
+    np.testing.assert_array_equal(VectorizedGrasp(task, len(worlds)).gripper_range(together), alone)
+    assert len(np.unique(alone, axis=1).T) == (1 if within is None else 5)
 
 
 @pytest.mark.parametrize(("config", "saturates"), [({}, 1.0), ({"close_within_m": 0.02}, SEEN_WITHIN_S)])
