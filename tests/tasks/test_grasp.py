@@ -36,7 +36,7 @@ def turned(yaw):
 
 def world(
     *, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0, held=None, speed=0.0,
-    commanded_speed=None, closing_rate=0.0, stalled=0.0, age=0.0,
+    commanded_speed=None, stalled=0.0, age=0.0,
 ):  # fmt: skip
     """A world whose tool points down, with the commanded tool point ``led`` ahead of the measured one."""
     down = turned(tool_yaw) @ np.diag([1.0, -1.0, -1.0])
@@ -49,7 +49,6 @@ def world(
         commanded_tcp=Pose(tcp + np.asarray(led), down),
         commanded_velocity=np.array([speed if commanded_speed is None else commanded_speed, 0.0, 0.0]),
         objects={OBJECT: Pose(np.asarray(lying, float), turned(yaw))},
-        closing_rate=closing_rate,
         stalled_s=stalled,
         ages_s={OBJECT: age},
         held=held,
@@ -104,7 +103,7 @@ def test_where_fingers_may_begin_to_close(make, changes, may):
 
 
 AWAY = {"tcp": POINT + np.array([0.0, 0.0, 0.05])}
-CLOSING, OPENING = {"told": 1.0, "closing_rate": 0.3}, {"told": 0.0, "closing_rate": -0.3}
+CLOSING, OPENING = {"told": 1.0}, {"told": 0.0}
 SOON, STOPPED = {"told": 1.0, "stalled": FAILED_S - 0.05}, {"told": 1.0, "stalled": FAILED_S}
 
 
@@ -269,7 +268,7 @@ def test_precision_is_where_the_tool_is_told_to_be_until_the_object_is_held(judg
 
 
 def test_waiting_at_the_object_earns_no_precision_where_the_gripper_decides_when_to_close(make, goal):
-    task, opened, closing = make(close_within_m=0.02), world(), world(told=1.0, closed=0.3, closing_rate=0.3)
+    task, opened, closing = make(close_within_m=0.02), world(), world(told=1.0, closed=0.3)
     weight = task.config.rewards.precision
     for there, earns in ((opened, 0.0), (closing, weight), (world(told=1.0, closed=0.5, held=OBJECT), weight)):
         moment = Moment(there, there, STILL, STILL, ())
