@@ -115,6 +115,7 @@ def make_robot_env(
         observer=None if simulated is None else simulated.kinematics,
         renderer=None if render_mode is None else partial(_make_renderer, spec, models),
         recipe=recipe,
+        pace=config.pace,
     )
     starts.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
     return environment

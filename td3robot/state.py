@@ -93,7 +93,7 @@ class World:
         closing_rate: How fast the gripper's closed fraction grows [1/s].
         stalled_s: For how long the fingers have not moved since their last command [s].
         objects: Poses of the objects by name, as far as they are known now.
-        ages_s: Time since each of them was last seen, by name [s].
+        ages_s: Time since each of them was last seen, times the environment's pace, by name [s].
         held: The object between the fingers, or None.
     """
 

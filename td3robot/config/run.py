@@ -24,6 +24,8 @@ class RobotEnvironmentConfig(Section):
         kind: Selects a robot's environment.
         disturbance: Domain randomization: a level (``off``, ``mild``, ``real``), or individual values.
         episode_s: Duration of an episode.
+        pace: Speed of all motion, as a share of training's. ``--speed`` sets it, with the limits that make it so. Time
+            since an object was seen counts at this pace: a slower arm has moved less in it.
     """
 
     kind: Literal["robot"] = "robot"
@@ -35,6 +37,7 @@ class RobotEnvironmentConfig(Section):
     guard: GuardConfig = GuardConfig()
     disturbance: Annotated[DisturbanceConfig, BeforeValidator(disturbance_level)] = DISTURBANCES["off"]
     episode_s: Annotated[float, Field(gt=0.0, le=3600.0)] = 5.0
+    pace: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
 
     @model_validator(mode="before")
     @classmethod

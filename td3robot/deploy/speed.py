@@ -32,5 +32,6 @@ def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConf
                 }
             ),
             "episode_s": config.episode_s / speed,
+            "pace": speed,
         }
     )

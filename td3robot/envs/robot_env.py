@@ -60,6 +60,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             the robot has a model of its own.
         renderer: Makes the renderer; None for no rendering.
         recipe: Makes the same environment anew; None if it was made around something that another process cannot have.
+        pace: Speed of all motion, as a share of training's.
 
     Attributes:
         travel: Brings an arm that cannot be placed to its start; the operator can veto it.
@@ -82,6 +83,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         observer: Kinematics | ToolboxKinematics | None = None,
         renderer: "Callable[[], Renderer] | None" = None,
         recipe: "Callable[[], RobotEnv] | None" = None,
+        pace: float = 1.0,
     ) -> None:
         self.robot, self.task, self.guard, self.action_kind = robot, task, guard, action_kind
         self.starts = starts
@@ -91,7 +93,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self.metadata = self.metadata | {"render_fps": robot.spec.control_rate_hz}
         self._objects, self._observer = objects, observer or guard.kinematics
         rest = robot.spec.periods(REST_S)
-        self.memory = ObjectMemory(objects, robot.spec.period_s, rest)
+        self.memory = ObjectMemory(objects, robot.spec.period_s, rest, pace)
         # The states that were read, and the true ones, from REST_S ago up to now.
         self._read_states: deque[RobotState] = deque(maxlen=1 + rest)
         self._true_states: deque[RobotState] = deque(maxlen=1 + rest)

@@ -31,14 +31,15 @@ class ObjectMemory:
         objects: The source of sightings.
         period_s: Time between two calls of :meth:`look`.
         rest: How many periods fingers rest before they count as holding something.
+        pace: Speed of the tool as a share of training's.
 
     Attributes:
         poses: Poses by name.
-        ages_s: Time since the last sighting, by name.
+        ages_s: Time since the last sighting, times the pace, by name.
     """
 
-    def __init__(self, objects: Objects, period_s: float, rest: int) -> None:
-        self._objects, self._period = objects, period_s
+    def __init__(self, objects: Objects, period_s: float, rest: int, pace: float = 1.0) -> None:
+        self._objects, self._period, self._pace = objects, period_s, pace
         self._tools: deque[Pose] = deque(maxlen=1 + rest)
         self.forget()
 
@@ -66,7 +67,7 @@ class ObjectMemory:
         sightings: Mapping[str, Sighting] = self._objects.read()
         self._tools.append(tool)
         self.poses = {name: self._pose(name, seen, tool, held) for name, seen in sightings.items()}
-        self.ages_s = {name: seen.age_s for name, seen in sightings.items()}
+        self.ages_s = {name: self._pace * seen.age_s for name, seen in sightings.items()}
         self._numbers = {name: seen.number for name, seen in sightings.items()}
         self._tool, self._held = tool, held
 

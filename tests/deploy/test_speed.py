@@ -25,6 +25,7 @@ def test_every_limit_and_the_full_action_scale_and_episodes_stretch():
     for name in ("max_tcp_speed_m_s", "joint_speed_fraction", "max_joint_acceleration_rad_s2"):
         assert getattr(slow.guard, name) == pytest.approx(0.1 * getattr(fast.guard, name))
     assert slow.episode_steps == 10 * fast.episode_steps
+    assert (slow.pace, fast.pace) == (0.1, 1.0)
     a, b = make_robot_env(slow), make_robot_env(fast)
     for name, speed in a.action_kind.implied_speeds().items():
         assert speed == pytest.approx(0.1 * b.action_kind.implied_speeds()[name])

@@ -58,6 +58,13 @@ def test_what_is_seen_anew_is_believed_and_its_age_told(seen, memory):
     assert memory.ages_s["object"] == 0.12
 
 
+def test_time_unseen_counts_at_the_arm_s_pace(seen):
+    slow = ObjectMemory(seen, PERIOD_S, REST, 0.1)
+    seen.show([0.2, 0.4, 0.02], age_s=5.0)
+    slow.look(tool([0.1, 0.5, 0.03]), None)
+    assert slow.ages_s["object"] == 0.5
+
+
 def test_what_nobody_holds_stays_where_it_was_seen_as_long_as_the_hand_may_hide_it(memory):
     for _ in range(40):
         memory.look(tool([0.1, 0.5, 0.1]), None)
