@@ -104,6 +104,16 @@ def test_eval_refuses_another_environment_and_names_what_an_override_changes(td3
     assert "note: environment.kwargs.g is 9.81 here and was absent in training" in err
 
 
+def test_eval_plays_slower_as_a_deployment_does(td3robot, made):
+    policy = ROOT / "checkpoints" / "ur5e_reach"
+    slow = only_json(td3robot("eval", policy, "--episodes", 1, "--speed", 0.5, "--json")[1])
+    assert (slow["success_rate"], slow["mean_steps"]) == (1.0, 200)
+    assert slow["max_tcp_speed_m_s"] < 0.14
+    assert_one_line(td3robot("eval", policy, "--episodes", 1, "--speed", 2), "--speed 2 is outside [0.02, 1]")
+    refused = td3robot("eval", made, "--episodes", 1, "--speed", 0.5)
+    assert_one_line(refused, "--speed 0.5 is for robots, and this policy was trained on")
+
+
 def test_inspect_json_tells_what_a_checkpoint_is(td3robot, made):
     for path, resumable in ((made, False), (newest(made).path, True)):
         status, out, _ = td3robot("inspect", path, "--json")

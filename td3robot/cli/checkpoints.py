@@ -42,6 +42,7 @@ def evaluate_command(
     checkpoint_path: CheckpointPath,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 100,
     seed: EpisodeSeed = 12345,
+    speed: Annotated[float, typer.Option(help="Factor on all speed and acceleration limits, as in deploy.")] = 1.0,
     video: Annotated[Path | None, typer.Option(help="Record the first episodes to this .mp4 file.")] = None,
     trust: Trust = False,
     overrides: Overrides = None,
@@ -67,7 +68,7 @@ def evaluate_command(
 
     saved = checkpoint.opened(checkpoint_path)
     with figures_alone():
-        run, policy, environment = opened(saved, overrides or [], "rgb_array" if video else None, trust)
+        run, policy, environment = opened(saved, overrides or [], "rgb_array" if video else None, trust, speed)
         rate = float(environment.metadata.get("render_fps", 30))
         recorder = VideoRecorder(video, rate, max_frames=600) if video else None
         on_frame = recorder.add if recorder else None
@@ -78,6 +79,7 @@ def evaluate_command(
         print_json(figures.to_json())
     robot = getattr(run.environment, "robot", None)
     where = f"in simulation, {randomization_words(run)}" if robot else f"on {run.environment.title}"
+    where += "" if speed == 1.0 else f", at speed {speed:g}"
     out = results(as_json)
     out.print(f"{catalog.shown(saved.path)} {where}, episodes of seed {seed}:", markup=False, soft_wrap=True)
     for line in evaluation_words(figures.to_json(), run.environment.achieved, robot and robot.control_rate_hz):
@@ -87,17 +89,24 @@ def evaluate_command(
 
 
 def opened(
-    saved: "Checkpoint", overrides: Sequence[str] = (), render_mode: str | None = None, trust: bool = False
+    saved: "Checkpoint",
+    overrides: Sequence[str] = (),
+    render_mode: str | None = None,
+    trust: bool = False,
+    speed: float = 1.0,
 ) -> tuple["RunConfig", "Policy", "Environment"]:
     """Return the configuration, the policy and the environment for evaluating a checkpoint.
 
     Raises:
         CheckpointError: The checkpoint's parts do not belong together, or it names a module that is not trusted.
+        ConfigError: There is no such speed.
         ContractError: The environment is not what the policy was trained for.
     """
     from td3robot.build import make_contract, make_environment
     from td3robot.config import RobotEnvironmentConfig
+    from td3robot.deploy.speed import scaled
     from td3robot.envs.trust import require_trusted
+    from td3robot.errors import ConfigError
     from td3robot.policy.soundness import require_playable
     from td3robot.robots.spec import require_same_arm
 
@@ -111,6 +120,13 @@ def opened(
         require_trusted(trained, catalog.shown(saved.path), trust)
     environment = make_environment(run.environment, render_mode)
     _require_playable(policy.contract, make_contract(run.environment, environment), bool(overrides))
+    if speed != 1.0:
+        environment.close()
+        if not isinstance(run.environment, RobotEnvironmentConfig):
+            trained_on = run.environment.title
+            raise ConfigError(f"--speed {speed:g} is for robots, and this policy was trained on {trained_on}")
+        run = run.model_copy(update={"environment": scaled(run.environment, speed)})
+        environment = make_environment(run.environment, render_mode)
     return run, policy, environment
 
 
