@@ -91,7 +91,7 @@ class World:
         commanded_jacobian: (6, n) of the commanded tool, linear [m/rad] above angular [1]; empty if nobody needs it.
         intent: The gripper's intent, which an action changes: 0 to open, 1 to close.
         closing_rate: How fast the gripper's closed fraction grows [1/s].
-        stalled_s: For how long the fingers have not moved since their last command [s].
+        stalled_s: For how long the fingers have not moved since their last command, while they hold nothing [s].
         objects: Poses of the objects by name, as far as they are known now.
         ages_s: Time since each of them was last seen, times the environment's pace, by name [s].
         held: The object between the fingers, or None.

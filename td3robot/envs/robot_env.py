@@ -401,7 +401,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         if objects is None:
             self.memory.look(tcp, held)
             objects, ages = self.memory.poses, self.memory.ages_s
-            stalls = abs(rate) < STALLED_PER_S and commanded.gripper == self._told
+            stalls = abs(rate) < STALLED_PER_S and commanded.gripper == self._told and held is None
             self._stalled_s, self._told = self._stalled_s + spec.period_s if stalls else 0.0, commanded.gripper
         return World(
             robot=state,

@@ -173,7 +173,7 @@ def test_a_preview_waits_for_the_gripper_as_well():
     environment.close()
 
 
-def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun):
+def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun, monkeypatch):
     task = CONFIG.task.model_copy(update={"close_within_m": 0.02})
     action = CONFIG.action.model_copy(update={"per_axis": True, "wait_for_gripper": True})
     config = CONFIG.model_copy(update={"task": task, "action": action})
@@ -190,7 +190,12 @@ def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun):
         observation, _, _, truncated, info = environment.step(script.act(observation))
         assert near or environment.guard.commanded.gripper <= gripper
     assert info["success"]
-    assert set(told(environment, *[OPEN] * 10)) == {1.0}  # what it holds, it keeps
+    assert set(told(environment, *[OPEN] * 20)) == {1.0}  # what it holds, it keeps
+    assert environment.seen.stalled_s == 0.0
+    with monkeypatch.context() as unsure:  # also where a state or two say that it does not
+        unsure.setattr(environment.task, "held", lambda *_: None)
+        assert set(told(environment, OPEN, OPEN)) == {1.0}
+    assert set(told(environment, *[OPEN] * 10)) == {1.0}
 
 
 def test_fingers_stall_from_their_last_command_or_motion_or_pause_on(begun):

@@ -283,9 +283,11 @@ class VectorizedRobotEnv:
         for row in rows[disturbed]:
             state = self._environments[row].robot.read()
             self._seen.correct(row, state, arms.closed_fractions(state.driver_q[None])[0])
-        stalls = (np.abs(self._seen.closing_rate(rows)) < STALLED_PER_S) & (self._gripper[rows] == self._told[rows])
+        closed, told = self._seen.closed[:, rows], self._gripper[rows]
+        stalls = (np.abs(self._seen.closing_rate(rows)) < STALLED_PER_S) & (told == self._told[rows])
+        stalls &= ~self._task.held(closed[-1], closed[0], told)
         self._stalled_s[rows] = np.where(stalls, self._stalled_s[rows] + self._period, 0.0)
-        self._told[rows] = self._gripper[rows]
+        self._told[rows] = told
         true = self._world(self._true, rows)
         seen = self._world(self._seen, rows) if disturbed.any() else true
         if arms.objects:
