@@ -24,7 +24,7 @@ from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
 from td3robot.state import Array, JointCommand, Pose, RobotState, World
-from td3robot.tasks.interface import REST_S, STALLED_PER_S, Goal, Moment, Score, Task
+from td3robot.tasks.interface import AT_REST, REST_S, STALLED_PER_S, Goal, Moment, Score, Task
 
 if TYPE_CHECKING:
     from td3robot.envs.renderer import Renderer
@@ -244,7 +244,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def resume(self, velocity: Array | None = None) -> Vector:
         """Continue an episode after a pause in which the robot was stopped, and return the observation.
 
-        The guard is anchored to where the arm rests now, and the gripper keeps its command.
+        The guard is anchored to where the arm rests now, and the gripper keeps its command. The pause does not count as
+        time in which objects were unseen. Fingers that moved in it have not stalled.
 
         Args:
             velocity: (n,) of the joints [rad/s], for an arm whose motion is only assumed; None at rest.
@@ -254,11 +255,15 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             RobotError: The robot failed.
         """
         self._require_running("resume")
-        self.guard.reset(self.robot.read().q, self.guard.commanded.gripper)
+        state, before, spec = self.robot.read(), self.seen.robot, self.robot.spec
+        self.guard.reset(state.q, self.guard.commanded.gripper)
         if velocity is not None:
             self.guard.velocity = velocity
         self.previous_action = np.zeros(self.action_kind.layout.size, np.float32)
-        self._stalled_s = 0.0
+        closed, was = (spec.gripper.closed_fraction(each.driver_q) for each in (state, before))
+        if abs(closed - was) >= AT_REST:
+            self._stalled_s = 0.0
+        self.memory.pause(max(0.0, state.stamp - before.stamp - spec.period_s))
         self._look(self.guard.commanded)
         return self._observe()
 

@@ -35,7 +35,7 @@ class ObjectMemory:
 
     Attributes:
         poses: Poses by name.
-        ages_s: Time since the last sighting, times the pace, by name.
+        ages_s: Time since the last sighting, without pauses since then, times the pace, by name.
     """
 
     def __init__(self, objects: Objects, period_s: float, rest: int, pace: float = 1.0) -> None:
@@ -48,10 +48,16 @@ class ObjectMemory:
         self.poses: dict[str, Pose] = {}
         self.ages_s: dict[str, float] = {}
         self._numbers: dict[str, int] = {}
+        self._pauses_s: dict[str, float] = {}
         self._tools.clear()
         self._tool: Pose | None = None
         self._held: str | None = None
         self._held_s = 0.0
+
+    def pause(self, seconds: float) -> None:
+        """Leave out a pause in which nothing moved: what was seen before it is as good as it was."""
+        for name in self._pauses_s:
+            self._pauses_s[name] += seconds
 
     def look(self, tool: Pose, held: str | None) -> None:
         """Update the poses.
@@ -67,7 +73,13 @@ class ObjectMemory:
         sightings: Mapping[str, Sighting] = self._objects.read()
         self._tools.append(tool)
         self.poses = {name: self._pose(name, seen, tool, held) for name, seen in sightings.items()}
-        self.ages_s = {name: self._pace * seen.age_s for name, seen in sightings.items()}
+        self._pauses_s = {
+            name: self._pauses_s[name] if seen.number == self._numbers.get(name) else 0.0
+            for name, seen in sightings.items()
+        }
+        self.ages_s = {
+            name: self._pace * max(0.0, seen.age_s - self._pauses_s[name]) for name, seen in sightings.items()
+        }
         self._numbers = {name: seen.number for name, seen in sightings.items()}
         self._tool, self._held = tool, held
 

@@ -65,6 +65,18 @@ def test_time_unseen_counts_at_the_arm_s_pace(seen):
     assert slow.ages_s["object"] == 0.5
 
 
+def test_a_pause_is_no_time_unseen_until_the_next_sighting(seen, memory):
+    seen.show([0.2, 0.4, 0.02], age_s=0.5)
+    memory.look(tool([0.1, 0.5, 0.03]), None)
+    seen.sighting = seen.sighting[0], 60.6
+    memory.pause(60.0)
+    memory.look(tool([0.1, 0.5, 0.03]), None)
+    assert memory.ages_s["object"] == pytest.approx(0.6)
+    seen.show([0.2, 0.4, 0.02], age_s=0.2)
+    memory.look(tool([0.1, 0.5, 0.03]), None)
+    assert memory.ages_s["object"] == 0.2
+
+
 def test_what_nobody_holds_stays_where_it_was_seen_as_long_as_the_hand_may_hide_it(memory):
     for _ in range(40):
         memory.look(tool([0.1, 0.5, 0.1]), None)
