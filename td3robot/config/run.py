@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, SerializeAsAny, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    SerializeAsAny,
+    model_validator,
+)
 
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level, in_periods
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
@@ -24,8 +33,6 @@ class RobotEnvironmentConfig(Section):
         kind: Selects a robot's environment.
         disturbance: Domain randomization: a level (``off``, ``mild``, ``real``), or individual values.
         episode_s: Duration of an episode.
-        pace: Speed of all motion, as a share of training's. ``--speed`` sets it, with the limits that make it so. Time
-            since an object was seen counts at this pace: a slower arm has moved less in it.
     """
 
     kind: Literal["robot"] = "robot"
@@ -37,7 +44,7 @@ class RobotEnvironmentConfig(Section):
     guard: GuardConfig = GuardConfig()
     disturbance: Annotated[DisturbanceConfig, BeforeValidator(disturbance_level)] = DISTURBANCES["off"]
     episode_s: Annotated[float, Field(gt=0.0, le=3600.0)] = 5.0
-    pace: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    _pace: float = PrivateAttr(1.0)
 
     @model_validator(mode="before")
     @classmethod
@@ -69,6 +76,17 @@ class RobotEnvironmentConfig(Section):
     def achieved(self) -> str:
         """What a policy did in a successful episode, before a count: ``reached``."""
         return self.task.achieved
+
+    @property
+    def pace(self) -> float:
+        """Speed of the arm, as a share of training's; no file sets it. Time since an object was seen counts at it."""
+        return self._pace
+
+    def slowed(self, pace: float, **changes: Any) -> Self:
+        """Return this environment with another pace, and the changes that make it so."""
+        slow = self.model_copy(update=changes)
+        slow._pace = self._pace * pace
+        return slow
 
     @property
     def episode_steps(self) -> int:

@@ -22,16 +22,10 @@ def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConf
     if speed == 1.0:
         return config
     action = config.action
-    return config.model_copy(
-        update={
-            "guard": config.guard.scaled(speed),
-            "action": action.model_copy(
-                update={
-                    "turn_rad_s": action.turn_rad_s * speed,
-                    "orientation_gain_hz": action.orientation_gain_hz * speed,
-                }
-            ),
-            "episode_s": config.episode_s / speed,
-            "pace": speed,
-        }
+    turning = {"turn_rad_s": action.turn_rad_s * speed, "orientation_gain_hz": action.orientation_gain_hz * speed}
+    return config.slowed(
+        speed,
+        guard=config.guard.scaled(speed),
+        action=action.model_copy(update=turning),
+        episode_s=config.episode_s / speed,
     )

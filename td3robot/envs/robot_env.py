@@ -60,7 +60,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
             the robot has a model of its own.
         renderer: Makes the renderer; None for no rendering.
         recipe: Makes the same environment anew; None if it was made around something that another process cannot have.
-        pace: Speed of all motion, as a share of training's.
+        pace: Speed of the arm, as a share of training's.
 
     Attributes:
         travel: Brings an arm that cannot be placed to its start; the operator can veto it.
