@@ -56,7 +56,7 @@ class Session:
         self.on_fault: Callable[[str], None] = lambda fault: None
         self._record, self._operator, self._on_episode = record, operator, on_episode
         self._player = ArmPlayer(environment, act, self._record_period)
-        self._agreed, self._which, self._shadowed = False, "the episode", ""
+        self._agreed, self._which, self._shadowed, self._gripper = False, "the episode", "", ""
         self._announced, self._announcing = "", threading.Lock()
         environment.travel.agree = self._agree
         environment.travel.watch = self._travelled
@@ -124,6 +124,7 @@ class Session:
 
     def _run(self) -> None:
         while not self._player.step():
+            self._tell_gripper()
             self._operator.raise_if_stopped()
 
     def _confirm(self) -> None:
@@ -140,9 +141,18 @@ class Session:
             for _ in range(periods):
                 if over := self._player.step():
                     break
+                self._tell_gripper()
                 self._operator.raise_if_stopped()
             environment.robot.stop()
             self._operator.say(f"that moved {self._moved(before)}")
+
+    def _tell_gripper(self) -> None:
+        """Say and record why the gripper does not do what the policy intends, once each time."""
+        words = self.environment.task.gripper_words(self.environment.seen)
+        if words and words != self._gripper:
+            self._operator.say(words)
+            self._record.add("gripper", said=words)
+        self._gripper = words
 
     def _moved(self, before: World) -> str:
         """Return what a key press moved, in words, now that the arm rests."""

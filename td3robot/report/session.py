@@ -322,6 +322,9 @@ class _Reader:
         periods = line.get("periods")
         self._note("operator", str(line["did"]) + (f" for {periods} periods" if periods else ""), False)
 
+    def _read_gripper(self, line: dict[str, Any]) -> None:
+        self._note("gripper", str(line["said"]), False)
+
     def _read_rest(self, line: dict[str, Any]) -> None:
         if "unknown" in line:
             self._note("rest", f"where the arm rests is not known: {line['unknown']}", False)

@@ -574,6 +574,15 @@ class Grasp(Task):
         )
         return 0.0, 1.0 if there else told
 
+    def gripper_words(self, world: World) -> str:
+        """Say that the fingers failed, or may not close for want of a sighting."""
+        _, most = self.gripper_range(world)
+        if world.commanded.gripper >= 1.0 and most == 0.0:
+            return "the fingers hold nothing, and open again"
+        if most == 0.0 and world.intent >= 0.5 and world.ages_s.get(OBJECT, 0.0) > SEEN_WITHIN_S:
+            return "the fingers stay open: the object was not seen for too long"
+        return ""
+
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""
         item = world.objects[OBJECT]

@@ -142,6 +142,10 @@ class Task(ABC):
         """Return the closed fractions between which the gripper may be commanded in a world, as it is seen."""
         return 0.0, 1.0
 
+    def gripper_words(self, world: World) -> str:
+        """Return why the gripper does not do what the policy intends, where an operator would wonder; or nothing."""
+        return ""
+
     @abstractmethod
     def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
         """Return the value of every field of the layout."""

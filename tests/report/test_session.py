@@ -16,6 +16,7 @@ from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session as DeployedSession
 from td3robot.deploy.session import _line
 from td3robot.report.session import read_session
+from td3robot.tasks.interface import Task
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
 
@@ -80,6 +81,13 @@ def test_a_record_alone_gives_the_figures_that_were_counted(deployed):
     assert found["decide_ms"] == pytest.approx(wanted["decide_ms"])
     assert found["mean_return"] is None
     assert found["max_tcp_speed_m_s"] is None
+
+
+def test_why_the_gripper_does_not_obey_is_said_and_recorded_once_each_time(deployed, monkeypatch):
+    words = iter(["", "open again", "open again", "", "open again", *[""] * 100])
+    monkeypatch.setattr(Task, "gripper_words", lambda task, world: next(words))
+    path, _ = deployed()
+    assert [event.text for event in read_session(path).events if event.what == "gripper"] == ["open again"] * 2
 
 
 def test_a_report_beside_the_record_comes_first(write_record):

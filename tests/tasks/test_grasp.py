@@ -36,7 +36,7 @@ def turned(yaw):
 
 def world(
     *, tcp=POINT, led=(0.0, 0.0, 0.0), tool_yaw=0.0, lying=LYING, yaw=0.0, closed=0.0, told=0.0, held=None, speed=0.0,
-    commanded_speed=None, stalled=0.0, age=0.0,
+    commanded_speed=None, stalled=0.0, age=0.0, intent=0.0,
 ):  # fmt: skip
     """A world whose tool points down, with the commanded tool point ``led`` ahead of the measured one."""
     down = turned(tool_yaw) @ np.diag([1.0, -1.0, -1.0])
@@ -50,6 +50,7 @@ def world(
         commanded_velocity=np.array([speed if commanded_speed is None else commanded_speed, 0.0, 0.0]),
         objects={OBJECT: Pose(np.asarray(lying, float), turned(yaw))},
         stalled_s=stalled,
+        intent=intent,
         ages_s={OBJECT: age},
         held=held,
     )
@@ -150,6 +151,24 @@ def test_fingers_begin_to_close_only_around_an_object_that_was_seen_lately(make)
     assert task.gripper_range(world(age=long_ago)) == (0.0, 0.0)
     assert task.gripper_range(world(age=long_ago, closed=0.4, **CLOSING)) == (1.0, 1.0)  # what began goes on
     assert make().gripper_range(world(age=long_ago)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ({"closed": 1.0, **CLOSING}, "hold nothing, and open again"),
+        ({"closed": 0.5, **STOPPED}, "hold nothing, and open again"),
+        ({"closed": 0.5, "held": OBJECT, **STOPPED}, ""),
+        ({"age": SEEN_WITHIN_S + 0.1, "intent": 1.0}, "was not seen for too long"),
+        ({"age": SEEN_WITHIN_S + 0.1, "intent": 0.0}, ""),
+        ({"intent": 1.0}, ""),
+        ({"intent": 1.0, **AWAY}, ""),
+    ],
+)
+def test_an_operator_is_told_why_the_gripper_does_not_close(make, seen, words):
+    said = make(close_within_m=0.02).gripper_words(world(**seen))
+    assert (words in said) if words else said == ""
+    assert make().gripper_words(world(**seen)) == ""
 
 
 @pytest.mark.parametrize("within", [0.02, None])
