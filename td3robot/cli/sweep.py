@@ -21,7 +21,7 @@ from td3robot.learning.run_lock import RunLock
 from td3robot.report.words import counted
 from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
 from td3robot.sweep.pool import LocalPool, Pool
-from td3robot.sweep.results import PICTURE, RESULTS, write_results
+from td3robot.sweep.results import PICTURE, RESULTS, figures, write_results
 from td3robot.sweep.source import Grid, Search, Source
 from td3robot.sweep.sweep import DONE, FAILED, TRAINING, WAITING, Run, Sweep
 
@@ -82,13 +82,17 @@ def sweep(
             display.message(_announced(trained))
             with signals_call(lambda: _stop(trained, display)):
                 trained.train()
-    found = write_results(trained)
+    found, objection = figures(trained), None
+    try:
+        write_results(trained, found)
+    except OSError as error:
+        objection = f"{trained.directory / RESULTS} cannot be written ({error.strerror or error})"
     if as_json:
         print_json(found)
-    _conclude(trained, found, as_json)
-    if trained.stop_requested:
+    _conclude(trained, found, as_json, objection)
+    if trained.stop_requested and not trained.trouble:
         raise typer.Exit(130)
-    if any(run.state == FAILED for run in trained.runs):
+    if trained.trouble or objection or any(run.state == FAILED for run in trained.runs):
         raise typer.Exit(1)
 
 
@@ -195,8 +199,8 @@ def _table(sweep: Sweep) -> Table:
     return table
 
 
-def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool) -> None:
-    """Print the settings, best first, and what to do next."""
+def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, objection: str | None) -> None:
+    """Print the settings, best first, what went wrong, and what to do next."""
     success = found["measure"] == "success_rate"
     table = Table()
     table.add_column("setting", overflow="fold")
@@ -212,8 +216,10 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool) -> None:
     failed = [run for run in sweep.runs if run.state == FAILED]
     for run in failed:
         stderr.print(f"{run.name} failed: {run.words}; its log: {run.job.log}", markup=False, soft_wrap=True)
-    lines = [f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
-    if failed or sweep.stop_requested:
+    lines = [objection or f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
+    if sweep.trouble:
+        lines.append(f"{sweep.trouble}, so every run was told to save and stop")
+    if failed or objection or sweep.stop_requested:
         lines.append(f"resume with: td3robot sweep --resume {quote(str(sweep.directory))}")
     if found["best_run"] is not None:
         lines.append(f"evaluate the best setting's best run with: td3robot eval {quote(found['best_run'])}")

@@ -1,6 +1,7 @@
 """Results of a sweep: figures of every setting, the best run, a plot."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,12 +46,25 @@ def ranked(sweep: Sweep) -> list[Setting]:
     return sorted(sweep.settings.values(), key=_rank, reverse=True)
 
 
-def write_results(sweep: Sweep) -> dict[str, Any]:
-    """Write ``sweep.json`` and ``sweep.png`` into the sweep's directory, and return the figures."""
-    found = figures(sweep)
-    (sweep.directory / RESULTS).write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    draw(sweep, sweep.directory / PICTURE)
-    return found
+def write_results(sweep: Sweep, found: dict[str, Any]) -> None:
+    """Write the figures, ``sweep.json``, and ``sweep.png`` into the sweep's directory.
+
+    Raises:
+        OSError: One cannot be written; what was there before still is.
+    """
+    text = json.dumps(found, indent=2, allow_nan=False) + "\n"
+    _replace(sweep.directory / RESULTS, lambda path: path.write_text(text, encoding="utf-8"))
+    _replace(sweep.directory / PICTURE, lambda path: draw(sweep, path))
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file under another name, and rename it once it is whole."""
+    temporary = path.with_name(f".{path.stem}-new{path.suffix}")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def draw(sweep: Sweep, path: Path) -> None:

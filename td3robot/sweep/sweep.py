@@ -3,15 +3,19 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from time import sleep
+from typing import TypeVar
 
+from td3robot.errors import CheckpointError
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, Progress, progress, saved_step
 from td3robot.sweep.plan import BASE, Overrides, Plan
 from td3robot.sweep.pool import Pool
 from td3robot.sweep.source import Source
 
+Answer = TypeVar("Answer")
 WAITING, TRAINING, DONE, PRUNED, FAILED = "waiting", "training", "done", "pruned", "failed"
 # How often a run whose process died is resumed, and the interval between readings of progress [s].
 RESUMES, LOOK_S = 3, 1.0
@@ -81,13 +85,14 @@ class Sweep:
     Attributes:
         settings: The settings so far, by number.
         stop_requested: Whether to make every run save and stop.
+        trouble: Why the sweep stopped by itself, or nothing.
     """
 
     def __init__(
         self, directory: Path, plan: Plan, source: Source, pool: Pool, show: "Callable[[Sweep], None]"
     ) -> None:
         self.directory, self.plan, self.settings = directory, plan, dict[int, Setting]()
-        self.stop_requested = False
+        self.stop_requested, self.trouble = False, ""
         self._source, self._pool, self._show = source, pool, show
         self._queue: deque[Run] = deque()
         self._by_job: dict[Job, Run] = {}
@@ -122,12 +127,16 @@ class Sweep:
             ConfigError: A run directory contains a run with other settings.
         """
         for number, overrides, over in self._source.known():
-            waiting = [run for run in self.add(number, overrides).runs if run.state == WAITING]
+            setting = self.add(number, overrides)
+            waiting = [run for run in setting.runs if run.state == WAITING]
             if over:
                 for run in waiting:
                     run.state = PRUNED
-            else:
+            elif waiting:
                 self._queue.extend(waiting)
+            else:  # its last runs ended when the source could not be told
+                self._report(setting)
+                self._finish(setting)
         while True:
             self._collect()
             self._fill()
@@ -147,14 +156,19 @@ class Sweep:
     def _fill(self) -> None:
         """Start as many runs as the pool accepts."""
         while not self.stop_requested and self._pool.room() > 0:
-            while not self._queue and (found := self._source.next()) is not None:
+            while not self._queue and (found := self._ask(self._source.next, None)) is not None:
                 self._queue.extend(run for run in self.add(*found).runs if run.state == WAITING)
             if not self._queue:
                 return
             self._start(self._queue.popleft())
 
     def _start(self, run: Run) -> None:
-        self._pool.start(run.job)
+        try:
+            self._pool.start(run.job)
+        except (CheckpointError, OSError) as error:
+            run.state, run.words = FAILED, f"it cannot be started: {error}"
+            self._finish_if_over(self.settings[run.setting])
+            return
         run.state = TRAINING
         self._by_job[run.job] = run
         if self.stop_requested:  # meanwhile
@@ -168,8 +182,18 @@ class Sweep:
             setting = self.settings[run.setting]
             run.progress = progress(run.job.directory)
             self._report(setting)
-            if all(each.state not in (WAITING, TRAINING) for each in setting.runs):
-                self._finish(setting)
+            self._finish_if_over(setting)
+
+    def _ask(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Ask the source; if it can't write down what it is told, have every run save and stop."""
+        if self.trouble:
+            return otherwise
+        try:
+            return question()
+        except OSError as error:
+            self.trouble = f"the search's journal in {self.directory} cannot be written ({error.strerror or error})"
+            self.request_stop()
+            return otherwise
 
     def _is_trained(self, run: Run) -> bool:
         """Whether a run was saved at its end, whatever became of its process afterwards."""
@@ -198,7 +222,7 @@ class Sweep:
         active = [run for run in setting.runs if run.state == TRAINING]
         for run in active:
             run.progress = progress(run.job.directory)
-        if active and self._report(setting) and self._source.is_hopeless(setting.number):
+        if active and self._report(setting) and self._ask(partial(self._source.is_hopeless, setting.number), False):
             for run in setting.runs:
                 if run.state == TRAINING:
                     self._pool.stop(run.job)
@@ -213,14 +237,18 @@ class Sweep:
         before, setting.reported = setting.reported, len(common)
         if len(common) == before:
             return False
-        self._source.report(setting.number, common)
+        self._ask(partial(self._source.report, setting.number, common), None)
         return True
+
+    def _finish_if_over(self, setting: Setting) -> None:
+        if all(run.state not in (WAITING, TRAINING) for run in setting.runs):
+            self._finish(setting)
 
     def _finish(self, setting: Setting) -> None:
         """Report a setting's score to the source."""
         scores = [score for run in setting.runs if (score := run_score(run)) is not None]
         failed = any(run.state == FAILED for run in setting.runs) or not scores
-        self._source.finish(setting.number, None if failed else fmean(scores))
+        self._ask(partial(self._source.finish, setting.number, None if failed else fmean(scores)), None)
 
 
 def run_score(run: Run) -> float | None:

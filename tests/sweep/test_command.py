@@ -58,6 +58,31 @@ def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, sta
 
 
 @linux_only
+def test_a_search_is_stopped_and_goes_on_and_says_which_figures_it_cannot_write(tmp_path, start, long_enough):
+    pytest.importorskip("optuna")
+    sweep = tmp_path / "sweep"
+    searched = start(
+        "sweep", "gym_pendulum", "--search", 2, "--range", "agent.gamma=0.8:0.9", "--cores", 64, "--out", sweep,
+        *long_enough,
+    )  # fmt: skip
+    wait_for(lambda: list((sweep / "000-seed0").glob("last-*")), "a checkpoint")
+    searched.send_signal(signal.SIGINT)
+    _, said = searched.communicate(timeout=PATIENCE)
+    assert searched.returncode == 130, said
+    (sweep / "sweep.json").unlink()
+    (sweep / "sweep.json").mkdir()  # as good as a full disk
+    again = start("sweep", "--resume", sweep, "--json", stdout=-1)
+    shown, said = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 1
+    assert "sweep.json cannot be written (Is a directory)" in said
+    assert "Traceback" not in said
+    figures = json.loads(shown)
+    assert [run["state"] for setting in figures["settings"] for run in setting["runs"]] == ["done", "done"]
+    gammas = {setting["number"]: setting["overrides"][0] for setting in figures["settings"]}
+    assert gammas[0] != gammas[1]
+
+
+@linux_only
 def test_a_sweep_that_is_killed_leaves_no_training_behind(tmp_path, start, long_enough):
     swept = start("sweep", "gym_pendulum", "--cores", 1, "--out", tmp_path / "sweep", *long_enough)
     (training,) = wait_for(lambda: children_of(swept.pid), "a training")

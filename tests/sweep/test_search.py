@@ -1,5 +1,6 @@
 """A search by Optuna: what it tries, what it gives up, and how it is resumed."""
 
+import errno
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from td3robot.config import load_config
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.sweep.plan import make_plan
 from td3robot.sweep.source import JOURNAL, Search
+from td3robot.sweep.sweep import Sweep
 
 
 def plan_of(search, **changes):
@@ -116,3 +118,21 @@ def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"td3robot\[search\]"):
         Search(tmp_path, plan_of(1))
+
+
+def test_a_full_disk_ends_in_one_sentence_and_what_was_tried_stays(tmp_path, monkeypatch):
+    from optuna.storages.journal import JournalFileBackend
+
+    source = Search(tmp_path, plan_of(3))
+    number, overrides = source.next()
+    source.finish(number, 0.5)
+
+    def full(self, logs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(JournalFileBackend, "append_logs", full)
+        sweep = Sweep(tmp_path, plan_of(3), source, None, lambda sweep: None)
+        assert sweep._ask(source.next, None) is None
+    assert "cannot be written (No space left on device)" in sweep.trouble
+    assert Search(tmp_path, plan_of(3)).known()[0] == (number, overrides, True)

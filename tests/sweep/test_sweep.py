@@ -1,12 +1,13 @@
 """The loop of a sweep, with a pool whose runs end as they are told to."""
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
 
 from td3robot.config import load_config
-from td3robot.errors import ConfigError
+from td3robot.errors import CheckpointError, ConfigError
 from td3robot.sweep import job, results
 from td3robot.sweep import sweep as loop
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job
@@ -250,7 +251,8 @@ def test_settings_are_ranked_by_the_median_of_their_scores(make, tmp_path):
     curves = {"000-seed0": [0.0, 0.9], "000-seed1": [0.0, 0.9], "001-seed0": [0.8, 0.8], "001-seed1": [0.7, 0.8]}
     sweep = make(ScriptedPool(), seeds=2, choices=["agent.gamma=0.8,0.9"], curves=curves)
     sweep.train()
-    found = results.write_results(sweep)
+    found = results.figures(sweep)
+    results.write_results(sweep, found)
     assert [setting["number"] for setting in found["settings"]] == [1, 0]
     assert found["settings"][0]["score"] == pytest.approx({"median": 0.775, "low": 0.75, "high": 0.8})
     assert found["settings"][1]["best"] == {"median": 0.9, "low": 0.9, "high": 0.9}
@@ -262,10 +264,77 @@ def test_settings_are_ranked_by_the_median_of_their_scores(make, tmp_path):
 def test_a_sweep_without_an_evaluation_has_results_without_figures(make):
     sweep = make(ScriptedPool({"000-seed0": [Ending(REFUSED, "why")]}))
     sweep.train()
-    found = results.write_results(sweep)
+    found = results.figures(sweep)
+    results.write_results(sweep, found)
     assert found["best_run"] is None
     assert found["settings"][0]["score"] is None
     assert found["settings"][0]["runs"][0]["error"] == "why"
+
+
+class Full(Impatient):
+    """Writes down so many answers, and then finds the disk full."""
+
+    def __init__(self, plan, room):
+        super().__init__(plan)
+        self.room = room
+
+    def finish(self, number, score):
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= 1
+        super().finish(number, score)
+
+
+def test_a_journal_that_cannot_be_written_stops_the_sweep_and_every_run_saves(make):
+    pool = ScriptedPool({"001-seed0": [None]}, slots=2)
+    sweep = make(pool, choices=["agent.gamma=0.8,0.9,0.95"], curves={"000-seed0": [0.6, 0.7]})
+    sweep._source = Full(sweep.plan, room=0)
+    sweep.train()
+    assert "cannot be written (No space left on device)" in sweep.trouble
+    assert [each.directory.name for each in pool.stopped] == ["001-seed0"]
+    assert states(sweep) == {"000-seed0": DONE, "001-seed0": WAITING, "002-seed0": WAITING}
+
+
+def test_what_ended_while_the_journal_could_not_be_written_is_told_on_resume(make, monkeypatch):
+    sweep = make(ScriptedPool(), curves={"000-seed0": [0.6, 0.7]})
+    sweep._source = source = Impatient(sweep.plan)
+    monkeypatch.setattr(loop, "saved_step", lambda directory: sweep.plan.steps)
+    sweep.train()
+    assert sweep._pool.started == []
+    assert (source.reported, source.scores) == ({0: [0.6, 0.7]}, {0: pytest.approx(0.65)})
+
+
+@pytest.mark.parametrize("error", [CheckpointError("another training is using it"), OSError(errno.ENOSPC, "No space")])
+def test_a_run_that_cannot_be_started_fails_alone(make, error):
+    pool = ScriptedPool()
+    sweep = make(pool, seeds=3)
+    start = pool.start
+
+    def refuses_one(job):
+        if job.directory.name == "000-seed1":
+            raise error
+        start(job)
+
+    pool.start = refuses_one
+    sweep.train()
+    assert states(sweep) == {"000-seed0": DONE, "000-seed1": FAILED, "000-seed2": DONE}
+    assert sweep.runs[1].words == f"it cannot be started: {error}"
+
+
+def test_results_that_cannot_be_written_leave_those_before(make, tmp_path, monkeypatch):
+    sweep = make(ScriptedPool())
+    sweep.train()
+    results.write_results(sweep, results.figures(sweep))
+    before = sorted(tmp_path.iterdir()), (tmp_path / "sweep.json").read_text()
+
+    def half(path, text, encoding):
+        path.write_bytes(text.encode()[:20])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="No space"):
+        results.write_results(sweep, results.figures(sweep))
+    assert (sorted(tmp_path.iterdir()), (tmp_path / "sweep.json").read_text()) == before
 
 
 def test_a_setting_is_named_without_its_sections():
