@@ -2,6 +2,10 @@
 
 import hashlib
 import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -291,24 +295,22 @@ def test_a_cache_that_cannot_be_written_is_named(monkeypatch, tmp_path):
 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    assert compiler.cache_folder() is None and not compiler.is_cached()
+    assert compiler.cache_folder() is None
     said = []
     assert module.CompiledLearner(make_agent(), 1, said.append).name == "compiled"
     assert len(said) == 1 and "file cannot be written, so the learner is compiled anew at each start" in said[0]
 
 
-def test_a_first_compilation_is_announced(monkeypatch, tmp_path):
-    from td3robot.learning.compiled import learner as module
-
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    said = []
-    module.CompiledLearner(make_agent(), 1, said.append)
-    assert said == ["compiling the learner, once on this machine (some 10 seconds)"]
+def test_a_first_compilation_is_announced(tmp_path):
+    announced = "compiling the learner, once on this machine (some 10 seconds)"
+    assert learner_in_another_process(tmp_path) == [announced]
 
 
 @pytest.mark.parametrize("error", [EOFError("Ran out of input"), OSError("No space left on device")])
-def test_a_compilation_that_fails_leaves_the_reference(monkeypatch, error):
+def test_a_compilation_that_fails_leaves_the_reference(monkeypatch, tmp_path, error):
     from td3robot.learning.compiled import learner as module
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
 
     def fail(*_):
         raise error
@@ -320,3 +322,28 @@ def test_a_compilation_that_fails_leaves_the_reference(monkeypatch, error):
         f"the learner cannot be compiled here ({error}); delete {module.cache_home()} and try again; the reference "
         "does the updates, which is slower"
     ]
+
+
+def learner_in_another_process(cache: Path) -> list[str]:
+    """Make the learner with a cache of its own, as a new start does, and give what is reported."""
+    script = (
+        "from learning.test_compiled_learner import make_agent; from td3robot.learning.compiled.learner import "
+        "CompiledLearner; CompiledLearner(make_agent(), 1, print)"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return found.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("kind", "start"), [("*.nbc", b"BC\xc0\xde"), ("*.nbi", b"")])
+def test_a_damaged_cache_is_compiled_anew(tmp_path, kind, start):
+    """Numba's files have no checksum: what cannot be loaded is noticed, no more."""
+    learner_in_another_process(tmp_path)
+    (file,) = tmp_path.rglob(kind)
+    content = bytearray(file.read_bytes())
+    at = content.index(start)
+    content[at : at + 2000] = bytes(len(content[at : at + 2000]))
+    file.write_bytes(content)
+    assert any("was damaged, and is compiled anew" in line for line in learner_in_another_process(tmp_path))
+    assert learner_in_another_process(tmp_path) == []

@@ -63,9 +63,3 @@ def cache_folder() -> Path | None:
             return folder
     except OSError:
         return None
-
-
-def is_cached() -> bool:
-    """Whether this learner was compiled on this machine before."""
-    folder = cache_folder()
-    return folder is not None and any(folder.rglob("*.nbc"))

@@ -1,7 +1,10 @@
 """The compiled learner: TD3's update without autograd, with all updates of a round in one call."""
 
 from collections.abc import Callable
+from pathlib import Path
 from pickle import UnpicklingError
+from shutil import rmtree
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from td3robot.learning.agent import Agent
 from td3robot.learning.compiled.blas import make_blas
-from td3robot.learning.compiled.compiler import cache_folder, cache_home, is_cached
+from td3robot.learning.compiled.compiler import cache_folder, cache_home
 from td3robot.learning.compiled.layout import NetworkLayout
 from td3robot.learning.compiled.network import Trace
 from td3robot.learning.compiled.storage import Storage
@@ -21,6 +24,11 @@ from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics,
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.td3 import TD3
 
+# What loading a damaged cache raises, and what else can keep the learner from being compiled.
+DAMAGED = (RuntimeError, UnpicklingError, EOFError, KeyError)
+FAILED = (*DAMAGED, NumbaError, OSError, ImportError)
+# Whoever has waited for this long is told why [s]; loading from the cache takes a fraction of it.
+PATIENCE_S = 2.0
 MOST = 64  # updates per call: their noise and rows are drawn beforehand
 
 
@@ -32,7 +40,7 @@ class CompiledLearner(Learner):
     Args:
         agent: The agent that learns, on the CPU.
         threads: Threads of the matrix products.
-        report: Called when the first compilation begins.
+        report: Called with what the user should know: that it compiles, or that its cache cannot be used.
 
     Raises:
         LearnerUnavailableError: It cannot be compiled here.
@@ -75,24 +83,40 @@ class CompiledLearner(Learner):
 
     def _compile(self, report: Callable[[str], None]) -> None:
         """Compile, or load from the cache, by a call without updates."""
-        if cache_folder() is None:
+        folder = cache_folder()
+        if folder is None:
             report(
                 f"{cache_home()} cannot be written, so the learner is compiled anew at each start, which takes some "
                 "seconds; set NUMBA_CACHE_DIR to a folder that can be written"
             )
-        elif not is_cached():
-            report("compiling the learner, once on this machine (some 10 seconds)")
-        agent, batch = self._agent, self._agent.config.batch_size
-        nothing = np.zeros((0, batch), np.int64), np.zeros((0, batch, agent.action_size), np.float32)
+        waiting = Timer(PATIENCE_S, report, ["compiling the learner, once on this machine (some 10 seconds)"])
+        waiting.daemon = True
+        if folder is not None:
+            waiting.start()
         try:
-            self._learn(np.zeros((0, 0), np.float32), Draws(*nothing))
-        except (NumbaError, UnpicklingError, EOFError, OSError, ImportError, KeyError) as error:
+            self._learn_nothing(folder, report)
+        except FAILED as error:
             what = (str(error).strip() or repr(error)).splitlines()[0]
             raise LearnerUnavailableError(
                 f"the learner cannot be compiled here ({what}); delete {cache_home()} and try again"
             ) from error
+        finally:
+            waiting.cancel()
         program: Any = learn
         program.disable_compile()  # one program for every size; anything else would be compiled silently
+
+    def _learn_nothing(self, folder: Path | None, report: Callable[[str], None]) -> None:
+        """Do no update, which loads the program; if the cache turns out to be damaged, compile it anew."""
+        agent, batch = self._agent, self._agent.config.batch_size
+        nothing = np.zeros((0, batch), np.int64), np.zeros((0, batch, agent.action_size), np.float32)
+        try:
+            self._learn(np.zeros((0, 0), np.float32), Draws(*nothing))
+        except DAMAGED:
+            if folder is None or not any(folder.rglob("*.nbi")):
+                raise
+            rmtree(folder, ignore_errors=True)
+            report(f"the compiled learner in {folder} was damaged, and is compiled anew")
+            self._learn(np.zeros((0, 0), np.float32), Draws(*nothing))
 
 
 def _settings(agent: TD3) -> Settings:
