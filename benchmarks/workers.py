@@ -3,7 +3,8 @@
     python benchmarks/workers.py [--steps 200] [--rounds 3]
 
 Steps the same environments with the same actions in every place, in turn, and prints the medians. The cluster is one
-of this machine, so a network adds its own delay. Needs the extra ray.
+of this machine, so a network adds its own delay. Environments that sleep in each step stand for slow simulations: they
+need no core, so two workers here are as good as two machines. Needs the extra ray.
 """
 
 import argparse
@@ -13,9 +14,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from td3robot.build import make_environment
@@ -26,6 +28,8 @@ from td3robot.learning.ray_environments import RayEnvironments
 
 LIMIT_S = 600.0
 PLACES = ("here", "a process", "Ray, 1 worker", "Ray, 2 workers")
+# What slow environments sleep in each step [s], and how many there are.
+SLEEPS_S, SLOW = (0.25e-3, 0.5e-3, 1e-3, 2e-3, 5e-3), 8
 
 
 @contextmanager
@@ -55,9 +59,28 @@ def seconds_a_round(environments: Environments, steps: int) -> float:
     return (perf_counter() - began) / steps
 
 
-def started(place: str, config: Any, count: int, address: str) -> Environments:
+class Sleeping(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose steps take longer by a sleep [s]."""
+
+    def __init__(self, environment: Any, seconds: float) -> None:
+        super().__init__(environment)
+        self._seconds = seconds
+
+    def step(self, action: Any) -> Any:
+        """Sleep, and step."""
+        sleep(self._seconds)
+        return super().step(action)
+
+
+def made(config: Any, practice: bool = True, sleeps_s: float = 0.0) -> Any:
+    """Make an environment."""
+    environment = make_environment(config, practice=practice)
+    return Sleeping(environment, sleeps_s) if sleeps_s else environment
+
+
+def started(place: str, config: Any, count: int, address: str, make: Any) -> Environments:
     """Start so many environments in a place."""
-    make, configs = partial(make_environment, practice=True), [config] * count
+    configs = [config] * count
     if place == "here":
         return LocalEnvironments([make(each) for each in configs])
     if place == "a process":
@@ -71,18 +94,28 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
+    pendulum, grasp = (load_config(Path(name)).environment for name in ("gym_pendulum", "ur5e_grasp"))
+    plain = partial(make_environment, practice=True)
+    rows: list[tuple[str, Any, int, Any, tuple[str, ...]]] = [
+        (f"{count} of {name}", config, count, plain, PLACES)
+        for name, config in (("gym_pendulum", pendulum), ("ur5e_grasp", grasp))
+        for count in (2, 8, 32)
+    ]
+    rows += [
+        # Another process could not import what this script defines; Ray's workers are sent it.
+        (f"{SLOW} that sleep for {1e3 * s:g} ms", pendulum, SLOW, partial(made, sleeps_s=s), (PLACES[0], *PLACES[2:]))
+        for s in SLEEPS_S
+    ]
     print(f"| environments | {' | '.join(PLACES)} |\n|{'---|' * (1 + len(PLACES))}")
     with cluster_here(2) as address:
-        for name in ("gym_pendulum", "ur5e_grasp"):
-            config = load_config(Path(name)).environment
-            for count in (2, 8, 32):
-                found: dict[str, list[float]] = {place: [] for place in PLACES}
-                for _ in range(asked.rounds):
-                    for place in PLACES:
-                        with closing(started(place, config, count, address)) as environments:
-                            found[place].append(seconds_a_round(environments, asked.steps))
-                figures = " | ".join(f"{1e3 * median(times):.2f} ms" for times in found.values())
-                print(f"| {count} of {name} | {figures} |", flush=True)
+        for title, config, count, make, places in rows:
+            found: dict[str, list[float]] = {place: [] for place in PLACES}
+            for _ in range(asked.rounds):
+                for place in places:
+                    with closing(started(place, config, count, address, make)) as environments:
+                        found[place].append(seconds_a_round(environments, asked.steps))
+            figures = " | ".join(f"{1e3 * median(times):.2f} ms" if times else "" for times in found.values())
+            print(f"| {title} | {figures} |", flush=True)
 
 
 if __name__ == "__main__":
