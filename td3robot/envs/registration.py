@@ -23,11 +23,6 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
         "action": {"dead_zone": 0.2},
     },
-    "td3robot/UR5eGrasp-v0": {
-        "task": {"name": "grasp", "practice_lifted_share": 0.2},
-        "action": {"dead_zone": 0.1, "exponent": 3.0},
-        "episode_s": 12.0,
-    },
     "td3robot/UR5eGrasp-v1": {
         "robot": {"physics_rate_hz": 260.0},
         "task": {

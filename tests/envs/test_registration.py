@@ -44,8 +44,8 @@ def test_an_id_is_the_environment_of_its_configuration(released, name):
     assert list(environment.unwrapped.contract().differences(make_robot_env(run.environment).contract())) == []
 
 
-def test_the_released_grasp_plays_in_the_version_that_it_was_trained_in():
-    environment = gymnasium.make("td3robot/UR5eGrasp-v0", disturbance="real").unwrapped
+def test_the_released_grasp_plays_in_the_environment_that_it_was_trained_in():
+    environment = gymnasium.make(GRASP, disturbance="real", action={"per_axis": True}).unwrapped
     trained = opened(CONFIGS.parent / "checkpoints" / "ur5e_grasp").contract()
     assert not [name for name, *_ in environment.contract().differences(trained)]
 
