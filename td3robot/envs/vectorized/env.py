@@ -283,13 +283,8 @@ class VectorizedRobotEnv:
         for row in rows[disturbed]:
             state = self._environments[row].robot.read()
             self._seen.correct(row, state, arms.closed_fractions(state.driver_q[None])[0])
-        closed, told = self._seen.closed[:, rows], self._gripper[rows]
-        stalls = (np.abs(self._seen.closing_rate(rows)) < STALLED_PER_S) & (told == self._told[rows])
-        stalls &= ~self._task.held(closed[-1], closed[0], told)
-        self._stalled_s[rows] = np.where(stalls, self._stalled_s[rows] + self._period, 0.0)
-        self._told[rows] = told
         true = self._world(self._true, rows)
-        seen = self._world(self._seen, rows) if disturbed.any() else true
+        seen = self._stalled(self._world(self._seen, rows) if disturbed.any() else true, rows)
         if arms.objects:
             true = self._with_objects(true, rows)
             seen = self._remember(seen, rows, disturbed)
@@ -319,12 +314,20 @@ class VectorizedRobotEnv:
             commanded_gripper=self._gripper[rows],
             intent=self._intent[rows],
             closing_rate=history.closing_rate(rows),
-            stalled_s=self._stalled_s[rows],
+            stalled_s=NOTHING,
             held=self._task.held(closed, before, self._gripper[rows]),
             item=NOTHING,
             item_rotation=NOTHING,
             item_age_s=NOTHING,
         )
+
+    def _stalled(self, seen: Worlds, rows: Rows) -> Worlds:
+        """Return worlds, as controllers see them, with the time for which their fingers have stalled."""
+        told = seen.commanded_gripper
+        stalls = (np.abs(seen.closing_rate) < STALLED_PER_S) & (told == self._told[rows]) & ~seen.held
+        self._stalled_s[rows] = np.where(stalls, self._stalled_s[rows] + self._period, 0.0)
+        self._told[rows] = told
+        return seen._replace(stalled_s=self._stalled_s[rows])
 
     def _with_objects(self, worlds: Worlds, rows: Rows) -> Worlds:
         """Return worlds with their object where it really is."""
