@@ -72,10 +72,9 @@ class Sleeping(gymnasium.Wrapper[Any, Any, Any, Any]):
         return super().step(action)
 
 
-def made(config: Any, practice: bool = True, sleeps_s: float = 0.0) -> Any:
-    """Make an environment."""
-    environment = make_environment(config, practice=practice)
-    return Sleeping(environment, sleeps_s) if sleeps_s else environment
+def make_sleeping(config: Any, seconds: float) -> Any:
+    """Make an environment that sleeps in each step."""
+    return Sleeping(make_environment(config), seconds)
 
 
 def started(place: str, config: Any, count: int, address: str, make: Any) -> Environments:
@@ -103,7 +102,13 @@ def main() -> None:
     ]
     rows += [
         # Another process could not import what this script defines; Ray's workers are sent it.
-        (f"{SLOW} that sleep for {1e3 * s:g} ms", pendulum, SLOW, partial(made, sleeps_s=s), (PLACES[0], *PLACES[2:]))
+        (
+            f"{SLOW} that sleep for {1e3 * s:g} ms",
+            pendulum,
+            SLOW,
+            partial(make_sleeping, seconds=s),
+            PLACES[:1] + PLACES[2:],
+        )
         for s in SLEEPS_S
     ]
     print(f"| environments | {' | '.join(PLACES)} |\n|{'---|' * (1 + len(PLACES))}")
