@@ -28,9 +28,13 @@ class Contract:
         """The layout of actions."""
         return Layout.from_json(self.terms["action"]["layout"])
 
-    def differences(self, other: "Contract") -> Iterator[tuple[str, Any, Any]]:
-        """Yield every term that differs, as ``(dotted name, value here, value there)``."""
-        yield from _differences("", self.terms, other.terms)
+    def differences(self, other: "Contract") -> list[tuple[str, Any, Any]]:
+        """List every term that differs, as ``(dotted name, value here, value there)``.
+
+        The robot's come first, because others are computed from them: the action's response from the control rate.
+        """
+        found = _differences("", self.terms, other.terms)
+        return sorted(found, key=lambda term: not term[0].startswith("robot."))
 
     def require_same(self, other: "Contract", here: str, there: str) -> None:
         """Refuse another contract unless it equals this one.

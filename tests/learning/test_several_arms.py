@@ -7,7 +7,7 @@ import pytest
 
 from td3robot.build import make_robot_env
 from td3robot.config import load_config
-from td3robot.errors import ConfigError, RobotError
+from td3robot.errors import ConfigError, ContractError, RobotError
 from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer, exploring_policy
 from td3robot.learning.arms import DROPS, ArmDeclinedError, ArmEpisode, ArmProcess, Arms, EpisodeOrder, Player, Question
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments
@@ -305,6 +305,17 @@ def test_a_killed_process_is_a_fault_of_its_arm(saved):
     process._process.kill()
     played = arms.play({0: order(saved)})
     assert "the process of arm left ended with status -9" in str(played[0].fault)
+
+
+def test_every_cell_has_to_be_what_the_run_was_trained_for(saved, tmp_path):
+    cells = {
+        name: CellConfig.model_validate(
+            {"robot": {"backend": "ur", "control_rate_hz": rate}, "ur": {"host": f"127.99.0.{number}"}}
+        )
+        for number, (name, rate) in enumerate([("left", 20.0), ("right", 25.0)], 1)
+    }
+    with pytest.raises(ContractError, match=r"control_rate_hz is 25.0 for the cell right but 20.0 for the run"):
+        make_arm_trainer(saved.config(), tmp_path, Listener(), cells, lambda name, what: True)
 
 
 def test_a_run_on_another_environment_has_no_arm(tmp_path):
