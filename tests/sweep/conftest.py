@@ -26,7 +26,8 @@ def start():
     processes = []
 
     def start(*arguments, **options):
-        process = start_python(["-m", "td3robot", *map(str, arguments)], stderr=subprocess.PIPE, text=True, **options)
+        options = {"stderr": subprocess.PIPE, "text": True} | options
+        process = start_python(["-m", "td3robot", *map(str, arguments)], **options)
         processes.append(process)
         return process
 

@@ -2,7 +2,11 @@
 
 import json
 import os
+import pty
+import re
 import signal
+import subprocess
+from contextlib import suppress
 
 import pytest
 from learning.same_run import assert_same_run
@@ -30,6 +34,28 @@ def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, star
     figures = json.loads(shown)
     assert figures == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert [run["state"] for run in figures["settings"][0]["runs"]] == ["done", "done"]
+
+
+@linux_only
+def test_a_terminal_shows_a_table_of_the_runs_as_they_train(tmp_path, start, long_enough):
+    ours, terminal = pty.openpty()
+    wide = {"COLUMNS": "120", "LINES": "40", "TERM": "xterm"}
+    swept = start(
+        "sweep", "gym_pendulum", "--seeds", 2, "--grid", GRID, "--cores", 64, "--out", tmp_path / "sweep",
+        *long_enough, variables=wide, stderr=terminal, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # the terminal's other end is closed with the sweep
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    assert swept.wait(PATIENCE) == 0, shown.decode()
+    tables = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).split("┃ setting")
+    assert any("1 training, 1 waiting" in table for table in tables)
+    assert re.search(r"000-seed0 +│ gamma=0.9 +│ 600 of 600 .*│ done", tables[-1])
+    assert re.search(r"000-seed1 +│ gamma=0.9 +│ 600 of 600 .*│ done", tables[-1])
+    assert "2 done" in tables[-1]
 
 
 @pytest.mark.slow

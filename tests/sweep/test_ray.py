@@ -4,8 +4,10 @@ import os
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("ray", reason="pip install 'td3robot[ray]'")
 
@@ -14,6 +16,8 @@ from waiting import PATIENCE, linux_only, processes_of, wait_for
 
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.sweep.on_ray import RayPool
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,18 @@ def test_an_interrupted_sweep_has_the_cluster_save_its_runs(cluster, tmp_path, s
     _, said = swept.communicate(timeout=PATIENCE)
     assert swept.returncode == 130, said
     assert "stopping after this step; saving" in (sweep / "000-seed0.log").read_text()
+
+
+def test_the_file_for_a_cluster_is_one_that_ray_up_accepts():
+    from ray.autoscaler._private.util import prepare_config, validate_config
+    from ray.scripts.scripts import cli
+
+    config = yaml.safe_load((ROOT / "launch" / "cluster.yaml").read_text())
+    validate_config(prepare_config(config))
+    known = {option for parameter in cli.commands["start"].params for option in parameter.opts}
+    commands = [line for key in ("head", "worker") for line in config[f"{key}_start_ray_commands"]]
+    used = {word.partition("=")[0] for line in commands for word in line.split() if word.startswith("--")}
+    assert {"--head", "--address"} <= used <= known
 
 
 def test_more_cores_than_any_node_has_are_refused(cluster, td3robot, tmp_path):
