@@ -29,6 +29,8 @@ import gymnasium
 import numpy as np
 from ablations import Silent
 from learner import peer_policy
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from td3robot import seeding
 from td3robot.config import RunConfig, load_config
@@ -41,6 +43,7 @@ from td3robot.policy.policy import Policy
 
 IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
+TITLES = {"td3robot": "td3robot", "sb3": "Stable-Baselines3", "sbx": "SBX"}
 EPISODES = 50  # of an evaluation
 EPISODE_SEEDS = seeding.Stream.SELECTION_EPISODES
 EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 5_000}  # steps between evaluations
@@ -205,6 +208,23 @@ def median_of(seconds: list[float | None]) -> float | None:
     return None if middle == inf else middle
 
 
+def draw(name: str, curves: dict[str, dict[int, list[Any]]], out: Path) -> None:
+    """Draw success over seconds of training, a line for every training."""
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (learner, of_seeds) in enumerate(curves.items()):
+        for points in of_seeds.values():
+            _, seconds, successes = zip((0, 0.0, 0.0), *points, strict=True)
+            axes.plot(seconds, successes, color=f"C{number}", marker=".", alpha=0.8)
+        axes.lines[-1].set_label(TITLES[learner])
+    axes.set(xlabel="seconds of training", ylabel="success of 50 episodes", xlim=(0, None), ylim=(0, 1.03))
+    axes.set_title(f"{name}, a line for every seed")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
+    figure.savefig(out, dpi=110)
+
+
 def main() -> None:
     """Train them all in turn, and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -213,6 +233,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--success", nargs="+", type=float, default=[0.95])
     parser.add_argument("--set", nargs="*", default=[], dest="overrides", help="of all trainings")
+    parser.add_argument("--picture", type=Path, help="where to draw the curves")
     parser.add_argument("--one", action="store_true", help="train once, in this process")
     given = parser.parse_args()
     if given.one:
@@ -239,6 +260,8 @@ def main() -> None:
         found[f"seconds to {success:g}"] = reached | {
             f"median of {learner}": median_of(each) for learner, each in reached.items()
         }
+    if given.picture is not None:
+        draw(given.name, found["curves"], given.picture)
     print(json.dumps(found))
 
 
