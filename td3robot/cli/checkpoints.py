@@ -42,7 +42,9 @@ def evaluate_command(
     checkpoint_path: CheckpointPath,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 100,
     seed: EpisodeSeed = 12345,
-    speed: Annotated[float, typer.Option(help="Factor on all speed and acceleration limits, as in deploy.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(help="Scale factor for all speed and acceleration limits, as in deploy.")
+    ] = 1.0,
     video: Annotated[Path | None, typer.Option(help="Record the first episodes to this .mp4 file.")] = None,
     trust: Trust = False,
     overrides: Overrides = None,
@@ -149,7 +151,7 @@ def inspect(
         newer = {"newer_than_this_run": saved.newer_settings(saved.config())}
         show_table(figures | newer, f"{catalog.shown(saved.path)}: every file verified")
     else:
-        for line in inspection_words(checkpoint_path, saved, figures["resumable_from"]):
+        for line in inspection_words(checkpoint_path, saved, _resumable(checkpoint_path)):
             stdout.print(line, markup=False, soft_wrap=True)
 
 
@@ -162,7 +164,7 @@ def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
     from td3robot.policy.soundness import require_whole
 
     require_whole(saved, saved.config())
-    counters, run = saved.document("counters"), saved.config()
+    counters, run, resumable = saved.document("counters"), saved.config(), _resumable(checkpoint_path)
     return {
         "path": str(saved.path),
         "name": run.name,
@@ -176,12 +178,12 @@ def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
         "made_with": saved.manifest["made_with"],
         "bytes": saved.bytes,
         "resumable": saved.has("replay"),
-        "resumable_from": _resumable(checkpoint_path),
+        "resumable_from": None if resumable is None else str(resumable.path),
         "verified": True,
     }
 
 
-def _resumable(path: Path) -> str | None:
+def _resumable(path: Path) -> "Checkpoint | None":
     """Return the checkpoint from which a run, or this checkpoint itself, can be resumed, or None."""
     from td3robot.errors import CheckpointError
     from td3robot.policy.checkpoint import newest
@@ -190,7 +192,7 @@ def _resumable(path: Path) -> str | None:
         saved = newest(path)
     except CheckpointError:
         return None
-    return str(saved.path) if saved.has("replay") else None
+    return saved if saved.has("replay") else None
 
 
 def plot(

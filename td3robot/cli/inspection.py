@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 from td3robot import catalog
 from td3robot.cli.words import episodes_words, success_words
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
+from td3robot.report.words import resume_command
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
     from td3robot.policy.checkpoint import Checkpoint
 
 
-def inspection_words(asked: Path, saved: "Checkpoint", resumable_from: str | None) -> list[str]:
+def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | None") -> list[str]:
     """Return lines on what a checkpoint was trained for, how long and how well, and what to do with it.
 
     Args:
         asked: The path or name that the user gave.
         saved: The checkpoint that it means.
-        resumable_from: The checkpoint from which a run can be resumed, or None.
+        newest: The checkpoint from which its run, or it itself, can be resumed, or None.
     """
     from td3robot.learning.changes import change_words
 
@@ -26,10 +27,15 @@ def inspection_words(asked: Path, saved: "Checkpoint", resumable_from: str | Non
     made_with = saved.manifest["made_with"]
     start = "from another policy's networks" if counters["warm_start"] else "from scratch"
     changes = saved.document("changes") if saved.has("changes") else []
+    resumed_at = newest.document("counters")["step"] if newest is not None else counters["step"]
+    later = f"; the run was saved at step {resumed_at:,}" if resumed_at != counters["step"] else ""
     rows = [
         ("task", run.environment.title),
         *_robot(saved, run),
-        ("trained", f"{counters['step']:,} of {run.training.steps:,} steps, seed {run.seed}, {start}, {_under(run)}"),
+        (
+            "trained",
+            f"{counters['step']:,} of {run.training.steps:,} steps{later}, seed {run.seed}, {start}, {_under(run)}",
+        ),
         *(("changed", change_words(change)) for change in changes),
         ("success", _success(saved, run, counters["evaluated_step"])),
         (
@@ -37,7 +43,7 @@ def inspection_words(asked: Path, saved: "Checkpoint", resumable_from: str | Non
             ", ".join(f"{name} {made_with.get(name, 'unknown')}" for name in ("td3robot", "torch", "mujoco")),
         ),
         ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
-        ("resume", _resume(asked, run, resumable_from)),
+        ("resume", _resume(asked, run, newest)),
         ("next", f"td3robot eval {asked} --episodes 200"),
         ("more", f"td3robot inspect {asked} --all (every setting), --json (for programs)"),
     ]
@@ -86,8 +92,9 @@ def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:
     return f"{success_words(figures, run.environment.achieved)}, at step {step:,}"
 
 
-def _resume(asked: Path, run: "RunConfig", resumable_from: str | None) -> str:
-    if resumable_from is not None:
-        return f"yes: td3robot train --resume {asked} --more {max(run.training.evaluate_every, 1000)}"
+def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None") -> str:
+    if newest is not None:
+        step, steps = newest.document("counters")["step"], newest.config().training.steps
+        return f"yes: {resume_command(asked, step, steps)}"
     config = run.name if run.name in catalog.configurations() else "CONFIG"
     return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {asked}"

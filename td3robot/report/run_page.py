@@ -37,6 +37,7 @@ from td3robot.report.words import (
     number,
     percent,
     plain,
+    resume_command,
     sentence_case,
     succeeded,
 )
@@ -232,7 +233,9 @@ def _film(run: Run) -> Section | None:
 
 
 def _details(run: Run) -> Section:
-    resume = f"yes: td3robot train --resume {run.path}" if run.resumable else "no, it was saved for play only"
+    resume = "no, it was saved for play only"
+    if run.resumable:
+        resume = f"yes: {resume_command(run.path, run.step, run.asked_steps)}"
     pairs = [
         ("Folder", str(run.path)),
         ("Checkpoints", ", ".join(f"{name} ({size / 2**20:.1f} MB)" for name, size in run.checkpoints) or "none"),

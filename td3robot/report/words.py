@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 THIN = "\N{NO-BREAK SPACE}"
@@ -17,6 +19,18 @@ REASONS = {
     "position": "Joint limits", "workspace": "Workspace", "clearance": "Distance to table or own links",
     "lead": "Arm too far behind its command",
 }  # fmt: skip
+
+
+def resume_command(run: Path, step: int | None, asked: int | None) -> str:
+    """Return the command that resumes a run: to its end as configured, or beyond it if it got there.
+
+    Args:
+        run: Its directory.
+        step: How far it is, if that is known.
+        asked: How many steps were asked for, if that is known.
+    """
+    beyond = "" if step is not None and asked is not None and step < asked else " --more N"
+    return f"td3robot train --resume {quote(str(run))}{beyond}"
 
 
 def name_of(identifier: str) -> str:
