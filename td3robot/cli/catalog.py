@@ -113,4 +113,4 @@ def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
 def _success(row: dict[str, Any]) -> str:
     if row["success_rate"] is None:
         return "-"
-    return f"{round(row['success_rate'] * row['episodes'])} of {row['episodes']} succeeded"
+    return f"best policy: {round(row['success_rate'] * row['episodes'])} of {row['episodes']} while training"

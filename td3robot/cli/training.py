@@ -233,10 +233,16 @@ def _started(
         run.mkdir(parents=True, exist_ok=existed)
     except FileExistsError:
         raise taken from None
-    if config.training.steps <= max(config.training.random_steps, config.training.evaluate_every):
+    training = config.training
+    if training.steps <= training.random_steps:
         trainer.listener.message(
-            f"{config.training.steps} steps are too few: learning begins after training.random_steps "
-            f"{config.training.random_steps}, and the first evaluation is at {config.training.evaluate_every}"
+            f"warning: {training.steps} steps are too few to learn: learning begins after training.random_steps "
+            f"{training.random_steps}"
+        )
+    elif training.steps < training.evaluate_every:
+        trainer.listener.message(
+            f"warning: the policy will not be evaluated in {training.steps} steps: the first evaluation is after "
+            f"training.evaluate_every {training.evaluate_every}"
         )
     return trainer
 

@@ -320,13 +320,15 @@ def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
         for candidate in _of_kind(path, kind):
             return candidate
     if not path.exists():
-        raise CheckpointError(catalog.missing("checkpoint", path, catalog.policies()))
+        if "best" in kinds:
+            raise CheckpointError(catalog.missing("checkpoint", path, catalog.policies()))
+        raise CheckpointError(catalog.missing("run", path, {}))  # released policies can't be resumed
     if (path / CONFIG).is_file():
         raise CheckpointError(
             f"{path} holds no checkpoint yet: its training saves one every training.checkpoint_every steps and when it "
             "is stopped by Ctrl-C; if it was killed before, delete the directory and start again"
         )
-    raise CheckpointError(f"{path} is no td3robot checkpoint and holds none: it has no {MANIFEST}")
+    raise CheckpointError(f"{path} is not a td3robot checkpoint and contains none: it has no {MANIFEST}")
 
 
 def opened(path: Path, kinds: tuple[str, ...] = KINDS) -> Checkpoint:

@@ -107,7 +107,7 @@ def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
     sentences = differences(subjects)
     if len(runs) > 1 and all(run.config for run in runs):
         if all(run.setting() == runs[0].setting() for run in runs):
-            sentences.insert(0, f"The runs differ in nothing but their seeds ({', '.join(_seeds(runs))}) and lengths.")
+            sentences.insert(0, _what_differs(runs))
         if len(made := {run.made_with.get("td3robot", "") for run in runs}) > 1:
             sentences.append(f"They were made with td3robot {listed(sorted(made))}.")
     if not sentences:
@@ -116,6 +116,15 @@ def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
     if len(runs) > 1 and (table := settings_table(runs)) is not None:
         blocks += [Text("Settings that differ:"), table]
     return blocks
+
+
+def _what_differs(runs: Sequence[Run]) -> str:
+    """Return how runs of one setting differ."""
+    seeds, lengths = _seeds(runs), {run.asked_steps for run in runs}
+    differing = [f"their seeds ({', '.join(seeds)})"] * (len(set(seeds)) > 1) + ["their lengths"] * (len(lengths) > 1)
+    if not differing:
+        return "The runs have the same configuration, seed and length."
+    return f"The runs differ only in {' and '.join(differing)}."
 
 
 def _rates(subjects: Sequence[Subject]) -> Plot | None:
