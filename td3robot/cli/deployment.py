@@ -49,7 +49,7 @@ def deploy(
             help="check (nothing moves), shadow (reads, sends nothing), confirm (one step or second per key), run."
         ),
     ] = "check",
-    speed: Annotated[float, typer.Option(help="Factor on all speed and acceleration limits.")] = 0.1,
+    speed: Annotated[float, typer.Option(help="Scale factor for all speed and acceleration limits.")] = 0.1,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
     seed: EpisodeSeed = 12345,
     goal: Annotated[
@@ -92,7 +92,7 @@ def deploy(
         if mode == "check":
             _show_check(report["check"])
         _show_rung(report, request)
-    if report["fault"] is not None:
+    if report["not_passed"] is not None:
         raise typer.Exit(1)
 
 
@@ -136,7 +136,7 @@ def recover(
         print_json(report)
     was = f"; the fault was: {report['was']}" if report["was"] else ""
     stderr.print(
-        f"robot {report['robot']['serial_number']} is ready, and stands where it stood{was}",
+        f"robot {report['robot']['serial_number']} is ready; it did not move{was}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
 
@@ -184,7 +184,7 @@ def _show_rung(report: dict[str, Any], request: "Request") -> None:
 
 def show_findings(findings: list[dict[str, str]]) -> None:
     """Print the findings as a table, then what to do."""
-    table = Table("looked at", "expected", "found", "verdict")
+    table = Table("checked", "expected", "found", "verdict")
     for finding in findings:
         table.add_row(
             escape(finding["name"]), escape(finding["expected"]), escape(finding["found"]),
