@@ -131,10 +131,37 @@ def test_inspect_says_in_a_dozen_lines_what_a_person_wants(td3robot, made):
     assert (status, err) == (0, "")
     assert "every file verified" in out
     assert "Pendulum-v1" in out
-    assert "60 of 60 steps, seed 0, from scratch" in out or "40 of 60 steps, seed 0, from scratch" in out
-    assert f"yes: td3robot train --resume {made}" in out
+    assert "40 of 60 steps; the run was saved at step 60, seed 0, from scratch" in out
+    assert f"yes: td3robot train --resume {made} --more N" in out  # it is at its end
     assert f"td3robot eval {made}" in out
     assert out.count("\n") <= 12
+
+
+def test_a_stopped_run_is_resumed_to_its_end_as_configured(td3robot, tmp_path, set_small, sign):
+    run = tmp_path / "run"
+    assert td3robot("train", PENDULUM, "--out", run, *set_small, "--steps", 50)[0] == 0
+    (last,) = run.glob("last-*50")
+    (last / "config.yaml").write_text((last / "config.yaml").read_text().replace("steps: 50", "steps: 60"))
+    sign(last, "config.yaml")
+    out = td3robot("inspect", run)[1]
+    assert "40 of 50 steps; the run was saved at step 50" in out
+    assert f"yes: td3robot train --resume {run}\n" in out
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (20, "warning: 20 steps are too few to learn: learning begins after training.random_steps 20"),
+        (39, "warning: the policy will not be evaluated in 39 steps: the first evaluation is after "
+         "training.evaluate_every 40"),
+        (40, None),
+    ],
+)  # fmt: skip
+def test_too_few_steps_are_a_warning(td3robot, tmp_path, set_small, steps, said):
+    status, _, err = td3robot("train", PENDULUM, "--out", tmp_path / "run", *set_small, "--steps", steps)
+    assert status == 0
+    assert ("warning" in err) == (said is not None)
+    assert said is None or said in " ".join(err.split())
 
 
 def test_inspect_all_has_every_setting(td3robot, made):
@@ -382,7 +409,7 @@ BAD = {
         ],
         "cannot reach",
     ),
-    "resume from nothing": (["train", "--resume", "none"], "there is no checkpoint none"),
+    "resume from nothing": (["train", "--resume", "none"], "there is no run none; td3robot list shows your runs"),
     "resume with another seed": (["train", "--resume", "none", "--seed", "3"], "are for a new run"),
     "out under a file": (["train", PENDULUM, "--out", "FILE/run"], "Not a directory"),
     "out is a file": (["train", PENDULUM, "--out", "FILE"], "exists and is not empty"),
@@ -440,8 +467,8 @@ BAD = {
         "did you mean 'real'? (choices: mild, off, real)",
     ),
     "eval of nothing": (["eval", "none"], "there is no checkpoint none"),
-    "eval of a file": (["eval", "FILE"], "no td3robot checkpoint"),
-    "eval of a foreign directory": (["eval", "EMPTY"], "holds none"),
+    "eval of a file": (["eval", "FILE"], "not a td3robot checkpoint"),
+    "eval of a foreign directory": (["eval", "EMPTY"], "contains none"),
     "eval with unknown key": (["eval", "MADE", "--set", "environment.idd=x"], "did you mean 'id'?"),
     "inspect of nothing": (["inspect", "none"], "there is no checkpoint none"),
     "inspect of a damaged checkpoint": (["inspect", "DAMAGED"], "is damaged: actor.safetensors"),
@@ -560,7 +587,7 @@ def test_a_real_process_ends_a_mistake_with_status_2(tmp_path):
 def test_ctrl_c_saves_and_says_how_to_resume(td3robot, tmp_path, set_small):
     process = start("train", PENDULUM, "--out", "run", "--json", *set_small, "--steps", 10_000_000, cwd=tmp_path)
     deadline = time.monotonic() + 90
-    while not list(tmp_path.glob("run/last-*")):
+    while len(list(tmp_path.glob("run/last-*"))) < 2:  # training.keep_last
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -573,7 +600,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(td3robot, tmp_path, set_small):
     step = only_json(out)["step"]
     run = tmp_path / "run"
     assert newest(run).document("counters")["step"] == step
-    assert len(list(run.glob("last-*"))) == 2  # training.keep_last
+    assert len(list(run.glob("last-*"))) == 2
 
     status, out, err = td3robot("train", "--resume", run, "--steps", step + 30, "--json")
     assert status == 0, err

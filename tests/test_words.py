@@ -62,5 +62,5 @@ def test_a_driver_s_timing_is_said_in_words():
     }
     assert driver_text(figures) == (
         "driver (median/99 %/most): 1,866 targets sent; between two targets 8.00/8.17/9.86 ms; "
-        "the control tick late by 8.00/8.17/9.86 ms; motion stretched by 3.2 ms in all"
+        "the control tick late by 8.00/8.17/9.86 ms; control periods stretched by 3.2 ms in all"
     )

@@ -14,7 +14,10 @@ REACH = Path("ur5e_reach")
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     bench = typer.Typer(
-        help="Measure the speed of training on this computer.", no_args_is_help=True, rich_markup_mode=None
+        help="Measure the speed of training on this computer.",
+        epilog="Example: td3robot bench learner --config ur5e_grasp",
+        no_args_is_help=True,
+        rich_markup_mode=None,
     )
     bench.command("learner", epilog="Example: td3robot bench learner --config gym_ant --json")(learner)
     bench.command("env", epilog="Example: td3robot bench env --json")(environment)

@@ -66,7 +66,7 @@ def driver_text(figures: Mapping[str, float]) -> str:
         if f"{name}_p50_ms" in figures
     ]
     if "stretched_ms" in figures:
-        parts.append(f"motion stretched by {figures['stretched_ms']:.1f} ms in all")
+        parts.append(f"control periods stretched by {figures['stretched_ms']:.1f} ms in all")
     return f"driver (median/99 %/most): {'; '.join(parts)}"
 
 
@@ -75,5 +75,5 @@ def clock_text(clock: dict[str, Any]) -> str:
     return (
         f"simulated controller: its ticks were late by {1e3 * clock['late_p50_s']:.2f} ms (median) and "
         f"{1e3 * clock['late_p99_s']:.2f} ms (99 %) in the last 10 s, by {1e3 * clock['late_worst_s']:.1f} ms at most; "
-        f"time given up: {clock['lost_s']:.2f} s"
+        f"{clock['lost_s']:.2f} s were skipped to catch up"
     )

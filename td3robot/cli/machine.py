@@ -105,7 +105,7 @@ def _browser(check: Check) -> None:
     except webbrowser.Error:
         found = ""
     check.add(
-        "browser", "one to look with", found or "none that can open a window here", bool(found),
+        "browser", "a browser for the viewer", found or "none that can open a window here", bool(found),
         "install one, or open the address that a viewer prints on another computer (ssh -L)", ATTENTION,
     )  # fmt: skip
 

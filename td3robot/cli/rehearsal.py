@@ -38,7 +38,7 @@ def rehearse(
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 20,
     seed: EpisodeSeed = 12345,
     faults: Annotated[Path | None, typer.Option(help="YAML file of faults for the stand-in.")] = None,
-    speed: Annotated[float, typer.Option(help="Factor on all speed and acceleration limits.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="Scale factor for all speed and acceleration limits.")] = 1.0,
     host: Annotated[
         str | None, typer.Option(help="Loopback address of the simulated controller; by default a free one.")
     ] = None,

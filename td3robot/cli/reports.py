@@ -30,7 +30,8 @@ def report(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Output page; by default report.html in the run's or session's folder.")
+        Path | None,
+        typer.Option(help="Output page; by default report.html in the run's or session's folder (for several: here)."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,

@@ -62,7 +62,7 @@ def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, secon
             check.answers(name, look)
     else:
         for name in looks:
-            check.add(name, "a connected robot", "not looked at", False, "mend the connection first", ATTENTION)
+            check.add(name, "a connected robot", "not checked", False, "fix the connection first", ATTENTION)
     check.answers("objects", lambda: _check_objects(check, environment))
 
 

@@ -192,5 +192,9 @@ def _not_passed(mode: str, report: dict[str, Any], config: RobotEnvironmentConfi
     figures = report["figures"]
     if mode == "confirm":
         moved_s = figures["steps"] / config.robot.control_rate_hz
-        return None if moved_s >= CONFIRMED_S else f"the arm moved for {moved_s:g} s, and {CONFIRMED_S:g} s count"
+        return (
+            None
+            if moved_s >= CONFIRMED_S
+            else f"the arm moved for {moved_s:g} s; at least {CONFIRMED_S:g} s are required"
+        )
     return "the operator stopped it" if "operator" in figures["ended"] else None

@@ -249,7 +249,7 @@ class Ledger:
             os.fsync(lock)
         except OSError as error:
             raise LadderError(
-                f"the ledger {self.path} could not be written ({error.strerror}); make room, and see to the robot"
+                f"the ledger {self.path} could not be written ({error.strerror}); make room, and check the robot"
             ) from None
         finally:
             os.close(lock)

@@ -145,7 +145,7 @@ class Rehearsal:
         record.add("check", **check.to_json())
         if check.objection is not None:
             raise RobotError(f"no-go: {check.objection}")
-        self._say(f"check: go ({len(check.findings)} findings)")
+        self._say(f"check: go ({len(check.findings)} checks)")
         return check
 
     def _shadow(self, station: Station, record: Record) -> list[ArmFigures]:
@@ -157,7 +157,7 @@ class Rehearsal:
     def _play(self, station: Station, record: Record) -> tuple[list[ArmFigures], dict[str, float]]:
         """Play the episodes; after a fault, recover as an operator would and continue with the next episode."""
         episodes, seconds = self.plan.episodes, self._config.episode_s
-        self._say(f"run: {episodes} episodes of {seconds:g} s in real time, and the ways to their starts")
+        self._say(f"run: {episodes} episodes of {seconds:g} s in real time, plus the moves to their starts")
         session = station.session("run", self._act, record, self._operator, self._lab.begin_episode)
         driver: dict[str, float] = {}
         while len(session.episodes) < self.plan.episodes:

@@ -73,7 +73,7 @@ def compare_camera(
     if figures is None:
         check.add(
             f"camera{of}", f"at least {FRAMES} frames in {WATCH_S:g} s", f"{len(arrivals)}", False,
-            "too few to measure it: see to the tracker, and to what is in its view", ATTENTION,
+            "too few to measure it: check the tracker, and what is in its view", ATTENTION,
         )  # fmt: skip
         return
     _compare_rate(check, f"camera rate{of}", figures, trained, control_hz)

@@ -26,10 +26,10 @@ def verified_manifest(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CheckpointError(f"there is no checkpoint directory {path}")
     if not (path / MANIFEST).is_file():
-        raise CheckpointError(f"{path} is no td3robot checkpoint: it has no {MANIFEST}")
+        raise CheckpointError(f"{path} is not a td3robot checkpoint: it has no {MANIFEST}")
     manifest = read_json(path / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is no td3robot checkpoint: its {MANIFEST} says so")
+        raise CheckpointError(f"{path} is not a td3robot checkpoint: its {MANIFEST} says so")
     saved = manifest.get("version")
     if saved != FORMAT_VERSION or isinstance(saved, bool):
         raise CheckpointError(

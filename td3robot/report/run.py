@@ -112,7 +112,7 @@ def _read_checkpoints(run: Run) -> None:
         try:
             saved = opened(run.path, (kind,))
         except CheckpointError as error:
-            if "holds none" not in str(error):
+            if "contains none" not in str(error):
                 run.missing.append(f"A checkpoint cannot be read: {error}.")
             continue
         _read_checkpoint(run, saved)

@@ -76,7 +76,7 @@ class Check:
         try:
             question()
         except RobotError as error:
-            self.add(name, "an answer", "a refusal", False, str(error))
+            self.add(name, "an answer", "no valid answer", False, str(error))
             return False
         return True
 

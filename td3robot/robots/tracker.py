@@ -203,7 +203,7 @@ class ObjectTracker(Objects):
                 if way > self.config.max_jump_m:
                     self._jump = (
                         f"{name!r} jumped {way:.3f} m within {sighting.stamp - before.stamp:.3f} s "
-                        f"(limit {self.config.max_jump_m:g} m from one datagram to the next); see to the tracker"
+                        f"(limit {self.config.max_jump_m:g} m from one datagram to the next); check the tracker"
                     )
             self._seen[name] = sighting
 

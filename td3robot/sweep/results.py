@@ -82,7 +82,7 @@ def draw(sweep: Sweep, path: Path) -> None:
         steps = sorted({step for curve in curves for step in curve})
         values = [[curve[step] for curve in curves if step in curve] for step in steps]
         (line,) = axes.plot(steps, [median(each) for each in values], marker="o", markersize=3)
-        line.set_label(setting.words or "the configuration as it is")
+        line.set_label(setting.words or "as configured")
         low, high = [min(each) for each in values], [max(each) for each in values]
         axes.fill_between(steps, low, high, alpha=0.15, color=line.get_color())
     success = measure(sweep) == "success_rate"

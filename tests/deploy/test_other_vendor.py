@@ -165,7 +165,10 @@ def test_it_climbs_the_ladder_on_one_connection_each(controller, checkpoint, per
     [
         ([20], None, r"confirm passed for this checkpoint on robot other-1; next: td3robot deploy \S+ --robot CELL "
          "--mode run$"),
-        ([1, 1], "the arm moved for 0.1 s, and 1 s count", "confirm not passed for .*: the arm moved for 0.1 s"),
+        (
+            [1, 1], "the arm moved for 0.1 s; at least 1 s are required",
+            "confirm not passed for .*: the arm moved for 0.1 s",
+        ),
     ],
 )  # fmt: skip
 def test_each_mode_says_whether_it_passed(controller, checkpoint, person, tmp_path, capsys, keys, why, said):

@@ -113,10 +113,10 @@ def test_where_nobody_is_what_was_not_looked_at_is_listed(cell, played):
     found = {finding.name: finding.found for finding in check.findings}
     assert (found["controller"], found["connection"], found["gripper answers"]) == (
         "no dashboard",
-        "a refusal",
-        "a refusal",
+        "no valid answer",
+        "no valid answer",
     )
-    assert {found[name] for name in ("state stream", "settings", "posture", "tool")} == {"not looked at"}
+    assert {found[name] for name in ("state stream", "settings", "posture", "tool")} == {"not checked"}
 
 
 def test_a_wrong_address_is_said_in_one_sentence(cell, checkpoint, person, tmp_path):

@@ -121,20 +121,20 @@ def test_a_missing_file_is_named(untrained):
 def test_a_foreign_directory_is_refused(tmp_path):
     (tmp_path / "model.pt").write_text("weights")
     for open_it in (Checkpoint, load_policy, newest):
-        with pytest.raises(CheckpointError, match="is no td3robot checkpoint"):
+        with pytest.raises(CheckpointError, match="is not a td3robot checkpoint"):
             open_it(tmp_path)
 
 
 def test_a_directory_that_does_not_exist_is_refused(tmp_path):
     for open_it in (Checkpoint, load_policy, newest):
-        with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        with pytest.raises(CheckpointError, match=r"there is no (checkpoint|run) "):
             open_it(tmp_path / "none")
 
 
 @pytest.mark.parametrize("text", ['{"format": "other"}', "[]", "3", "null"])
 def test_a_manifest_of_other_software_is_refused(untrained, text):
     (untrained / "manifest.json").write_text(text)
-    assert "is no td3robot checkpoint: its manifest.json says so" in refusal(untrained)
+    assert "is not a td3robot checkpoint: its manifest.json says so" in refusal(untrained)
 
 
 def test_a_manifest_that_is_no_json_is_refused(untrained):
@@ -275,7 +275,7 @@ def test_a_deletion_cut_off_leaves_nothing_half_under_the_name_of_a_checkpoint(t
 
 
 def test_a_run_directory_without_checkpoints_says_so(tmp_path):
-    with pytest.raises(CheckpointError, match="is no td3robot checkpoint and holds none"):
+    with pytest.raises(CheckpointError, match="is not a td3robot checkpoint and contains none"):
         newest(tmp_path)
 
 

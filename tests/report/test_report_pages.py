@@ -368,7 +368,7 @@ def test_seeds_are_drawn_as_median_and_spread(made, tmp_path):
         runs.append(run)
     html = render(comparison_page(runs))
     found = Parsed(html)
-    assert "The runs differ in nothing but their seeds (0, 1, 2)" in found.text
+    assert "The runs differ only in their seeds (0, 1, 2)" in found.text
     (plot,) = [plot for plot in found.plots if plot["layout"]["yaxis"]["title"]["text"] == "return"]
     low, high, median = plot["data"][:3]
     assert [unpacked(each["y"]).tolist() for each in (low, high, median)] == [[0, 0], [2, 20], [1, 10]]

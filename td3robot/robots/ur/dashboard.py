@@ -40,7 +40,7 @@ class DashboardClient:
             why = f"said nothing for {TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else f"failed: {error}"
             raise RobotError(
                 f"the {self._where} accepted the connection and {why}: the dashboard hangs, or something else answers "
-                "there; end other programs that use it, or restart the controller, and check ur.host"
+                "there; close other programs that use it, or restart the controller, and check ur.host"
             ) from None
 
     def ask(self, question: str) -> str:

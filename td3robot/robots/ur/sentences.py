@@ -12,18 +12,18 @@ SENTENCES = (
     ),
     (
         "timeout connecting to ur dashboard server|dashboard client deadline expired",
-        "the dashboard server at {host}, port 29999, accepts connections and does not answer: end other programs that "
-        "use it, or restart the controller",
+        "the dashboard server at {host}, port 29999, accepts connections and does not answer: close other programs "
+        "that use it, or restart the controller",
     ),
     (
         "operation canceled",
-        "the {what} of the controller at {host} accepts connections and does not answer in time: end other programs "
-        "that use it, see to the network, or restart the controller",
+        "the {what} of the controller at {host} accepts connections and does not answer in time: close other programs "
+        "that use it, check the network, or restart the controller",
     ),
     (
         "data synchronization|unable to start synchronization",
-        "the controller at {host} answers at RTDE's port 30004 and sends no states: end other RTDE clients, see to the "
-        "network's load, then try again",
+        "the controller at {host} answers at RTDE's port 30004 and sends no states: close other RTDE clients, check "
+        "the network's load, then try again",
     ),
     (
         "control program is not running|script is not running|start control script|failed to send rtde|could not send",
