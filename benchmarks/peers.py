@@ -260,9 +260,9 @@ def main() -> None:
         found[f"seconds to {success:g}"] = reached | {
             f"median of {learner}": median_of(each) for learner, each in reached.items()
         }
+    print(json.dumps(found), flush=True)
     if given.picture is not None:
         draw(given.name, found["curves"], given.picture)
-    print(json.dumps(found))
 
 
 if __name__ == "__main__":

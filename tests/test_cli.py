@@ -144,8 +144,9 @@ def test_a_stopped_run_is_resumed_to_its_end_as_configured(td3robot, tmp_path, s
     (last / "config.yaml").write_text((last / "config.yaml").read_text().replace("steps: 50", "steps: 60"))
     sign(last, "config.yaml")
     out = td3robot("inspect", run)[1]
-    assert "40 of 50 steps; the run was saved at step 50" in out
+    assert "40 of 60 steps; the run was saved at step 50" in out
     assert f"yes: td3robot train --resume {run}\n" in out
+    assert f"yes: td3robot train --resume {run}\n" in td3robot("inspect", next(run.glob("best-*")))[1]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_a_stopped_run_is_resumed_to_its_end_as_configured(td3robot, tmp_path, s
 def test_too_few_steps_are_a_warning(td3robot, tmp_path, set_small, steps, said):
     status, _, err = td3robot("train", PENDULUM, "--out", tmp_path / "run", *set_small, "--steps", steps)
     assert status == 0
-    assert ("warning" in err) == (said is not None)
+    assert ("warning: " in err) == (said is not None)
     assert said is None or said in " ".join(err.split())
 
 

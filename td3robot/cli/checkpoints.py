@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,19 +145,24 @@ def inspect(
     from td3robot.policy import checkpoint
 
     saved = checkpoint.opened(checkpoint_path)
-    figures = inspected(checkpoint_path, saved)
+    resumable = _resumable(checkpoint_path, saved)
+    figures = inspected(saved, resumable)
     if as_json:
         print_json(figures)
     elif everything:
         newer = {"newer_than_this_run": saved.newer_settings(saved.config())}
         show_table(figures | newer, f"{catalog.shown(saved.path)}: every file verified")
     else:
-        for line in inspection_words(checkpoint_path, saved, _resumable(checkpoint_path)):
+        for line in inspection_words(checkpoint_path, saved, resumable):
             stdout.print(line, markup=False, soft_wrap=True)
 
 
-def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
+def inspected(saved: "Checkpoint", resumable: "Checkpoint | None") -> dict[str, Any]:
     """Return what ``inspect --json`` prints.
+
+    Args:
+        saved: A checkpoint.
+        resumable: The checkpoint from which its run, or it itself, can be resumed, or None.
 
     Raises:
         CheckpointError: A part of the checkpoint is missing, impossible, or does not match the others.
@@ -164,7 +170,7 @@ def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
     from td3robot.policy.soundness import require_whole
 
     require_whole(saved, saved.config())
-    counters, run, resumable = saved.document("counters"), saved.config(), _resumable(checkpoint_path)
+    counters, run = saved.document("counters"), saved.config()
     return {
         "path": str(saved.path),
         "name": run.name,
@@ -183,16 +189,16 @@ def inspected(checkpoint_path: Path, saved: "Checkpoint") -> dict[str, Any]:
     }
 
 
-def _resumable(path: Path) -> "Checkpoint | None":
-    """Return the checkpoint from which a run, or this checkpoint itself, can be resumed, or None."""
+def _resumable(path: Path, saved: "Checkpoint") -> "Checkpoint | None":
+    """Return the checkpoint from which a run, this checkpoint itself or its run can be resumed, or None."""
     from td3robot.errors import CheckpointError
     from td3robot.policy.checkpoint import newest
 
-    try:
-        saved = newest(path)
-    except CheckpointError:
-        return None
-    return saved if saved.has("replay") else None
+    for place in (path, saved.path.parent):
+        with suppress(CheckpointError):
+            if (found := newest(place)).has("replay"):
+                return found
+    return None
 
 
 def plot(

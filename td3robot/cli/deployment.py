@@ -136,7 +136,7 @@ def recover(
         print_json(report)
     was = f"; the fault was: {report['was']}" if report["was"] else ""
     stderr.print(
-        f"robot {report['robot']['serial_number']} is ready; it did not move{was}",
+        f"robot {report['robot']['serial_number']} is ready; the arm did not move{was}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """A summary of a checkpoint for people, in a dozen lines."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from td3robot import catalog
@@ -29,12 +30,13 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
     changes = saved.document("changes") if saved.has("changes") else []
     resumed_at = newest.document("counters")["step"] if newest is not None else counters["step"]
     later = f"; the run was saved at step {resumed_at:,}" if resumed_at != counters["step"] else ""
+    asked_steps, shell = (newest or saved).config().training.steps, quote(str(asked))
     rows = [
         ("task", run.environment.title),
         *_robot(saved, run),
         (
             "trained",
-            f"{counters['step']:,} of {run.training.steps:,} steps{later}, seed {run.seed}, {start}, {_under(run)}",
+            f"{counters['step']:,} of {asked_steps:,} steps{later}, seed {run.seed}, {start}, {_under(run)}",
         ),
         *(("changed", change_words(change)) for change in changes),
         ("success", _success(saved, run, counters["evaluated_step"])),
@@ -44,8 +46,8 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         ),
         ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
         ("resume", _resume(asked, run, newest)),
-        ("next", f"td3robot eval {asked} --episodes 200"),
-        ("more", f"td3robot inspect {asked} --all (every setting), --json (for programs)"),
+        ("next", f"td3robot eval {shell} --episodes 200"),
+        ("more", f"td3robot inspect {shell} --all (every setting), --json (for programs)"),
     ]
     shown = catalog.shown(saved.path)
     return [shown if shown == run.name else f"{shown} ({run.name})", *(f"  {name:<10}{text}" for name, text in rows)]
@@ -95,6 +97,7 @@ def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:
 def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None") -> str:
     if newest is not None:
         step, steps = newest.document("counters")["step"], newest.config().training.steps
-        return f"yes: {resume_command(asked, step, steps)}"
-    config = run.name if run.name in catalog.configurations() else "CONFIG"
-    return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {asked}"
+        of_run = newest.path not in (asked, asked / newest.path.name)
+        return f"yes: {resume_command(newest.path.parent if of_run else asked, step, steps)}"
+    config, shell = run.name if run.name in catalog.configurations() else "CONFIG", quote(str(asked))
+    return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {shell}"

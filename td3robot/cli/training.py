@@ -3,6 +3,7 @@
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
@@ -234,12 +235,13 @@ def _started(
     except FileExistsError:
         raise taken from None
     training = config.training
-    if training.steps <= training.random_steps:
+    end = ceil(training.steps / training.environments) * training.environments
+    if end <= training.random_steps:
         trainer.listener.message(
             f"warning: {training.steps} steps are too few to learn: learning begins after training.random_steps "
             f"{training.random_steps}"
         )
-    elif training.steps < training.evaluate_every:
+    elif end < training.evaluate_every:
         trainer.listener.message(
             f"warning: the policy will not be evaluated in {training.steps} steps: the first evaluation is after "
             f"training.evaluate_every {training.evaluate_every}"

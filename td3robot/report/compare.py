@@ -120,7 +120,7 @@ def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
 
 def _what_differs(runs: Sequence[Run]) -> str:
     """Return how runs of one setting differ."""
-    seeds, lengths = _seeds(runs), {run.asked_steps for run in runs}
+    seeds, lengths = _seeds(runs), {(run.step, run.asked_steps) for run in runs}
     differing = [f"their seeds ({', '.join(seeds)})"] * (len(set(seeds)) > 1) + ["their lengths"] * (len(lengths) > 1)
     if not differing:
         return "The runs have the same configuration, seed and length."

@@ -108,12 +108,14 @@ def evaluations(run: Run) -> list[dict[str, Any]]:
 
 
 def _read_checkpoints(run: Run) -> None:
+    alone = (run.path / MANIFEST).is_file()
     for kind in ("best", "last"):
+        if not alone and not any(run.path.glob(f"{kind}-*/{MANIFEST}")):
+            continue
         try:
             saved = opened(run.path, (kind,))
         except CheckpointError as error:
-            if "contains none" not in str(error):
-                run.missing.append(f"A checkpoint cannot be read: {error}.")
+            run.missing.append(f"A checkpoint cannot be read: {error}.")
             continue
         _read_checkpoint(run, saved)
     if not run.checkpoints and (run.path / CONFIG).is_file():

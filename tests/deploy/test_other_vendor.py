@@ -14,6 +14,7 @@ import pytest
 from td3robot.build import robot_spec
 from td3robot.cli.deployment import _show_rung
 from td3robot.config import RobotConfig, parse_config
+from td3robot.deploy import deployment
 from td3robot.deploy.deployment import Request, deploy, recover
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.deploy.operator import Signals
@@ -182,6 +183,19 @@ def test_each_mode_says_whether_it_passed(controller, checkpoint, person, tmp_pa
     assert re.search(said, capsys.readouterr().err.strip())
     found = verdict(read_session(Path(report["record"])))
     assert found.word == ("Passed" if why is None else "Stopped")
+
+
+@pytest.mark.parametrize(("why", "status"), [(None, 0), ("the operator stopped it", 1)])
+def test_the_exit_status_says_whether_a_mode_passed(td3robot, checkpoint, tmp_path, monkeypatch, why, status):
+    report = {
+        "mode": "confirm", "checkpoint": str(checkpoint), "speed": 1.0, "record": "record", "fault": None,
+        "robot": {"serial_number": "1"}, "not_passed": why,
+    }  # fmt: skip
+    monkeypatch.setattr(deployment, "deploy", lambda request, operator: report)
+    cell = tmp_path / "cell.yaml"
+    cell.write_text("ur: {host: 127.255.255.250}\n")
+    found, _, said = td3robot("deploy", checkpoint, "--robot", cell, "--mode", "confirm", "--records", tmp_path)
+    assert found == status, said
 
 
 def test_shadow_says_only_what_is_new(controller, checkpoint, person, tmp_path):

@@ -374,6 +374,35 @@ def test_seeds_are_drawn_as_median_and_spread(made, tmp_path):
     assert [unpacked(each["y"]).tolist() for each in (low, high, median)] == [[0, 0], [2, 20], [1, 10]]
 
 
+@pytest.mark.parametrize(
+    ("seed", "step", "said"),
+    [
+        (0, 60, "The runs have the same configuration, seed and length."),
+        (1, 60, "The runs differ only in their seeds (0, 1)."),
+        (0, 50, "The runs differ only in their lengths."),
+        (1, 50, "The runs differ only in their seeds (0, 1) and their lengths."),
+    ],
+)
+def test_how_runs_of_one_setting_differ_is_told(made, seed, step, said):
+    one, two = read_run(made), read_run(made)
+    two.config, two.step = two.config | {"seed": seed}, step
+    assert said in Parsed(render(comparison_page([one, two]))).text
+
+
+def test_a_report_says_how_to_resume_a_run(made):
+    run = read_run(made)
+    assert f"td3robot train --resume {made} --more N" in Parsed(render(run_page(run))).text
+    run.step = 40  # of 60
+    text = Parsed(render(run_page(run))).text
+    assert f"td3robot train --resume {made}" in text and "--more" not in text
+
+
+def test_a_run_without_an_evaluation_lacks_nothing_else(td3robot, tmp_path, set_small):
+    run = tmp_path / "run"
+    assert td3robot("train", "gym_pendulum", "--out", run, *set_small, "--steps", 39)[0] == 0
+    assert read_run(run).missing == ["This run was not evaluated yet, so its success is not known."]
+
+
 def test_settings_that_differ_are_listed(made):
     one, two = read_run(made), read_run(made)
     two.config = json.loads(json.dumps(two.config))

@@ -41,7 +41,7 @@ def test_a_terminal_shows_a_table_of_the_runs_as_they_train(tmp_path, start, lon
     ours, terminal = pty.openpty()
     wide = {"COLUMNS": "120", "LINES": "40", "TERM": "xterm"}
     swept = start(
-        "sweep", "gym_pendulum", "--seeds", 2, "--grid", GRID, "--cores", 64, "--out", tmp_path / "sweep",
+        "sweep", "gym_pendulum", "--seeds", 2, "--grid", GRID, "--cores", 1024, "--out", tmp_path / "sweep",
         *long_enough, variables=wide, stderr=terminal, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     os.close(terminal)
