@@ -132,6 +132,7 @@ def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
     machine._extras(check)
     (finding,) = [finding for finding in check.findings if finding.name == "extra video"]
     assert (finding.found, finding.advice) == ("not installed: imageio-ffmpeg", "pip install 'td3robot[video]'")
+    assert finding.verdict == "optional"
     assert check.go
 
 

@@ -26,7 +26,7 @@ TIMES = {
     "gripper_round_trip_ms": "the gripper's answer",
     "arm_state_period_ms": "time between two states",
 }
-VERDICTS = {"go": "green", "attention": "yellow", "no-go": "red"}
+VERDICTS = {"go": "green", "optional": "dim", "attention": "yellow", "no-go": "red"}
 
 
 def register(app: typer.Typer) -> None:

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from packaging.requirements import Requirement
 
-from td3robot.robots.findings import ATTENTION, Check
+from td3robot.robots.findings import ATTENTION, OPTIONAL, Check
 from td3robot.subprocesses import start_python
 
 OLDEST, TOO_NEW = (3, 11), (3, 14)
@@ -75,7 +75,7 @@ def _extras(check: Check) -> None:
     for extra in _extra_names():
         missing = [needed.name for needed in _requirements(extra) if not _installed(needed)]
         found = f"not installed: {', '.join(missing)}" if missing else "installed"
-        check.add(f"extra {extra}", "optional", found, not missing, f"pip install 'td3robot[{extra}]'", ATTENTION)
+        check.add(f"extra {extra}", "if you need it", found, not missing, f"pip install 'td3robot[{extra}]'", OPTIONAL)
 
 
 def _rendering(check: Check) -> None:

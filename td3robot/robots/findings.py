@@ -1,4 +1,4 @@
-"""Findings of a check of a connected robot: go, attention or no-go, line by line, with measured times."""
+"""Findings of a check: go, optional, attention or no-go, line by line, with measured times."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import numpy as np
 from td3robot.errors import RobotError
 from td3robot.statistics import percentiles
 
-GO, ATTENTION, NO_GO = "go", "attention", "no-go"
+GO, OPTIONAL, ATTENTION, NO_GO = "go", "optional", "attention", "no-go"
 # Bin edges of the histograms [ms].
 EDGES_MS = (0.0, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0, float("inf"))
 # Number of round trips to measure, and the pause between them [s].
@@ -24,7 +24,7 @@ class Finding:
     Attributes:
         name: What was checked.
         expected, found: In words.
-        verdict: ``go``, ``attention`` (a person decides) or ``no-go``.
+        verdict: ``go``, ``optional`` (only some need it), ``attention`` (a person decides) or ``no-go``.
         advice: What to do, unless the verdict is ``go``.
     """
 
