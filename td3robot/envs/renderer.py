@@ -16,6 +16,8 @@ from td3robot.state import Array, ObjectModel, World
 
 GOAL_RADIUS_M = 0.015
 MAX_GEOMS = 1000
+# A shadow's half thickness [m] and colour.
+SHADOW_M, SHADOW_RGBA = 0.001, (0.1, 0.08, 0.05, 0.45)
 
 
 class Renderer:
@@ -28,7 +30,7 @@ class Renderer:
     def __init__(
         self, spec: RobotSpec, objects: tuple[ObjectModel, ...] = (), width: int = 640, height: int = 480
     ) -> None:
-        self._spec = spec
+        self._spec, self._objects = spec, objects
         scene = simulation_spec(spec, 500, objects)
         scene.visual.global_.offwidth, scene.visual.global_.offheight = width, height
         goal = scene.worldbody.add_body(name="goal", mocap=True)
@@ -77,10 +79,22 @@ class Renderer:
         mujoco.mjv_updateScene(
             self._model, self._data, self._options, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
         )
+        self._add_shadows(world)
         mujoco.mjr_render(self._viewport, self._scene, self._context)
         frame = np.empty((self._viewport.height, self._viewport.width, 3), np.uint8)
         mujoco.mjr_readPixels(frame, None, self._viewport, self._context)
         return np.ascontiguousarray(frame[::-1])
+
+    def _add_shadows(self, world: World) -> None:
+        """Add a dark disc on the table below every object, which shows how high the object is."""
+        for model in self._objects:
+            (x, y, _), radius = world.objects[model.name].position, min(model.size_m[:2]) / 2.0
+            mujoco.mjv_initGeom(
+                self._scene.geoms[self._scene.ngeom], mujoco.mjtGeom.mjGEOM_CYLINDER,
+                np.array([radius, SHADOW_M, 0.0]), np.array([x, y, self._spec.table_height_m]),
+                np.eye(3).ravel(), np.array(SHADOW_RGBA, np.float32),
+            )  # fmt: skip
+            self._scene.ngeom += 1
 
     def close(self) -> None:
         """Free the OpenGL context; called from another thread, leave that to the end of the program."""

@@ -3,6 +3,7 @@
 import multiprocessing
 import pickle
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.policy.checkpoint import opened
 from td3robot.robots.kinematic import KinematicRobot
+from td3robot.state import Pose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 REACH, GRASP = "td3robot/UR5eReach-v0", "td3robot/UR5eGrasp-v1"
@@ -188,6 +190,27 @@ def test_the_last_step_says_whether_the_episode_was_a_success(task):
     assert truncated and info["is_success"] is info["success"]
     environment.reset(seed=0)
     assert "is_success" not in environment.step(np.zeros(environment.action_space.shape))[-1]
+
+
+def test_a_dark_disc_on_the_table_shows_what_an_object_is_above():
+    config = RobotEnvironmentConfig.model_validate({"task": {"name": "grasp"}})
+    environment = make_robot_env(config, render_mode="rgb_array")
+    environment.reset(seed=0)
+    try:
+        environment.render()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+    def drawn(*position):
+        pose = Pose(np.array(position), np.eye(3))
+        world = replace(environment.world, objects={"object": pose})
+        return environment._renderer.draw(world, np.array([0.0, 0.0, -1.0])).astype(int)
+
+    low, high, elsewhere = drawn(0.1, 0.6, 0.25), drawn(0.1, 0.6, 0.45), drawn(5.0, 0.6, 0.25)
+    disc = (low == high).all(axis=2) & (low != elsewhere).any(axis=2)
+    assert 20 < disc.sum() < 500
+    assert (low[disc] < elsewhere[disc]).all()
+    environment.close()
 
 
 def test_a_second_thread_is_told_that_it_cannot_draw():
