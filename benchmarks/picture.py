@@ -1,4 +1,4 @@
-"""Draw the picture in docs/results.md: three moments of an episode of a released policy, and its training curve.
+"""Draw a picture of docs/results.md: three moments of an episode of a released policy, and its training curve.
 
 Usage: python benchmarks/picture.py CHECKPOINT RUN OUT.png
 """
@@ -20,19 +20,22 @@ def main() -> None:
     """Play one episode and draw."""
     checkpoint, run, out = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     policy = load_policy(checkpoint)
-    environment = make_environment(Checkpoint(find(checkpoint)).config().environment, "rgb_array")
+    config = Checkpoint(find(checkpoint)).config().environment
+    environment = make_environment(config, "rgb_array")
     observation, _ = environment.reset(seed=SEED)
     frames, step, truncated = [environment.render()], 0, False
     while not truncated:
         observation, _, _, truncated, _ = environment.step(policy.act(observation))
         step += 1
-        if step in (20, 60):
+        if step == 60 or truncated:
             frames.append(environment.render())
     environment.close()
 
     figure = Figure(figsize=(15, 3.4), layout="constrained")
     axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 1.05])
-    for panel, frame, title in zip(axes, frames, ("start", "after 1 s", "after 3 s"), strict=False):
+    for panel, frame, title in zip(
+        axes, frames, ("start", "after 3 s", f"end, after {config.episode_s:g} s"), strict=False
+    ):
         panel.imshow(frame[40:440, 60:600])
         panel.set_title(title)
         panel.axis("off")
