@@ -1,6 +1,5 @@
 """Look at checkpoints: evaluate, inspect and plot them."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -52,11 +51,7 @@ def evaluate_command(
     as_json: Json = False,
 ) -> None:
     """Evaluate a policy: success rate with interval, speeds, guard."""
-    import os
     from contextlib import nullcontext
-
-    if video and sys.platform == "linux" and "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")  # read when MuJoCo is first imported, below
 
     from td3robot.extras import require_extra
 

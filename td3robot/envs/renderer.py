@@ -105,12 +105,15 @@ class Renderer:
 
 
 def _gl_context(width: int, height: int) -> Any:
-    """Make MuJoCo's own context, or an EGL one if there is no display and MUJOCO_GL is not set.
+    """Make the context that MUJOCO_GL names, or an EGL one if there is no display, or else MuJoCo's own.
 
-    MuJoCo chooses when it is first imported, which is too early to expect a program to have set MUJOCO_GL.
+    MuJoCo reads the variable when it is first imported, which is too early to expect a program to have set it.
     """
-    if sys.platform == "linux" and "MUJOCO_GL" not in os.environ and "DISPLAY" not in os.environ:
+    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    if sys.platform == "linux" and (wanted == "egl" or not (wanted or "DISPLAY" in os.environ)):
         from mujoco.egl import GLContext
+    elif wanted == "osmesa":
+        from mujoco.osmesa import GLContext
     else:
         from mujoco.gl_context import GLContext
     return GLContext(width, height)

@@ -213,6 +213,18 @@ def test_a_dark_disc_on_the_table_shows_what_an_object_is_above():
     environment.close()
 
 
+def test_the_drawing_library_may_be_named_after_mujoco_was_imported(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    environment = gymnasium.make(REACH, render_mode="rgb_array", **QUICK)
+    environment.reset(seed=0)
+    try:
+        assert environment.render().shape == (480, 640, 3)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    environment.close()
+
+
 def test_a_second_thread_is_told_that_it_cannot_draw():
     environment = gymnasium.make(REACH, render_mode="rgb_array", **QUICK)
     environment.reset(seed=0)
