@@ -110,7 +110,8 @@ def inspect(path: Path) -> Any:
     """Run `td3robot inspect`, in words and in full."""
     commands.inspect(path, everything=False, as_json=False)
     commands.inspect(path, everything=True, as_json=False)
-    figures = commands.inspected(path, Checkpoint(find(path)))
+    saved = Checkpoint(find(path))
+    figures = commands.inspected(saved, commands.resumable_from(path, saved))
     return {
         name: value for name, value in figures.items() if name not in ("path", "bytes", "made_with", "resumable_from")
     }

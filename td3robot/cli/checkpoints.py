@@ -140,7 +140,7 @@ def inspect(
     from td3robot.policy import checkpoint
 
     saved = checkpoint.opened(checkpoint_path)
-    resumable = _resumable(checkpoint_path, saved)
+    resumable = resumable_from(checkpoint_path, saved)
     figures = inspected(saved, resumable)
     if as_json:
         print_json(figures)
@@ -184,7 +184,7 @@ def inspected(saved: "Checkpoint", resumable: "Checkpoint | None") -> dict[str, 
     }
 
 
-def _resumable(path: Path, saved: "Checkpoint") -> "Checkpoint | None":
+def resumable_from(path: Path, saved: "Checkpoint") -> "Checkpoint | None":
     """Return the checkpoint from which a run, this checkpoint itself or its run can be resumed, or None."""
     from td3robot.errors import CheckpointError
     from td3robot.policy.checkpoint import newest
