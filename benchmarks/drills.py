@@ -397,6 +397,9 @@ DRILLS = (
     Drill("policy stops the interpreter", _hold_interpreter, OWN_STALL, 0.8, by_policy=True),
     Drill("policy silent", _hang(8.0), "program that decides is late", 0.8, by_policy=True),
     Drill(
-        "controller killed", _fault("killed_process"), "connection to the controller was lost|clock has not moved", None
+        "controller killed",
+        _fault("killed_process"),  # ur_rtde may crash over it, and the worker process with it
+        "connection to the controller was lost|clock has not moved|worker process ended",
+        None,
     ),
 )
