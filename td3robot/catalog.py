@@ -48,9 +48,8 @@ def policy(path: Path) -> Path:
 
 
 def missing(kind: str, path: Path, known: dict[str, Path]) -> str:
-    """Return the sentence for a missing thing, with the nearest name and all names, if it may have one."""
-    names = f" (give a path, or a name: {', '.join(known)})" if known else "; td3robot list shows your runs"
-    return f"there is no {kind} {path}{nearest(path.stem, known)}{names}"
+    """Return the sentence for a missing thing, with the nearest name and all names."""
+    return f"there is no {kind} {path}{nearest(path.stem, known)} (give a path, or a name: {', '.join(known)})"
 
 
 def shown(path: Path) -> str:

@@ -28,16 +28,13 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
     made_with = saved.manifest["made_with"]
     start = "from another policy's networks" if counters["warm_start"] else "from scratch"
     changes = saved.document("changes") if saved.has("changes") else []
-    resumed_at = newest.document("counters")["step"] if newest is not None else counters["step"]
-    later = f"; the run was saved at step {resumed_at:,}" if resumed_at != counters["step"] else ""
-    asked_steps, shell = (newest or saved).config().training.steps, quote(str(asked))
+    last, shell = newest or saved, quote(str(asked))
+    reached, wanted = last.document("counters")["step"], last.config().training.steps
+    later = f"; the run was saved at step {reached:,}" if reached != counters["step"] else ""
     rows = [
         ("task", run.environment.title),
         *_robot(saved, run),
-        (
-            "trained",
-            f"{counters['step']:,} of {asked_steps:,} steps{later}, seed {run.seed}, {start}, {_under(run)}",
-        ),
+        ("trained", f"{counters['step']:,} of {wanted:,} steps{later}, seed {run.seed}, {start}, {_under(run)}"),
         *(("changed", change_words(change)) for change in changes),
         ("success", _success(saved, run, counters["evaluated_step"])),
         (
@@ -45,7 +42,7 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
             ", ".join(f"{name} {made_with.get(name, 'unknown')}" for name in ("td3robot", "torch", "mujoco")),
         ),
         ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
-        ("resume", _resume(asked, run, newest)),
+        ("resume", _resume(asked, run, newest, (reached, wanted))),
         ("next", f"td3robot eval {shell} --episodes 200"),
         ("more", f"td3robot inspect {shell} --all (every setting), --json (for programs)"),
     ]
@@ -94,10 +91,9 @@ def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:
     return f"{success_words(figures, run.environment.achieved)}, at step {step:,}"
 
 
-def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None") -> str:
+def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None", steps: tuple[int, int]) -> str:
     if newest is not None:
-        step, steps = newest.document("counters")["step"], newest.config().training.steps
         of_run = newest.path not in (asked, asked / newest.path.name)
-        return f"yes: {resume_command(newest.path.parent if of_run else asked, step, steps)}"
+        return f"yes: {resume_command(newest.path.parent if of_run else asked, *steps)}"
     config, shell = run.name if run.name in catalog.configurations() else "CONFIG", quote(str(asked))
     return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {shell}"

@@ -320,9 +320,9 @@ def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
         for candidate in _of_kind(path, kind):
             return candidate
     if not path.exists():
-        if "best" in kinds:
-            raise CheckpointError(catalog.missing("checkpoint", path, catalog.policies()))
-        raise CheckpointError(catalog.missing("run", path, {}))  # released policies can't be resumed
+        if "best" not in kinds:  # released policies can't be resumed, so their names are no help
+            raise CheckpointError(f"there is no run {path}; td3robot list shows your runs")
+        raise CheckpointError(catalog.missing("checkpoint", path, catalog.policies()))
     if (path / CONFIG).is_file():
         raise CheckpointError(
             f"{path} holds no checkpoint yet: its training saves one every training.checkpoint_every steps and when it "
