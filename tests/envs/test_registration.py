@@ -192,14 +192,19 @@ def test_the_last_step_says_whether_the_episode_was_a_success(task):
     assert "is_success" not in environment.step(np.zeros(environment.action_space.shape))[-1]
 
 
-def test_a_dark_disc_on_the_table_shows_what_an_object_is_above():
-    config = RobotEnvironmentConfig.model_validate({"task": {"name": "grasp"}})
-    environment = make_robot_env(config, render_mode="rgb_array")
+def able_to_draw(environment):
+    """Reset an environment and draw it once; skip the test where nothing can be drawn."""
     environment.reset(seed=0)
     try:
-        environment.render()
+        assert environment.render().shape == (480, 640, 3)
     except ConfigError as error:
         pytest.skip(str(error))
+    return environment
+
+
+def test_a_dark_disc_on_the_table_shows_what_an_object_is_above():
+    config = RobotEnvironmentConfig.model_validate({"task": {"name": "grasp"}})
+    environment = able_to_draw(make_robot_env(config, render_mode="rgb_array"))
 
     def drawn(*position):
         pose = Pose(np.array(position), np.eye(3))
@@ -216,22 +221,11 @@ def test_a_dark_disc_on_the_table_shows_what_an_object_is_above():
 def test_the_drawing_library_may_be_named_after_mujoco_was_imported(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.setenv("MUJOCO_GL", "egl")
-    environment = gymnasium.make(REACH, render_mode="rgb_array", **QUICK)
-    environment.reset(seed=0)
-    try:
-        assert environment.render().shape == (480, 640, 3)
-    except ConfigError as error:
-        pytest.skip(str(error))
-    environment.close()
+    able_to_draw(gymnasium.make(REACH, render_mode="rgb_array", **QUICK)).close()
 
 
 def test_a_second_thread_is_told_that_it_cannot_draw():
-    environment = gymnasium.make(REACH, render_mode="rgb_array", **QUICK)
-    environment.reset(seed=0)
-    try:
-        assert environment.render().shape == (480, 640, 3)
-    except ConfigError as error:
-        pytest.skip(str(error))
+    environment = able_to_draw(gymnasium.make(REACH, render_mode="rgb_array", **QUICK))
     errors = []
 
     def draw():

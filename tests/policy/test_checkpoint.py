@@ -126,8 +126,8 @@ def test_a_foreign_directory_is_refused(tmp_path):
 
 
 def test_a_directory_that_does_not_exist_is_refused(tmp_path):
-    for open_it in (Checkpoint, load_policy, newest):
-        with pytest.raises(CheckpointError, match=r"there is no (checkpoint|run) "):
+    for open_it, wanted in ((Checkpoint, "checkpoint"), (load_policy, "checkpoint"), (newest, "run")):
+        with pytest.raises(CheckpointError, match=f"there is no {wanted}"):
             open_it(tmp_path / "none")
 
 
