@@ -38,10 +38,10 @@ from td3robot.tasks.reach import ReachConfig
 
 # The arm moves for so many control periods before the fault.
 BEFORE = 10
+# So often a drill is tried whose arm stops before the fault.
+ATTEMPTS = 3
 # Where it goes on, it does for so long after the fault; it is watched for so long after its end [s].
 AFTER_S, WATCHED_S = 1.2, 1.0
-# Without a new target for so many control periods, the driver reports a fault.
-PATIENT = 2.5
 # A motion begins by so much a period, and is none below so much [rad].
 FIRST_RAD, MOVED_RAD = 0.002, 0.005
 # What is said where nothing but this program is late.
@@ -198,7 +198,15 @@ class Scene:
         return said, took
 
     def perform(self, drill: Drill) -> Outcome:
-        """Bring the arm to move, strike, and look."""
+        """Bring the arm to move, strike, and look; again where a computer that stood still stopped the arm before."""
+        for attempt in range(ATTEMPTS):
+            name = drill.name.replace(" ", "_").replace(",", "")
+            outcome = self._perform(drill, self._records / (f"{name}_{attempt}" if attempt else name))
+            if self._struck_at < np.inf:
+                break
+        return outcome
+
+    def _perform(self, drill: Drill, folder: Path) -> Outcome:
         self._tidy()
         environment = self._environments[drill.task]
         self.arm = robot = self._arms[drill.task]
@@ -208,7 +216,6 @@ class Scene:
         before = belongings()
         robot.connect()
         serial = serial_of(robot.facts)
-        folder = self._records / drill.name.replace(" ", "_").replace(",", "")
         record = Record(folder / FILE)
         watch = self.lab.watch()
         striker = threading.Thread(target=self._strike, daemon=True)
@@ -300,7 +307,7 @@ class Scene:
         return make_robot_env(config, cell=self.cell, objects=objects, robot=arm)
 
     def _start(self) -> None:
-        setup = Setup(RobotConfig(), GraspConfig().objects(), self._host, late_periods=PATIENT * self._patience)
+        setup = Setup(RobotConfig(), GraspConfig().objects(), self._host, patience=self._patience)
         self.lab = UrLab(setup)
         self.standin = self.lab.standin
         ur = self.lab.cell.ur.model_copy(update={"connect_timeout_s": 5.0, "host": self._near or self._host})

@@ -40,7 +40,7 @@ class Plan:
 
     Attributes:
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
-        faults, host, stream_hz, late_periods, personality: Settings of the stand-in and its driver; see
+        faults, host, stream_hz, patience, personality: Settings of the stand-in and its driver; see
             :class:`Setup`. Without a host, the stand-in uses a free loopback address.
         on_record: Called with the record's path once it has begun, before anything moves.
     """
@@ -54,7 +54,7 @@ class Plan:
     records: Path = Path("records")
     stream_hz: int | None = None
     act: Act | None = None
-    late_periods: float | None = None
+    patience: float = 1.0
     personality: Personality = NOMINAL
     on_record: Callable[[Path], None] = lambda path: None
 
@@ -130,7 +130,7 @@ class Rehearsal:
         plan, config = self.plan, self._config
         host = plan.host or free_host(lab_of(config.robot.arm).ports)
         return Setup(
-            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.late_periods, plan.personality
+            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.patience, plan.personality
         )
 
     def _station(self) -> Station:

@@ -31,7 +31,17 @@ def own_host():
 
 def make_cell(host):
     """Describe the cell, with patience for a computer that runs other tests."""
-    return CellConfig.model_validate({"ur": {"host": host, "connect_timeout_s": 5.0, "late_periods": 10.0}})
+    return CellConfig.model_validate(
+        {
+            "ur": {
+                "host": host,
+                "connect_timeout_s": 5.0,
+                "late_periods": 10.0,
+                "max_state_age_s": 0.5,
+                "watchdog_hz": 2.0,
+            }
+        }
+    )
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def test_a_run_goes_on_on_the_arm_and_learns_between_episodes_alone(standin, cel
     run = tmp_path / "run"
     make_trainer(load_config(REACH, SMALL), run, Quiet()).train()
     path = tmp_path / "cell.yaml"
-    path.write_text(f"ur: {{host: {standin.host}, late_periods: 10}}\n")
+    path.write_text(f"ur: {{host: {standin.host}, late_periods: 10, max_state_age_s: 0.5}}\n")
     with pytest.raises(ConfigError, match="is already at step 40"):
         resumed_on_arms(run, [path], tmp_path / "on", (None, None), tmp_path)
 
@@ -101,7 +101,7 @@ def test_a_fault_in_training_on_the_arm_waits_for_its_operator(standin, tmp_path
     run, records = tmp_path / "run", tmp_path / "records"
     make_trainer(load_config(REACH, SMALL), run, Quiet()).train()
     path = tmp_path / "cell.yaml"
-    path.write_text(f"ur: {{host: {standin.host}, late_periods: 10}}\n")
+    path.write_text(f"ur: {{host: {standin.host}, late_periods: 10, max_state_age_s: 0.5}}\n")
 
     at_fault_once_it_plays(monkeypatch, standin)
     with pytest.raises(Td3RobotError, match=r"protective stop.*what was saved is in"):
@@ -123,7 +123,8 @@ def two_arms(standin, own_host, tmp_path):
         for name, host in (("left", standin.host), ("right", other.host)):
             paths.append(tmp_path / f"{name}.yaml")
             # Two drivers on SCHED_FIFO beside two stand-ins would leave two cores to nobody else for a second.
-            paths[-1].write_text(f"ur: {{host: {host}, late_periods: 10, realtime_priority: 0}}\n")
+            ur = f"host: {host}, late_periods: 10, max_state_age_s: 0.5, realtime_priority: 0"
+            paths[-1].write_text(f"ur: {{{ur}}}\n")
         right = load_cell(paths[-1])
         UrRobot(robot_spec(right.robot), right).gripper.activate()
         yield paths, other

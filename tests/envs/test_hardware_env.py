@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def cell_of(standin, **sections):
-    patient = {"ur": {"host": standin.host, "late_periods": 30}, "gripper": {"max_age_s": 5.0}}
+    patient = {"ur": {"host": standin.host, "late_periods": 30, "max_state_age_s": 1.0}, "gripper": {"max_age_s": 5.0}}
     return CellConfig.model_validate(patient | sections)
 
 

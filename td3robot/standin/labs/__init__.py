@@ -31,8 +31,8 @@ class Setup:
         host: Address that the simulated controller listens on.
         faults: A file of faults with their times, or None.
         stream_hz: How often targets are streamed and states reported; None is the driver's default.
-        late_periods: After this many control periods without a new target, the driver reports a fault; None is the
-            driver's default. Raise it on computers that are busy with other things.
+        patience: Factor on how late targets and states may be before the driver reports a fault, for computers that
+            are busy with other things.
         personality: What makes this cell differ from the one that the training simulation assumes.
     """
 
@@ -41,7 +41,7 @@ class Setup:
     host: str = "127.0.0.2"
     faults: Path | None = None
     stream_hz: int | None = None
-    late_periods: float | None = None
+    patience: float = 1.0
     personality: Personality = NOMINAL
 
 

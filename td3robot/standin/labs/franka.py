@@ -107,14 +107,15 @@ def _spec(setup: Setup) -> RobotSpec:
 
 
 def _cell(setup: Setup) -> dict[str, Any]:
-    franka = {"stream_hz": setup.stream_hz, "late_periods": setup.late_periods or LATE_PERIODS}
+    franka = {"stream_hz": setup.stream_hz}
     return {
         "robot": setup.robot.model_dump() | {"backend": "franka"},
         "franka": {
             "host": setup.host,
             "serial_number": "franka-sim",
             "realtime": "ignore",
-            "max_state_age_s": MAX_STATE_AGE_S,
+            "late_periods": LATE_PERIODS * setup.patience,
+            "max_state_age_s": min(MAX_STATE_AGE_S * setup.patience, 1.0),
         }
         | {name: value for name, value in franka.items() if value is not None},
     }

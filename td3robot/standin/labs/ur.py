@@ -3,7 +3,7 @@
 from typing import Any
 
 from td3robot.geometry import quaternion
-from td3robot.robots.cells.ur import UrCell
+from td3robot.robots.cells.ur import UrCell, UrConfig
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.fault_kinds import load_faults
 from td3robot.standin.labs import LABS, Lab, Setup
@@ -83,10 +83,15 @@ class UrLab(Lab):
 
 def _cell(setup: Setup) -> dict[str, Any]:
     stream_hz = setup.stream_hz or setup.personality.stream_hz
-    ur = {"host": setup.host, "rtde_rate_hz": stream_hz, "late_periods": setup.late_periods}
+    usual, patience = UrConfig(host=setup.host), setup.patience
+    ur = {
+        "late_periods": usual.late_periods * patience,
+        "max_state_age_s": min(usual.max_state_age_s * patience, 1.0),
+        "watchdog_hz": max(usual.watchdog_hz / patience, 2.0),
+    }
     cell: dict[str, Any] = {
         "robot": setup.robot.model_dump() | {"backend": "ur"},
-        "ur": {name: value for name, value in ur.items() if value is not None},
+        "ur": {"host": setup.host, "rtde_rate_hz": stream_hz or usual.rtde_rate_hz} | ur,
     }
     if setup.objects:
         cell["tracker"] = {"host": setup.host, "port": TRACKER_PORT}
