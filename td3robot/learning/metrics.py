@@ -7,10 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from torch.utils.tensorboard import SummaryWriter
-from torch.utils.tensorboard.summary import hparams
+from tensorboard.compat.proto.summary_pb2 import Summary
+from torch.utils.tensorboard.summary import hparams, scalar, text
 
 from td3robot.config import RunConfig, to_yaml
+from td3robot.learning.event_file import EventFile
 
 Row = Mapping[str, float]
 # TensorBoard sorts cards by name: what people look for comes first, under its own name.
@@ -91,6 +92,15 @@ def _board_folder(run: Path) -> Path:
     return folder if any(folder.glob("events.*")) else folder / run.resolve().name
 
 
+def _description(config: RunConfig) -> list[Summary]:
+    """Show the configuration as text and as hyperparameters."""
+    lines = "\n".join(f"    {line}" for line in to_yaml(config).splitlines())
+    agent = config.agent.model_dump(mode="json") | {"seed": config.seed}
+    values = {name: value if isinstance(value, int | float | str) else str(value) for name, value in agent.items()}
+    shown = text("configuration", f"{config.environment.title}\n\n{lines}")  # type: ignore[no-untyped-call]
+    return [shown, *hparams(values, {FIRST["success_rate"]: 0.0})]  # type: ignore[no-untyped-call]
+
+
 def _step(row: dict[str, Any]) -> float:
     """Return a row's step, or infinity, so that it is dropped, if a crash or a full disk tore the row."""
     try:
@@ -121,31 +131,21 @@ class MetricsWriter:
         self._report, self._run, self._config = report, run, config
         kept = {"metrics": keep_until, "evaluations": keep_until if evaluated_until is None else evaluated_until}
         self._tables = {name: CsvTable(run / f"{name}.csv", until, report) for name, until in kept.items()}
-        self._board: SummaryWriter | None = None
+        self._board: EventFile | None = None
         self._open_board(keep_until)
 
     def _open_board(self, step: int) -> None:
         """Begin a new TensorBoard file, which purges what an earlier one has beyond the step."""
         try:
-            self._board = SummaryWriter(str(_board_folder(self._run)), purge_step=step + 1)
-            self._describe(self._config, step)
+            self._board = EventFile(_board_folder(self._run), step + 1)
+            self._board.add(_description(self._config), step)
         except OSError as error:
             self._lose_board(error)
 
     def _lose_board(self, error: OSError) -> None:
-        """Report that TensorBoard's file could not be written; its writer does not recover, so a new one follows."""
+        """Report that TensorBoard's file could not be written; its next one follows with the next row."""
         self._report(f"TensorBoard's file could not be written: {error.strerror or error}; a new one follows")
         self._board = None
-
-    def _describe(self, config: RunConfig, step: int) -> None:
-        text = "\n".join(f"    {line}" for line in to_yaml(config).splitlines())
-        agent = config.agent.model_dump(mode="json") | {"seed": config.seed}
-        values = {name: value if isinstance(value, int | float | str) else str(value) for name, value in agent.items()}
-        assert self._board is not None
-        self._board.add_text("configuration", f"{config.environment.title}\n\n{text}", step)
-        writer: Any = self._board.file_writer
-        for summary in hparams(values, {FIRST["success_rate"]: 0.0}):  # type: ignore[no-untyped-call]
-            writer.add_summary(summary)
 
     def add(self, table: str, row: Row) -> None:
         """Write one row to ``metrics`` or ``evaluations``; it must have a ``step``."""
@@ -153,15 +153,21 @@ class MetricsWriter:
             self._tables[table].add(row)
         except OSError as error:
             self._report(f"a row of {table}.csv could not be written: {error.strerror or error}")
+        step = int(row["step"])
         if self._board is None:
-            self._open_board(int(row["step"]) - 1)
+            self._open_board(step - 1)
         if self._board is None:
             return
+        prefix = "" if table == "metrics" else "evaluation/"
         try:
-            for name, value in row.items():
-                if name != "step":
-                    tag = FIRST.get(name) or (name if table == "metrics" else f"evaluation/{name}")
-                    self._board.add_scalar(tag, value, int(row["step"]))
+            self._board.add(
+                [
+                    scalar(FIRST.get(name, prefix + name), value)  # type: ignore[no-untyped-call]
+                    for name, value in row.items()
+                    if name != "step"
+                ],
+                step,
+            )
         except OSError as error:
             self._lose_board(error)
 
@@ -171,8 +177,5 @@ class MetricsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._board is not None:
-                self._board.close()
-        except OSError as error:
-            self._report(f"TensorBoard's file could not be written: {error.strerror or error}")
+        if self._board is not None:
+            self._board.close()
