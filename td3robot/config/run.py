@@ -12,6 +12,7 @@ from pydantic import (
     PositiveInt,
     PrivateAttr,
     SerializeAsAny,
+    ValidationError,
     model_validator,
 )
 
@@ -52,17 +53,20 @@ class RobotEnvironmentConfig(Section):
         """Fill in the workspace and the task's regions from the arm's own, if they are left out."""
         if not isinstance(values, Mapping):
             return values
-        given = values.get("robot", {})
-        name = given.get("arm", RobotConfig().arm) if isinstance(given, Mapping) else getattr(given, "arm", None)
-        if not isinstance(name, str) or name not in ARMS:
-            return values  # the field says so itself
-        arm, task = ARMS[name], values.get("task", {})
+        task = values.get("task", {})
         known = TASKS.get(_given(task, "name") or DEFAULT)
-        region = arm.regions["workspace"]
-        workspace = {"workspace": {"low": region.low, "high": region.high}}
-        filled = {"guard": _filled(values.get("guard", {}), workspace)}
+        try:
+            robot = RobotConfig.model_validate(values.get("robot", {}))
+        except ValidationError:
+            return values  # the field says so itself
+        arm = ARMS[robot.arm]
+        low, high = arm.regions["workspace"].low, arm.regions["workspace"].high
+        filled = {}
         if known is not None:
             filled["task"] = _filled(task, known.Config.regions(arm))
+            if (floor := known.Config.floor_m(GRIPPERS[robot.gripper])) is not None:
+                low = (*low[:2], round(robot.table_height_m + floor, 6))
+        filled["guard"] = _filled(values.get("guard", {}), {"workspace": {"low": low, "high": high}})
         return {**values, **filled}
 
     @property

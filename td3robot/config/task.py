@@ -35,6 +35,11 @@ class TaskConfig(Section):
         """Return the fields that an arm's own regions fill if a file leaves them out."""
         return {}
 
+    @classmethod
+    def floor_m(cls, gripper: Any) -> float | None:
+        """Return how far above the table the guard's workspace begins, if a file leaves it out; None for the arm's."""
+        return None
+
     def space(self, table_height_m: float, gripper: Any) -> Box:
         """Return the box that the tool must reach, in the base frame; errors call it :attr:`region`."""
         raise NotImplementedError

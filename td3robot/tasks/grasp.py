@@ -31,6 +31,9 @@ FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
 NEAR_TURN = 0.1
 # The hold point is this far above the height that counts as lifted [m].
 ABOVE = 0.03
+# The guard's workspace begins this far below the lowest grasp [m]: actions slide along its wall, WALL_MARGIN above it,
+# and the fingers clear the table there. Where the fingers meet their clearance first, the guard stops the whole arm.
+FLOOR = 0.006
 # Scale on which the holding reward falls with the distance from the hold point [m].
 AT_POINT = 0.02
 # Sideways motion is penalized less than this far above where the object lay [m].
@@ -215,6 +218,11 @@ class GraspConfig(TaskConfig):
     def regions(cls, arm: ArmModel) -> dict[str, Any]:
         """Return the arm's patch of the table."""
         return {"patch_low": arm.regions["patch"].low, "patch_high": arm.regions["patch"].high}
+
+    @classmethod
+    def floor_m(cls, gripper: GripperModel) -> float:
+        """Return the height from which on the tool may grasp, and is kept off the table by the workspace's wall."""
+        return gripper.jaw.grasp_height_m - FLOOR
 
     def space(self, table_height_m: float, gripper: GripperModel) -> Box:
         """Return the box that the tool must reach, in the base frame: from grasping to above the lift."""

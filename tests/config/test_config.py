@@ -308,11 +308,18 @@ def test_an_object_as_wide_as_the_jaw_takes_and_a_long_one_across_it_are_not_ref
     assert ObjectConfig(size_m=(0.2, 0.03, 0.04)).grip_width_m == 0.03
 
 
+def test_the_workspace_of_a_grasp_begins_below_its_lowest_grasp():
+    lower = "environment.robot.table_height_m=-0.1"
+    assert parse_config(GRASPING, "x.yaml", [lower]).environment.guard.workspace.low == (-0.6, 0.15, -0.08)
+    large = ["environment.robot.arm=ur10e", "environment.robot.gripper=robotiq_2f140"]
+    assert parse_config(GRASPING, "x.yaml", large).environment.guard.workspace.low[2] == 0.035
+    assert parse_config(MINIMAL, "x.yaml", large).environment.guard.workspace.low[2] == 0.02
+
+
 def test_a_patch_on_a_table_below_the_workspace_is_refused():
     lower = "environment.robot.table_height_m=-0.1"
-    assert "0.35, -0.074)..(0.2, 0.65, 0.2) m reaches outside guard.workspace" in refusal(lower, text=GRASPING)
-    deeper = "environment.guard.workspace={low: [-0.6, 0.15, -0.08], high: [0.6, 0.95, 0.8]}"
-    assert parse_config(GRASPING, "x.yaml", [lower, deeper]).environment.robot.table_height_m == -0.1
+    higher = "environment.guard.workspace={low: [-0.6, 0.15, 0.02], high: [0.6, 0.95, 0.8]}"
+    assert "0.35, -0.074)..(0.2, 0.65, 0.2) m reaches outside guard.workspace" in refusal(lower, higher, text=GRASPING)
 
 
 @pytest.mark.parametrize("text", ["off", "false", "'off'"])

@@ -344,7 +344,6 @@ def test_the_task_moves_with_the_table():
         {
             "task": {"name": "grasp"},
             "robot": {"table_height_m": -0.05},
-            "guard": {"workspace": {"low": (-0.6, 0.15, -0.03), "high": (0.6, 0.95, 0.8)}},
         }
     )
     environment = make_robot_env(lower)
@@ -353,6 +352,28 @@ def test_the_task_moves_with_the_table():
         environment.step(UP)
     assert environment.world.objects["object"].position[2] == pytest.approx(-0.03, abs=1e-3)
     assert environment.goal.position[2] == pytest.approx(-0.03 + 0.13, abs=1e-3)
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    ("arm", "gripper"),
+    [("ur5e", "robotiq_2f85"), ("ur5e", "robotiq_hand_e"), ("ur10e", "robotiq_2f140"), ("fr3", "franka_hand")],
+)
+def test_a_tool_that_is_pushed_down_slides_over_the_table(arm, gripper):
+    robot = {"arm": arm, "gripper": gripper}
+    config = RobotEnvironmentConfig.model_validate({"robot": robot, "task": {"name": "grasp"}, "episode_s": 20.0})
+    environment = make_robot_env(config)
+    environment.reset(seed=0)
+    spec = environment.robot.spec
+    for _ in range(60):
+        environment.step(np.array([0.0, 0.0, -1.0, 0.0, -1.0], np.float32))
+    before = environment.world.commanded_tcp.position
+    assert before[2] < spec.gripper.jaw.grasp_height_m
+    aside = np.sign(before[0] - environment.world.objects["object"].position[0])
+    for _ in range(20):
+        environment.step(np.array([0.5 * aside, 0.0, -1.0, 0.5, -1.0], np.float32))
+    assert abs(environment.world.commanded_tcp.position[0] - before[0]) > 0.05
+    assert environment.guard.interventions["clearance"] == 0
     environment.close()
 
 
