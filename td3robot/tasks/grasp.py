@@ -38,6 +38,10 @@ FLOOR = 0.006
 AT_POINT = 0.02
 # Sideways motion is penalized less than this far above where the object lay [m].
 LOW = 0.01
+# Open fingers are in the object's way if the tool is beside it by so much that they would not pass it, and they reach
+# deeper than this far above its top [m]; ``press`` grows to its full size over PRESS_SCALE in both directions. A finger
+# is this thick, and this far to each side of the jaw's middle [m]: the largest of the grippers here.
+ABOVE_TOP, PRESS_SCALE, FINGER_THICK, FINGER_HALF_WIDTH = 0.005, 0.01, 0.02, 0.012
 # Scale that separates holding still from moving slowly [m/s].
 STILL = 0.02
 # A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning. With
@@ -91,6 +95,7 @@ class GraspRewards(Section):
         close: Reward for progress of the fingers around the object.
         grasp: Reward for closing on the object.
         push: Penalty on sliding the object over the table.
+        press: Penalty on open fingers that come down on the object, or against it, from beside.
         lift: Reward for an object near its hold point.
         rise: Reward for progress of the object to its hold point.
         held: Reward for holding it there at rest.
@@ -105,6 +110,7 @@ class GraspRewards(Section):
     close: NonNegative = 5.0
     grasp: NonNegative = 1.0
     push: NonNegative = 4.0
+    press: NonNegative = 0.0
     lift: NonNegative = 2.0
     rise: NonNegative = 20.0
     held: NonNegative = 4.0
@@ -282,6 +288,10 @@ def _funnel_share(beside: float) -> float:
     return min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
 
 
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
 class Measures(NamedTuple):
     """The quantities that score a world.
 
@@ -351,6 +361,9 @@ class Grasp(Task):
     * ``grasp``: g times ``exp(-(turn / 0.3)^2)`` times half that share, plus half where the object is held
     * ``push``: minus the object's sideways speed as a share of full tool speed, at most 1, while it is less than 10 mm
       above where it lay
+    * ``press``: minus how much too far beside the object the tool is, across the pads, for open fingers to pass it,
+      over 10 mm, times how far the fingertips are below 5 mm above its top, over 10 mm, each in [0, 1]; while a finger
+      is over or beside the object, and was not told to close
     * ``lift``: g times how near the object is to its hold point, above where it lay
     * ``rise``: progress of the object to that point
     * ``held``: ``exp(-speed / 20 mm/s)``, mixed with 0.3 of ``max(0, 1 - speed / full tool speed)``, times
@@ -388,6 +401,7 @@ class Grasp(Task):
         self._funnel_slope = 1.0 + self._over / FUNNEL_RADIUS + 1.0
         self._period = spec.period_s
         self._gripper = spec.gripper
+        self.jaw = spec.gripper.jaw
         self._table = spec.table_height_m
         self._turn_radius = TURN_RADIUS if config.close_within_m is None else HELD_TURN_RADIUS
         self._long_unseen = LONG_UNSEEN_S if config.close_within_m is None else SEEN_WITHIN_S
@@ -544,6 +558,7 @@ class Grasp(Task):
             "close": weights.close * progress(earlier.open, now.open, 1.0),
             "grasp": weights.grasp * now.around * 0.5 * (now.share + float(world.held is not None)),
             "push": -weights.push * float(height < LOW) * min(float(np.hypot(*moved[:2])) / self._step, 1.0),
+            "press": -weights.press * float(height < LOW) * self._pressing(world),
             "lift": weights.lift * lifted,
             "rise": weights.rise * progress(self._left(before, goal), left, self._lift),
             "held": weights.held
@@ -590,6 +605,19 @@ class Grasp(Task):
         if most == 0.0 and world.intent >= 0.5 and world.ages_s.get(OBJECT, 0.0) > SEEN_WITHIN_S:
             return "the fingers stay open: the object was not seen for too long"
         return ""
+
+    def _pressing(self, world: World) -> float:
+        """Score how far open fingers are in the object's way, in [0, 1]."""
+        if world.held is not None or world.commanded.gripper >= 1.0:
+            return 0.0
+        jaw, item, wide = self.jaw, world.objects[OBJECT], self.config.object.grip_width_m / 2
+        across, along = np.abs((item.position - world.tcp.position) @ world.tcp.rotation)[:2].tolist()
+        opening = jaw.stroke_m / 2 * (1.0 - min(max(self._gripper.closed_fraction(world.robot.driver_q), 0.0), 1.0))
+        if across > opening + FINGER_THICK + wide or along > wide + FINGER_HALF_WIDTH:
+            return 0.0
+        top = float(item.position[2]) + self.config.object.size_m[2] / 2 + ABOVE_TOP
+        deep = top - (float(world.tcp.position[2]) - jaw.fingertips_m)
+        return _share((across + wide - opening) / PRESS_SCALE) * _share(deep / PRESS_SCALE)
 
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""

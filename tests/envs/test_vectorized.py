@@ -30,6 +30,7 @@ CASES = [
     ("ur5e_reach", "off"),
     ("ur5e_reach", "real"),
     ("ur10e_grasp", "real"),
+    ("ur5e_grasp", "off", "environment.task.rewards.press=3", "environment.task.practice_offset_m=[0.04,0.02]"),
     ("ur3e_reach", "mild"),
     ("ur5e_reach_joint", "real"),
     ("ur5e_grasp_joint", "off"),

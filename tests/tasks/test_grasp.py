@@ -79,7 +79,7 @@ def judge(task, goal):
     def judge(before, after, action=STILL, previous=STILL, interventions=()):
         score = task.score(Moment(before, after, action, previous, interventions), goal)
         weights = task.config.rewards.model_dump()
-        return {name: value / weights[name] for name, value in score.terms.items()}, score
+        return {name: value / weights[name] for name, value in score.terms.items() if weights[name]}, score
 
     return judge
 
@@ -101,6 +101,35 @@ def test_where_fingers_may_begin_to_close(make, changes, may):
     there = world(**changes)
     assert make(close_within_m=0.02).gripper_range(there) == (0.0, float(may))
     assert make().gripper_range(there) == (0.0, 1.0)
+
+
+# The open fingers of a 2F-85 are 42.5 mm beside the tool point and reach 20 mm below it; the cube's top is at 40 mm.
+OVER = {"tcp": (0.03, 0.5, 0.055)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        (OVER, 0.75 * 1.0),  # 7.5 mm too far beside it to pass it, and tips at 35 mm
+        ({"tcp": (-0.03, 0.5, 0.055)}, 0.75),
+        ({"tcp": (0.0, 0.53, 0.055), "tool_yaw": np.pi / 2}, 0.75),
+        ({"tcp": (0.03, 0.5, 0.06)}, 0.75 * 0.5),
+        ({"tcp": (0.03, 0.5, 0.066)}, 0.0),  # above it
+        ({"tcp": (0.02, 0.5, 0.055)}, 0.0),  # it passes
+        ({"tcp": (0.08, 0.5, 0.055)}, 1.0),  # against it, from beside
+        ({"tcp": (0.083, 0.5, 0.055)}, 0.0),  # beside it
+        ({"tcp": (0.0, 0.531, 0.055)}, 0.0),  # across the pads, it passes
+        ({"tcp": (0.03, 0.533, 0.055)}, 0.0),
+        ({**OVER, "closed": 0.1}, 1.0),
+        ({**OVER, "told": 1.0}, 0.0),
+        ({**OVER, "held": OBJECT}, 0.0),
+        ({**OVER, "lying": (0.0, 0.5, 0.031)}, 0.0),  # lifted
+    ],
+)
+def test_fingers_that_come_down_on_the_object_are_penalized(make, goal, changes, share):
+    task, there = make(rewards={"press": 3.0}), world(**changes)
+    terms = task.score(Moment(there, there, STILL, STILL, ()), goal).terms
+    assert terms["press"] == pytest.approx(-3.0 * share)
 
 
 AWAY = {"tcp": POINT + np.array([0.0, 0.0, 0.05])}

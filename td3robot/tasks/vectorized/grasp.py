@@ -126,6 +126,7 @@ class VectorizedGrasp:
             "close": weights.close * progress(before.open, now.open, 1.0),
             "grasp": weights.grasp * now.around * 0.5 * (now.share + held),
             "push": -weights.push * (height < grasp.LOW) * pushed,
+            "press": -weights.press * (height < grasp.LOW) * self._pressing(w),
             "lift": weights.lift * (nearness(now.distance, grasp.AT_OBJECT) * np.maximum(0.0, 1.0 - now.left / t.lift)),
             "rise": weights.rise * progress(before.left, now.left, t.lift),
             "held": weights.held * high * nearness(now.left, grasp.AT_POINT) * still,
@@ -136,6 +137,20 @@ class VectorizedGrasp:
             along = self._joints.progress(before.way, now.way)
             terms["joint_progress"] = weights.joint_progress * np.where(before.held == now.held, along, 0.0)
         return Scores(terms, high & w.held & at_rest, np.maximum(0.0, config.lift_height_m - height))
+
+    def _pressing(self, w: Worlds) -> Array:
+        """How far open fingers are in the object's way, in [0, 1]; see :meth:`Grasp._pressing`."""
+        task, item = self.task, self.task.config.object
+        jaw, wide, way = task.jaw, item.grip_width_m / 2, w.item - w.position
+        across, along = (np.abs((way * w.rotation[:, :, axis]).sum(axis=1)) for axis in (0, 1))
+        opening = jaw.stroke_m / 2 * (1.0 - np.minimum(np.maximum(w.closed, 0.0), 1.0))
+        beside = (across <= opening + grasp.FINGER_THICK + wide) & (along <= wide + grasp.FINGER_HALF_WIDTH)
+        deep = w.item[:, 2] + item.size_m[2] / 2 + grasp.ABOVE_TOP - (w.position[:, 2] - jaw.fingertips_m)
+        over, low = (
+            np.minimum(np.maximum(each / grasp.PRESS_SCALE, 0.0), 1.0) for each in (across + wide - opening, deep)
+        )
+        pressing: Array = beside * (w.commanded_gripper < 1.0) * ~w.held * over * low
+        return pressing
 
     def observe(self, w: Worlds, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the observations (m, size); see :meth:`Grasp.observe`."""
