@@ -13,6 +13,15 @@ from typing import Any
 
 import gymnasium
 
+# How the released grasps close their gripper, and how they practise.
+GRASP = {
+    "name": "grasp",
+    "close_within_m": 0.02,
+    "practice_offset_m": (0.012, 0.02),
+    "practice_turn_rad": 0.785,
+    "practice_lifted_share": 0.2,
+    "practice_whole_share": 0.25,
+}
 # One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. A version
 # that a configuration has left behind stays as it was: policies were trained in it.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
@@ -25,27 +34,26 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
     },
     "td3robot/UR5eGrasp-v1": {
         "robot": {"physics_rate_hz": 260.0},
-        "task": {
-            "name": "grasp",
-            "close_within_m": 0.02,
-            "practice_offset_m": (0.012, 0.02),
-            "practice_turn_rad": 0.785,
-            "practice_lifted_share": 0.2,
-            "practice_whole_share": 0.25,
-        },
+        "task": GRASP,
         "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
         "episode_s": 12.0,
     },
-    "td3robot/UR10eGrasp-v0": {
+    "td3robot/UR10eGrasp-v1": {
         "robot": {"arm": "ur10e", "gripper": "robotiq_2f140"},
-        "task": {"name": "grasp", "object": {"size_m": (0.06, 0.06, 0.06), "mass_kg": 0.2}},
-        "action": {"dead_zone": 0.1, "exponent": 3.0},
+        "task": {**GRASP, "object": {"size_m": (0.06, 0.06, 0.06), "mass_kg": 0.2}, "rewards": {"press": 3.0}},
+        "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
         "episode_s": 12.0,
     },
-    "td3robot/FR3Grasp-v0": {
-        "robot": {"arm": "fr3", "gripper": "franka_hand"},
-        "task": {"name": "grasp", "patch_low": (-0.2, 0.35), "patch_high": (0.2, 0.65)},
-        "action": {"dead_zone": 0.4},
+    "td3robot/FR3Grasp-v1": {
+        "robot": {"arm": "fr3", "gripper": "franka_hand", "physics_rate_hz": 260.0},
+        "task": {
+            **GRASP,
+            "close_within_m": 0.016,
+            "patch_low": (-0.2, 0.35),
+            "patch_high": (0.2, 0.65),
+            "rewards": {"press": 3.0},
+        },
+        "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
         "episode_s": 12.0,
     },
 }

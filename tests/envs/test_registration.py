@@ -35,8 +35,8 @@ QUICK = {"robot": {"backend": "kinematic"}, "episode_s": 0.5}
         ("td3robot/UR3eReach-v0", "ur3e_reach"),
         ("td3robot/UR10eReach-v0", "ur10e_reach"),
         ("td3robot/FR3Reach-v0", "fr3_reach"),
-        ("td3robot/UR10eGrasp-v0", "ur10e_grasp"),
-        ("td3robot/FR3Grasp-v0", "fr3_grasp"),
+        ("td3robot/UR10eGrasp-v1", "ur10e_grasp"),
+        ("td3robot/FR3Grasp-v1", "fr3_grasp"),
     ],
 )
 def test_an_id_is_the_environment_of_its_configuration(released, name):
