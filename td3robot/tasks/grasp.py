@@ -20,7 +20,7 @@ from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import AT_REST, Goal, Moment, Score, Task, observe_robot, robot_fields
 from td3robot.tasks.joint_way import JointWay
-from td3robot.tasks.shaping import nearness, progress, roughness
+from td3robot.tasks.shaping import nearness, progress, ramp, roughness
 
 OBJECT = "object"
 
@@ -285,11 +285,7 @@ def _speed(velocity: Array, turn_rate: float, radius: float) -> float:
 
 def _funnel_share(beside: float) -> float:
     """Compute the height of the funnel, as a share of its largest, beside the object by so much [m]."""
-    return min(max(beside - 0.01, 0.0) / FUNNEL_RADIUS, 1.0)
-
-
-def _share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
+    return ramp(beside - 0.01, FUNNEL_RADIUS)
 
 
 class Measures(NamedTuple):
@@ -330,6 +326,9 @@ class GraspTerms(NamedTuple):
         closed_on_object, empty_beyond: Closed fractions on the object, and beyond which nothing is held.
         long_unseen: Where the observed age of the object saturates [s].
         turn_radius: A turning tool counts as moving like a point this far from its axis, for ``held`` [m].
+        half_stroke: From the jaw's middle to an open finger [m].
+        half_width, half_height: From the object's centre to where it is gripped, and to its top [m].
+        fingertips: How far the fingers reach beyond the tool point [m].
     """
 
     step: float
@@ -344,6 +343,10 @@ class GraspTerms(NamedTuple):
     empty_beyond: float
     long_unseen: float
     turn_radius: float
+    half_stroke: float
+    half_width: float
+    half_height: float
+    fingertips: float
 
 
 class Grasp(Task):
@@ -401,16 +404,17 @@ class Grasp(Task):
         self._funnel_slope = 1.0 + self._over / FUNNEL_RADIUS + 1.0
         self._period = spec.period_s
         self._gripper = spec.gripper
-        self.jaw = spec.gripper.jaw
         self._table = spec.table_height_m
         self._turn_radius = TURN_RADIUS if config.close_within_m is None else HELD_TURN_RADIUS
         self._long_unseen = LONG_UNSEEN_S if config.close_within_m is None else SEEN_WITHIN_S
-        height = config.object.size_m[2]
-        self._raise = np.array([0.0, 0.0, max(0.0, spec.gripper.jaw.grasp_height_m - height / 2)])
+        jaw = spec.gripper.jaw
+        self._half_stroke, self._fingertips = jaw.stroke_m / 2, jaw.fingertips_m
+        self._half_width, self._half_height = config.object.grip_width_m / 2, config.object.size_m[2] / 2
+        self._raise = np.array([0.0, 0.0, max(0.0, jaw.grasp_height_m - self._half_height)])
         # The pads close along the tool's x axis; a box is gripped across its shorter side.
         self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
         # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
-        self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
+        self._ease = min((jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         self._closed_on_object = spec.gripper.closed_on(config.object.grip_width_m)
         self._empty_beyond = empty_beyond(self._closed_on_object)
         # The last measured world: the next control period begins with it.
@@ -452,6 +456,10 @@ class Grasp(Task):
             empty_beyond=self._empty_beyond,
             long_unseen=self._long_unseen,
             turn_radius=self._turn_radius,
+            half_stroke=self._half_stroke,
+            half_width=self._half_width,
+            half_height=self._half_height,
+            fingertips=self._fingertips,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -607,17 +615,16 @@ class Grasp(Task):
         return ""
 
     def _pressing(self, world: World) -> float:
-        """Score how far open fingers are in the object's way, in [0, 1]."""
-        if world.held is not None or world.commanded.gripper >= 1.0:
+        """Score how far open fingers are in the way of the object, which counts as square, in [0, 1]."""
+        if not self.config.rewards.press or world.held is not None or world.commanded.gripper >= 1.0:
             return 0.0
-        jaw, item, wide = self.jaw, world.objects[OBJECT], self.config.object.grip_width_m / 2
-        across, along = np.abs((item.position - world.tcp.position) @ world.tcp.rotation)[:2].tolist()
-        opening = jaw.stroke_m / 2 * (1.0 - min(max(self._gripper.closed_fraction(world.robot.driver_q), 0.0), 1.0))
+        item, tool, wide = world.objects[OBJECT].position, world.tcp, self._half_width
+        across, along = np.abs((item - tool.position) @ tool.rotation)[:2].tolist()
+        opening = self._half_stroke * (1.0 - ramp(self._gripper.closed_fraction(world.robot.driver_q), 1.0))
         if across > opening + FINGER_THICK + wide or along > wide + FINGER_HALF_WIDTH:
             return 0.0
-        top = float(item.position[2]) + self.config.object.size_m[2] / 2 + ABOVE_TOP
-        deep = top - (float(world.tcp.position[2]) - jaw.fingertips_m)
-        return _share((across + wide - opening) / PRESS_SCALE) * _share(deep / PRESS_SCALE)
+        deep = float(item[2]) + self._half_height + ABOVE_TOP - (float(tool.position[2]) - self._fingertips)
+        return ramp(across + wide - opening, PRESS_SCALE) * ramp(deep, PRESS_SCALE)
 
     def _target(self, world: World, goal: Goal) -> Array:
         """Compute the grasp point (3,) or, once the object is held, where the tool puts it at its hold point [m]."""
@@ -684,7 +691,7 @@ class Grasp(Task):
         closed = self._gripper.closed_fraction(world.robot.driver_q)
         if closed > self._empty_beyond:
             return 0.0
-        return min(max(closed / self._closed_on_object, 0.0), 1.0)
+        return ramp(closed, self._closed_on_object)
 
     def _stillness(self, speed: float) -> float:
         """Score a speed [m/s] in [0, 1]: 1 at rest, and higher the slower, from full speed down."""

@@ -11,6 +11,11 @@ def nearness(distance: float, scale: float) -> float:
     return exp(-((distance / scale) ** 2))
 
 
+def ramp(value: float, full: float) -> float:
+    """Compute ``clip(value / full, 0, 1)``."""
+    return min(max(value / full, 0.0), 1.0)
+
+
 def progress(before: float, after: float, full: float) -> float:
     """Compute ``clip((before - after) / full, -1, 1)`` for a distance before and after one period.
 

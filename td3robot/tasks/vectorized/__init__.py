@@ -68,6 +68,12 @@ def nearness(distance: Array, scale: float) -> Array:
     return found
 
 
+def ramp(value: Array, full: float) -> Array:
+    """Compute ``clip(value / full, 0, 1)``."""
+    found: Array = np.minimum(np.maximum(value / full, 0.0), 1.0)
+    return found
+
+
 def progress(before: Array, after: Array, full: float) -> Array:
     """Compute ``clip((before - after) / full, -1, 1)``."""
     found: Array = np.minimum(np.maximum((before - after) / full, -1.0), 1.0)

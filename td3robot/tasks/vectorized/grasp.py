@@ -11,7 +11,7 @@ from td3robot.state import Array
 from td3robot.tasks import grasp
 from td3robot.tasks.grasp import Grasp
 from td3robot.tasks.interface import AT_REST, Goal
-from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress
+from td3robot.tasks.vectorized import Scores, Worlds, nearness, progress, ramp
 from td3robot.tasks.vectorized.joint_way import VectorizedJointWay
 
 
@@ -81,9 +81,7 @@ class VectorizedGrasp:
         beside = np.hypot(w.commanded_position[:, 0] - point[:, 0], w.commanded_position[:, 1] - point[:, 1])
         wanted = t.over * _funnel_share(beside)
         funnel = beside + np.abs(w.position[:, 2] - point[:, 2] - wanted)
-        share = np.where(
-            w.closed > t.empty_beyond, 0.0, np.minimum(np.maximum(w.closed / t.closed_on_object, 0.0), 1.0)
-        )
+        share = np.where(w.closed > t.empty_beyond, 0.0, ramp(w.closed, t.closed_on_object))
         turn = self._turn(w.commanded_rotation, w)
         left = lengths(self._target[rows] - w.item)
         way = self._way(w, self._target[rows]) if self.task.config.joint_way else np.zeros((len(rows), 0))
@@ -140,16 +138,17 @@ class VectorizedGrasp:
 
     def _pressing(self, w: Worlds) -> Array:
         """How far open fingers are in the object's way, in [0, 1]; see :meth:`Grasp._pressing`."""
-        task, item = self.task, self.task.config.object
-        jaw, wide, way = task.jaw, item.grip_width_m / 2, w.item - w.position
+        t = self._t
+        if not self._weights.press:
+            return np.zeros(len(w.q))
+        way, wide = w.item - w.position, t.half_width
         across, along = (np.abs((way * w.rotation[:, :, axis]).sum(axis=1)) for axis in (0, 1))
-        opening = jaw.stroke_m / 2 * (1.0 - np.minimum(np.maximum(w.closed, 0.0), 1.0))
+        opening = t.half_stroke * (1.0 - ramp(w.closed, 1.0))
         beside = (across <= opening + grasp.FINGER_THICK + wide) & (along <= wide + grasp.FINGER_HALF_WIDTH)
-        deep = w.item[:, 2] + item.size_m[2] / 2 + grasp.ABOVE_TOP - (w.position[:, 2] - jaw.fingertips_m)
-        over, low = (
-            np.minimum(np.maximum(each / grasp.PRESS_SCALE, 0.0), 1.0) for each in (across + wide - opening, deep)
-        )
-        pressing: Array = beside * (w.commanded_gripper < 1.0) * ~w.held * over * low
+        open_fingers = (w.commanded_gripper < 1.0) & ~w.held
+        deep = w.item[:, 2] + t.half_height + grasp.ABOVE_TOP - (w.position[:, 2] - t.fingertips)
+        over, low = ramp(across + wide - opening, grasp.PRESS_SCALE), ramp(deep, grasp.PRESS_SCALE)
+        pressing: Array = beside * open_fingers * over * low
         return pressing
 
     def observe(self, w: Worlds, rows: NDArray[np.intp]) -> NDArray[np.float32]:
@@ -207,8 +206,7 @@ class VectorizedGrasp:
 
 def _funnel_share(beside: Array) -> Array:
     """Compute the funnel's heights (m,), as shares of its largest, beside the objects by so much [m]."""
-    share: Array = np.minimum(np.maximum(beside - 0.01, 0.0) / grasp.FUNNEL_RADIUS, 1.0)
-    return share
+    return ramp(beside - 0.01, grasp.FUNNEL_RADIUS)
 
 
 def _speed(velocities: Array, turn_rates: Array, radius: float) -> Array:
