@@ -13,57 +13,6 @@ from typing import Any
 
 import gymnasium
 
-# How the released grasps close their gripper, and how they practise.
-GRASP = {
-    "name": "grasp",
-    "close_within_m": 0.02,
-    "practice_offset_m": (0.012, 0.02),
-    "practice_turn_rad": 0.785,
-    "practice_lifted_share": 0.2,
-    "practice_whole_share": 0.25,
-}
-# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. A version
-# that a configuration has left behind stays as it was: policies were trained in it.
-RELEASED: Mapping[str, Mapping[str, Any]] = {
-    "td3robot/UR5eReach-v0": {},
-    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}, "action": {"dead_zone": 0.2}},
-    "td3robot/UR10eReach-v0": {"robot": {"arm": "ur10e"}},
-    "td3robot/FR3Reach-v0": {
-        "robot": {"arm": "fr3", "gripper": "franka_hand"},
-        "action": {"dead_zone": 0.2},
-    },
-    "td3robot/UR5eGrasp-v1": {
-        "robot": {"physics_rate_hz": 260.0},
-        "task": GRASP,
-        "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
-        "episode_s": 12.0,
-    },
-    "td3robot/UR10eGrasp-v1": {
-        "robot": {"arm": "ur10e", "gripper": "robotiq_2f140"},
-        "task": {**GRASP, "object": {"size_m": (0.06, 0.06, 0.06), "mass_kg": 0.2}, "rewards": {"press": 3.0}},
-        "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
-        "episode_s": 12.0,
-    },
-    "td3robot/FR3Grasp-v1": {
-        "robot": {"arm": "fr3", "gripper": "franka_hand", "physics_rate_hz": 260.0},
-        "task": {
-            **GRASP,
-            "close_within_m": 0.016,
-            "patch_low": (-0.2, 0.35),
-            "patch_high": (0.2, 0.65),
-            "rewards": {"press": 3.0},
-        },
-        "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
-        "episode_s": 12.0,
-    },
-}
-
-
-def register() -> None:
-    """Register every released environment with Gymnasium."""
-    for released in RELEASED:
-        gymnasium.register(id=released, entry_point="td3robot.build:make_released", kwargs={"released": released})
-
 
 def with_overrides(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration's values with overrides: mappings are merged key by key, anything else is replaced."""
@@ -73,3 +22,55 @@ def with_overrides(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
         both = isinstance(before, Mapping) and isinstance(value, Mapping)
         merged[key] = with_overrides(before, value) if both else value  # type: ignore[arg-type]  # they are
     return merged
+
+
+# The released grasps: how they close their gripper, how they practise, and how actions move the arm.
+GRASP: Mapping[str, Any] = {
+    "task": {
+        "name": "grasp",
+        "close_within_m": 0.02,
+        "practice_offset_m": (0.012, 0.02),
+        "practice_turn_rad": 0.785,
+        "practice_lifted_share": 0.2,
+        "practice_whole_share": 0.25,
+    },
+    "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
+    "episode_s": 12.0,
+}
+# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. Where that
+# changes, a new version replaces the old one.
+RELEASED: Mapping[str, Mapping[str, Any]] = {
+    "td3robot/UR5eReach-v0": {},
+    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}, "action": {"dead_zone": 0.2}},
+    "td3robot/UR10eReach-v0": {"robot": {"arm": "ur10e"}},
+    "td3robot/FR3Reach-v0": {
+        "robot": {"arm": "fr3", "gripper": "franka_hand"},
+        "action": {"dead_zone": 0.2},
+    },
+    "td3robot/UR5eGrasp-v1": with_overrides(GRASP, {"robot": {"physics_rate_hz": 260.0}}),
+    "td3robot/UR10eGrasp-v1": with_overrides(
+        GRASP,
+        {
+            "robot": {"arm": "ur10e", "gripper": "robotiq_2f140"},
+            "task": {"object": {"size_m": (0.06, 0.06, 0.06), "mass_kg": 0.2}, "rewards": {"press": 3.0}},
+        },
+    ),
+    "td3robot/FR3Grasp-v1": with_overrides(
+        GRASP,
+        {
+            "robot": {"arm": "fr3", "gripper": "franka_hand", "physics_rate_hz": 260.0},
+            "task": {
+                "close_within_m": 0.016,
+                "patch_low": (-0.2, 0.35),
+                "patch_high": (0.2, 0.65),
+                "rewards": {"press": 3.0},
+            },
+        },
+    ),
+}
+
+
+def register() -> None:
+    """Register every released environment with Gymnasium."""
+    for released in RELEASED:
+        gymnasium.register(id=released, entry_point="td3robot.build:make_released", kwargs={"released": released})
