@@ -199,8 +199,8 @@ class Scene:
 
     def perform(self, drill: Drill) -> Outcome:
         """Bring the arm to move, strike, and look; again where a computer that stood still stopped the arm before."""
+        name = drill.name.replace(" ", "_").replace(",", "")
         for attempt in range(ATTEMPTS):
-            name = drill.name.replace(" ", "_").replace(",", "")
             outcome = self._perform(drill, self._records / (f"{name}_{attempt}" if attempt else name))
             if self._struck_at < np.inf:
                 break

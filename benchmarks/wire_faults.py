@@ -346,7 +346,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="names that match")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--patience", type=float, default=1.0, help="how late targets may be, for a busy computer")
+    parser.add_argument(
+        "--patience", type=float, default=1.0, help="how late targets and states may be, for a busy computer"
+    )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     faults = [fault for fault in FAULTS if re.search(arguments.only, fault.name)] * arguments.rounds

@@ -107,7 +107,6 @@ def _spec(setup: Setup) -> RobotSpec:
 
 
 def _cell(setup: Setup) -> dict[str, Any]:
-    franka = {"stream_hz": setup.stream_hz}
     return {
         "robot": setup.robot.model_dump() | {"backend": "franka"},
         "franka": {
@@ -117,7 +116,7 @@ def _cell(setup: Setup) -> dict[str, Any]:
             "late_periods": LATE_PERIODS * setup.patience,
             "max_state_age_s": min(MAX_STATE_AGE_S * setup.patience, 1.0),
         }
-        | {name: value for name, value in franka.items() if value is not None},
+        | ({} if setup.stream_hz is None else {"stream_hz": setup.stream_hz}),
     }
 
 
