@@ -37,8 +37,8 @@ GRASP: Mapping[str, Any] = {
     "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
     "episode_s": 12.0,
 }
-# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. Where that
-# changes, a new version replaces the old one.
+# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. Where
+# that changes, a new version replaces the old one.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
     "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}, "action": {"dead_zone": 0.2}},
