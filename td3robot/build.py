@@ -200,5 +200,5 @@ def make_released(released: str, render_mode: str | None = None, practice: bool 
     try:
         config = RobotEnvironmentConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{released}: {explain(error, RobotEnvironmentConfig, values)}") from None
+        raise ConfigError(f"{released}: {explain(error, RobotEnvironmentConfig, values, 'environment.')}") from None
     return make_robot_env(config, render_mode, practice)

@@ -12,6 +12,7 @@ from td3robot import catalog
 from td3robot.config.disturbance import level_named
 from td3robot.config.durations import in_seconds
 from td3robot.config.plain import parse_plain
+from td3robot.config.removed import removed_settings
 from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
 from td3robot.config.section import Section
 from td3robot.config.task import DEFAULT, TaskConfig, task_section
@@ -90,11 +91,23 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {path}: {text[:200]!r} is not a YAML value") from None
 
 
-def explain(error: ValidationError, whole: type[Section], values: Any) -> str:
-    """Return a sentence about the first error in ``values``, a configuration of the type ``whole``."""
+def explain(error: ValidationError, whole: type[Section], values: Any, within: str = "") -> str:
+    """Return a sentence about the first error in a configuration, or about all of its settings that are gone.
+
+    Args:
+        error: The errors.
+        whole: The type of the configuration.
+        values: The configuration.
+        within: Where in a run's file the configuration belongs (``environment.``), or ``cell.``; the place at which
+            :data:`~td3robot.config.removed.REMOVED` has its settings.
+    """
     errors = error.errors(include_url=False)
+    unknown = [item for item in errors if item["type"] == "extra_forbidden"]
+    places = (_locate([str(part) for part in item["loc"]], whole, values)[0] for item in unknown)
+    if gone := removed_settings(within + ".".join(place) for place in places):
+        return gone
     # A misspelt required key is both missing and unknown; report the second.
-    first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
+    first = unknown[0] if unknown else errors[0]
     location, section = _locate([str(part) for part in first["loc"]], whole, values)
     name = ".".join(location)
     kind, value, context = first["type"], first.get("input"), first.get("ctx", {})

@@ -223,4 +223,4 @@ def load_cell(path: Path) -> CellConfig:
     try:
         return kind.model_validate(values).named(catalog.shown(file))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, kind, values)}") from None
+        raise ConfigError(f"{path}: {explain(error, kind, values, 'cell.')}") from None
