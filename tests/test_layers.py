@@ -18,12 +18,14 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
 GROUND = {
-    "errors", "state", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses", "collection",
+    "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses",
+    "collection",
     "extras", "cluster", "catalog", "config",
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
+    "atomic": set(),
     "subprocesses": set(),
     "collection": set(),
     "extras": {"errors"},

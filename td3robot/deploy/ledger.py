@@ -17,6 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from td3robot import atomic
 from td3robot.errors import Td3RobotError
 from td3robot.policy.checkpoint import MANIFEST
 
@@ -240,13 +241,7 @@ class Ledger:
             fcntl.flock(lock, fcntl.LOCK_EX)
             robots = self._read()
             yield robots
-            temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(json.dumps({"robots": robots}, indent=1) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-            os.fsync(lock)
+            atomic.write_text(self.path, json.dumps({"robots": robots}, indent=1) + "\n", durable=True)
         except OSError as error:
             raise LadderError(
                 f"the ledger {self.path} could not be written ({error.strerror}); make room, and check the robot"

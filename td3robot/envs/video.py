@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import gymnasium
 
+from td3robot.atomic import Replacement
 from td3robot.errors import ConfigError, MissingExtraError
 
 
@@ -28,10 +29,10 @@ class VideoRecorder:
         if path.suffix.lower() != ".mp4":
             raise ConfigError(f"a video is written as .mp4, and {path} is not one")
         self.path, self.frames = path, 0
-        self._partial = path.with_name(f".{path.stem}.partial.mp4")
         self._max_frames = max_frames
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = imageio.get_writer(self._partial, fps=fps, macro_block_size=8)
+        self._replacement = Replacement(path)
+        self._writer = imageio.get_writer(self._replacement.temporary, fps=fps, macro_block_size=8)
 
     def add(self, environment: gymnasium.Env[Any, Any]) -> None:
         """Append the environment's current frame."""
@@ -53,6 +54,5 @@ class VideoRecorder:
     ) -> None:
         self._writer.close()
         if kind is None and self.frames:
-            self._partial.replace(self.path)
-        else:
-            self._partial.unlink(missing_ok=True)
+            self._replacement.commit()
+        self._replacement.discard()

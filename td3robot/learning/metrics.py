@@ -10,6 +10,7 @@ from typing import Any, Self
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard.summary import hparams, scalar, text
 
+from td3robot.atomic import Replacement
 from td3robot.config import RunConfig, to_yaml
 from td3robot.learning.event_file import EventFile
 
@@ -78,12 +79,10 @@ class CsvTable:
         self._torn = False
 
     def _rewrite(self) -> None:
-        whole = self._path.with_suffix(".csv.new")
-        with whole.open("w", newline="", encoding="utf-8") as file:
+        with Replacement(self._path) as whole, whole.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns)
             writer.writeheader()
             writer.writerows(self._rows)
-        whole.replace(self._path)
 
 
 def _board_folder(run: Path) -> Path:

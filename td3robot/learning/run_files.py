@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from td3robot import atomic
 from td3robot.config import RunConfig, to_yaml
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
 from td3robot.policy.checkpoint import CONFIG
@@ -24,11 +25,9 @@ def describe_run(
         report: Called with a sentence if a file could not be written.
     """
     try:
-        whole = run / f"{CONFIG}.new"
-        whole.write_text(to_yaml(config), encoding="utf-8")
-        whole.replace(run / CONFIG)
+        atomic.write_text(run / CONFIG, to_yaml(config))
         if changes:
-            (run / CHANGES).write_text(json.dumps(changes, indent=1) + "\n", encoding="utf-8")
+            atomic.write_text(run / CHANGES, json.dumps(changes, indent=1) + "\n")
         else:
             (run / CHANGES).unlink(missing_ok=True)
     except OSError as error:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from td3robot import seeding
+from td3robot import atomic, seeding
 from td3robot.config import RunConfig
 from td3robot.envs.playing import Evaluation
 from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
@@ -108,7 +108,7 @@ class Trainer(ABC):
         evaluated_until = self.evaluations.first_open(self.step) - 1
         metrics = MetricsWriter(self.run_directory, self.step, self.listener.message, self.config, evaluated_until)
         with self._lock, metrics as writer:
-            checkpoint.clean(self.run_directory)
+            atomic.delete_leftovers(self.run_directory)
             for place in checkpoint.set_aside_later(self.run_directory, "last", self.step):
                 self.listener.message(f"a checkpoint of a later step than this run resumes from is kept as {place}")
             describe_run(self.run_directory, self.config, self.changes, self.listener.message)

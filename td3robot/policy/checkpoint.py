@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from td3robot import catalog
+from td3robot import atomic, catalog
 from td3robot.config import RunConfig, parse_config
 from td3robot.config.durations import in_seconds
 from td3robot.config.plain import is_plain, parse_plain
@@ -37,8 +36,6 @@ from td3robot.policy.retention import Retention
 CONFIG = "config.yaml"
 KINDS = ("best", "last")
 READINGS = 10  # attempts to read a run whose training keeps replacing its checkpoint
-# Left behind by an interrupted save: kind, step, process.
-LEFTOVER = re.compile(rf"\.({'|'.join(KINDS)})-\d+\.\d+\.tmp")
 # Settings that were added with a second choice, and the value that every earlier run had.
 ONLY_CHOICES = {"agent.kind": "td3", "training.learner": "auto"}
 
@@ -224,26 +221,17 @@ def write(path: Path, contents: Contents) -> None:
     Raises:
         CheckpointError: It could not be written; then there is nothing at ``path``.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        _write_text(temporary / CONFIG, contents.config)
-        for name, document in contents.documents.items():
-            _write_text(temporary / f"{name}.json", json.dumps(document, indent=1, sort_keys=True, allow_nan=False))
-        for name, arrays in contents.arrays.items():
-            _write_arrays(temporary / f"{name}.safetensors", arrays)
-        _write_text(temporary / MANIFEST, json.dumps(manifest_of(temporary), indent=1, sort_keys=True))
-        _flush(temporary)
-        aside = path.with_name(f".{path.name}.0.tmp")
-        if path.exists():
-            path.rename(aside)
-        temporary.rename(path)
-        _flush(path.parent)
-        shutil.rmtree(aside, ignore_errors=True)
+        with atomic.Replacement(path, durable=True) as temporary:
+            temporary.mkdir()
+            (temporary / CONFIG).write_text(contents.config, encoding="utf-8")
+            for name, document in contents.documents.items():
+                _write_json(temporary / f"{name}.json", document)
+            for name, arrays in contents.arrays.items():
+                _write_arrays(temporary / f"{name}.safetensors", arrays)
+            _write_json(temporary / MANIFEST, manifest_of(temporary))
     except (OSError, SafetensorError, ValueError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(f"checkpoint {path} could not be saved: {reason}") from None
 
@@ -276,19 +264,11 @@ def set_aside_later(run: Path, kind: str, step: int) -> list[Path]:
     return places
 
 
-def clean(run: Path) -> None:
-    """Delete what an interrupted save left behind, and only what has a save's temporary name."""
-    for leftover in run.glob(".*.tmp"):
-        if LEFTOVER.fullmatch(leftover.name):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _delete(path: Path) -> None:
-    """Rename a checkpoint, then delete it: an interrupted deletion leaves a name that :func:`clean` deletes.
+    """Rename a checkpoint, then delete it: an interrupted deletion leaves a temporary name.
 
     One that is being read stays; the next save deletes it.
     """
-    renamed = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -296,8 +276,7 @@ def _delete(path: Path) -> None:
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.rename(renamed)
-            shutil.rmtree(renamed, ignore_errors=True)
+            atomic.delete(path.rename(atomic.temporary_path(path)))
     finally:
         os.close(descriptor)
 
@@ -391,23 +370,14 @@ def _older_whole(path: Path) -> str:
     return ""
 
 
-def _write_text(path: Path, text: str) -> None:
+def _write_json(path: Path, document: Any) -> None:
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
     path.write_text(text, encoding="utf-8")
-    _flush(path)
 
 
 def _write_arrays(path: Path, arrays: Arrays) -> None:
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     path.chmod(0o644)  # safetensors makes it readable for the owner only
-    _flush(path)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """A record as an MCAP file, which Foxglove and PlotJuggler open: every line of it, with JSON schemas."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from td3robot.atomic import Replacement
 from td3robot.deploy.recording import RecordError
 from td3robot.errors import MissingExtraError
 from td3robot.report.page import ReportError
@@ -51,7 +50,6 @@ class McapFile:
         if path.exists() and (path.is_dir() or not force):
             raise ReportError(f"{path} exists; choose another name, or give --force to overwrite a file")
         self.path, self._joints = path, list(joints)
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self._begin = float(about["at"])
         self._offset = float(about["unix_time"]) - self._begin if "unix_time" in about else 0.0
         self._observed = _components(about.get("contract", {}).get("observation"))
@@ -59,7 +57,8 @@ class McapFile:
         self._counts: dict[str, int] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self._temporary.open("wb")
+            self._replacement = Replacement(path)
+            self._stream = self._replacement.temporary.open("wb")
         except OSError as error:
             raise ReportError(f"{path} cannot be written: {error.strerror}") from None
         self._writer = Writer(self._stream)
@@ -156,12 +155,11 @@ class McapFile:
                 self._writer.finish()  # type: ignore[no-untyped-call]
             self._stream.close()
             if kind is None:
-                self._temporary.replace(self.path)
+                self._replacement.commit()
         except OSError as failed:
             raise ReportError(f"{self.path} cannot be written: {failed.strerror}") from None
         finally:
-            with suppress(OSError):
-                self._temporary.unlink()
+            self._replacement.discard()
 
 
 def _object(**properties: Schema) -> Schema:

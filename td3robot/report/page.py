@@ -2,14 +2,13 @@
 
 import base64
 import hashlib
-import os
-from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from td3robot.atomic import Replacement
 from td3robot.errors import Td3RobotError
 from td3robot.report.blocks import Page
 
@@ -60,14 +59,11 @@ def write_atomically(out: Path, content: bytes) -> None:
     Raises:
         ReportError: It cannot be written; what was there before still is.
     """
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(out)
+        with Replacement(out) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise ReportError(f"{out} cannot be written ({error.strerror}); choose another place with --out") from None
 
 

@@ -1,11 +1,11 @@
 """Results of a sweep: figures of every setting, the best run, a plot."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from td3robot import atomic
 from td3robot.report.words import counted
 from td3robot.sweep.sweep import Run, Setting, Sweep, run_score
 
@@ -53,18 +53,9 @@ def write_results(sweep: Sweep, found: dict[str, Any]) -> None:
         OSError: One cannot be written; what was there before still is.
     """
     text = json.dumps(found, indent=2, allow_nan=False) + "\n"
-    _replace(sweep.directory / RESULTS, lambda path: path.write_text(text, encoding="utf-8"))
-    _replace(sweep.directory / PICTURE, lambda path: draw(sweep, path))
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file under another name, and rename it once it is whole."""
-    temporary = path.with_name(f".{path.stem}-new{path.suffix}")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    atomic.write_text(sweep.directory / RESULTS, text)
+    with atomic.Replacement(sweep.directory / PICTURE) as picture:
+        draw(sweep, picture)
 
 
 def draw(sweep: Sweep, path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
-from td3robot import load_policy
+from td3robot import atomic, load_policy
 from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
 from td3robot.learning import metrics
 from td3robot.learning.td3 import NETWORKS, OPTIMIZERS
@@ -235,7 +235,7 @@ def test_what_somebody_named_is_neither_resumed_nor_evaluated_nor_deleted(tmp_pa
     shutil.copytree(tmp_path / "last-000000020", tmp_path / name)
     publish(tmp_path, "last", 300, contents())
     publish(tmp_path, "best", 300, contents())
-    checkpoint.clean(tmp_path)
+    atomic.delete_leftovers(tmp_path)
     assert files_of(tmp_path) == sorted([name, "best-000000300", "last-000000300"])
     assert find(tmp_path).name == "best-000000300"
     assert newest(tmp_path).path.name == "last-000000300"
@@ -266,11 +266,11 @@ def test_a_deletion_cut_off_leaves_nothing_half_under_the_name_of_a_checkpoint(t
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.shutil, "rmtree", kill_midway)
+        patch.setattr(atomic.shutil, "rmtree", kill_midway)
         with pytest.raises(Killed):
             publish(tmp_path, "last", 2, contents())
     assert [path.name for path in tmp_path.glob("last-*")] == ["last-000000002"]
-    checkpoint.clean(tmp_path)
+    atomic.delete_leftovers(tmp_path)
     assert files_of(tmp_path) == ["last-000000002"]
 
 
@@ -329,7 +329,7 @@ def test_cleaning_deletes_only_what_an_interrupted_save_left(tmp_path):
     publish(tmp_path, "last", 5, contents())
     shutil.copytree(tmp_path / "last-000000005", tmp_path / ".last-000000009.123.tmp")
     assert newest(tmp_path).path.name == "last-000000005"
-    checkpoint.clean(tmp_path)
+    atomic.delete_leftovers(tmp_path)
     assert files_of(tmp_path) == ["last-000000005"]
 
 

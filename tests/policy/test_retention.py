@@ -2,8 +2,8 @@
 
 import pytest
 
+from td3robot import atomic
 from td3robot.errors import CheckpointError
-from td3robot.policy import checkpoint
 from td3robot.policy.checkpoint import Contents, newest, publish, set_aside_later
 from td3robot.policy.retention import Retention
 
@@ -59,7 +59,7 @@ def test_what_a_run_went_back_from_is_kept_under_another_name(tmp_path):
     set_aside_later(tmp_path, "last", 100)
     assert (tmp_path / "set-aside-last-000000200-2").is_dir()
     save(tmp_path, 150, retention=Retention(2))
-    checkpoint.clean(tmp_path)
+    atomic.delete_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "last-000000100", "last-000000150", "set-aside-last-000000200", "set-aside-last-000000200-2",
     ]  # fmt: skip
