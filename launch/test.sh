@@ -1,26 +1,24 @@
 #!/usr/bin/env bash
-# Lint, types and tests, from a fresh clone. Arguments go to pytest: launch/test.sh -m slow
-# An FR3's tests need its model and client (500 MB) and its simulator in an environment of its own; where these cannot
-# be had, or with TD3ROBOT_TEST_FRANKA=no, they are skipped.
+# Lint, types and tests, from a fresh clone: launch/test.sh [--all] [arguments of pytest]
+# Without --all: the tests that tell whether a change broke something, in some minutes. With it: everything but the long
+# trainings (-m slow). That needs the optional packages (2 GB), and an FR3's model, client and simulator, which has an
+# environment of its own; where these cannot be had, or with TD3ROBOT_TEST_FRANKA=no, an FR3's tests are skipped.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" dev
-
-without_franka() { echo "the FR3's tests that need its model, client or simulator are skipped: see the message above" >&2; }
-simulator=
-trap '[ -z "$simulator" ] || kill "$simulator" 2> /dev/null || true' EXIT
-if [ "${TD3ROBOT_TEST_FRANKA:-yes}" = yes ]; then
-    if (source launch/environment.sh franka); then
-        launch/franka_sim.sh > .venv/.franka-sim & simulator=$!  # meanwhile, lint and types
-    else
-        without_franka
-    fi
+all=no extras=test selected=()
+if [ "${1:-}" = --all ]; then
+    shift
+    all=yes extras=dev selected=(-m "not slow")
 fi
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" "$extras"
+
+if [ "$all" = yes ] && [ "${TD3ROBOT_TEST_FRANKA:-yes}" = yes ]; then
+    (source launch/environment.sh franka) && launch/franka_sim.sh > /dev/null ||
+        echo "the FR3's tests that need its model, client or simulator are skipped: see the message above" >&2
+fi
+SECONDS=0
 ruff check .
 ruff format --check .
 mypy
-if [ -n "$simulator" ]; then
-    wait "$simulator" || without_franka
-    simulator=
-fi
 # Two at a time: many tests wait for a process, a controller or a clock. -n 0 runs them one after another.
-pytest -n 2 "$@"
+pytest -n 2 "${selected[@]}" "$@"
+echo "lint, types and tests passed in $((SECONDS / 60)) min $((SECONDS % 60)) s"
