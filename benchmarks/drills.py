@@ -22,11 +22,11 @@ from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.deploy.lab import LabObjects, LabOperator
 from td3robot.deploy.ledger import LadderError, Ledger, serial_of
-from td3robot.deploy.recording import FILE, Record, read_record
 from td3robot.deploy.session import Session
 from td3robot.envs.playing import Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
+from td3robot.records import FILE, Record, read_record
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.standin.labs import Setup

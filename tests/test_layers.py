@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 GROUND = {
     "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses",
     "collection",
-    "extras", "cluster", "catalog", "config",
+    "extras", "cluster", "catalog", "config", "records",
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "statistics": set(),
     "geometry": {"state"},
     "layout": {"errors"},
+    "records": {"errors", "geometry", "state"},
     "registry": {"errors"},
     "catalog": {"errors"},
     "config": {"errors", "state", "registry", "catalog"},
@@ -48,7 +49,7 @@ MAY_IMPORT = {
     "report": GROUND | {"policy", "robots", "tasks", "envs", "build", "learning.log", "deploy"},
     "sweep": GROUND
     | {"policy.checkpoint", "learning.changes", "learning.log", "learning.plot", "learning.run_lock", "report.words"},
-    "view": GROUND | {"policy", "robots", "tasks", "envs", "build", "deploy.recording"},
+    "view": GROUND | {"policy", "robots", "tasks", "envs", "build"},
     "cli": None,
     "__main__": {"cli"},
     "__init__": {"policy", "envs.registration"},

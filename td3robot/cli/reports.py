@@ -72,7 +72,7 @@ def replay(
     """Replay a record in simulation and measure the gap; export MCAP."""
     from contextlib import nullcontext
 
-    from td3robot.deploy.recording import RecordError
+    from td3robot.records import RecordError
     from td3robot.report import replay as replaying
     from td3robot.report.export import McapFile
     from td3robot.report.page import require_writable, write_page

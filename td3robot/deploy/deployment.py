@@ -13,12 +13,12 @@ from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.ledger import Ledger, serial_of
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.played import Played, open_checkpoint
-from td3robot.deploy.recording import FILE, Record
-from td3robot.deploy.report import summarize, write_report
+from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session
 from td3robot.deploy.speed import scaled
 from td3robot.deploy.station import Station
 from td3robot.errors import ConfigError, RobotError
+from td3robot.records import FILE, Record, write_report
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.tracker import TaughtPose

@@ -13,13 +13,13 @@ from td3robot.config import DISTURBANCES
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.lab import LabObjects, LabOperator
 from td3robot.deploy.played import Played
-from td3robot.deploy.recording import FILE, Record
-from td3robot.deploy.report import summarize, write_report
+from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session
 from td3robot.deploy.speed import scaled
 from td3robot.deploy.station import Station
 from td3robot.envs.playing import Act, play_episodes
 from td3robot.errors import RobotError
+from td3robot.records import FILE, Record, write_report
 from td3robot.robots.findings import Check
 from td3robot.robots.physical import PhysicalRobot
 from td3robot.standin.labs import RestWatch, Setup, lab_of, start_lab

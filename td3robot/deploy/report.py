@@ -1,11 +1,9 @@
 """Summary of a session's episodes: success, tracking, latencies, missed ticks, guard interventions."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +12,8 @@ from td3robot.config import DisturbanceConfig
 from td3robot.deploy.episode import ArmFigures
 from td3robot.deploy.gripper_figures import summarize_closings
 from td3robot.envs import playing
-from td3robot.errors import Td3RobotError
 from td3robot.statistics import Sample
 
-REPORT = "report.json"
 # Figures that an evaluation also reports.
 SHARED = (
     "success_rate",
@@ -100,16 +96,3 @@ def summarize(episodes: Sequence[ArmFigures], trained: DisturbanceConfig | None 
     for episode in episodes:
         summary.add(episode)
     return summary.to_json()
-
-
-def write_report(folder: Path, report: dict[str, Any]) -> None:
-    """Write a session's report beside its record.
-
-    Raises:
-        Td3RobotError: It cannot be written.
-    """
-    path = folder / REPORT
-    try:
-        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Td3RobotError(f"the report {path} could not be written: {error.strerror}") from None

@@ -11,10 +11,10 @@ from td3robot import seeding
 from td3robot.collection import shorten_collections
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.operator import Operator, OperatorStop
-from td3robot.deploy.recording import Record, RecordError, command_to_json, pose_to_json, state_to_json
 from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.records import Record, RecordError, command_to_json, pose_to_json, state_to_json
 from td3robot.robots.guard import Ruling
 from td3robot.robots.interface import Robot
 from td3robot.robots.travel import TravelPlan

@@ -11,13 +11,13 @@ from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.check import check_contract, check_robot, check_values
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.played import Played
-from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
 from td3robot.deploy.trained import check_camera, check_gripper_speed
 from td3robot.envs.playing import Act
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
+from td3robot.records import Record
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import Robot

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from td3robot.deploy.ledger import LadderError, Ledger
-from td3robot.deploy.recording import FILE, RecordError, read_record
+from td3robot.records import FILE, RecordError, read_record, read_report
 from td3robot.report.blocks import ATTENTION, BAD, GOOD, Badge, Link, Page, Section, Table, Text, Verdict
-from td3robot.report.session import MODES_IN_WORDS, REHEARSAL, Session, read_report
+from td3robot.report.session import MODES_IN_WORDS, REHEARSAL, Session
 from td3robot.report.session_page import verdict
 from td3robot.report.words import NONE, counted, succeeded
 

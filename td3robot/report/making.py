@@ -5,13 +5,14 @@ from pathlib import Path
 
 from td3robot import catalog
 from td3robot.policy.checkpoint import MANIFEST
+from td3robot.records import record_of
 from td3robot.report.blocks import Page
 from td3robot.report.compare import Source, comparison_page
 from td3robot.report.index import REPORT_PAGE, index_page, sessions_in
 from td3robot.report.page import ReportError, require_writable, write_page
 from td3robot.report.run import Run, is_run, read_run
 from td3robot.report.run_page import run_page
-from td3robot.report.session import read_session, record_of
+from td3robot.report.session import read_session
 from td3robot.report.session_page import session_page
 
 INDEX_PAGE = "index.html"

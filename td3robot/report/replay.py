@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from td3robot.build import robot_spec
 from td3robot.config import RobotConfig
-from td3robot.deploy.recording import RecordError, read_record
-from td3robot.report.session import SHADOW, Session, record_of
+from td3robot.records import RecordError, read_record, record_of
+from td3robot.report.session import SHADOW, Session
 from td3robot.report.trace import Trace
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics

@@ -1,6 +1,5 @@
 """One session on an arm, or a rehearsal, read back from its record line by line, in bounded memory."""
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from td3robot.deploy.episode import ArmFigures
-from td3robot.deploy.recording import FILE, RecordError, read_record
-from td3robot.deploy.report import REPORT, Summary
+from td3robot.deploy.report import Summary
+from td3robot.records import FILE, RecordError, read_record, read_report, record_of
 from td3robot.report.trace import Trace
 from td3robot.robots.guard import REASONS
 from td3robot.statistics import Sample
@@ -165,25 +164,6 @@ def began(about: dict[str, Any], folder: str) -> str:
         return f"{datetime.fromtimestamp(stamp):%Y-%m-%d %H:%M:%S}"
     found = re.match(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)-", folder)
     return "{}-{}-{} {}:{}:{}".format(*found.groups()) if found else ""
-
-
-def record_of(path: Path) -> Path | None:
-    """Return the record meant by a path: the file itself, or the one in a session's folder; None without one."""
-    if path.is_file():
-        return path
-    return path / FILE if (path / FILE).is_file() else None
-
-
-def read_report(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
-    """Read ``report.json`` of a session's folder: the report, or None and why it cannot be read."""
-    path = folder / REPORT
-    if not path.is_file():
-        return None, None
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return None, f"{path.name} cannot be read ({error}); what is shown comes from the record alone"
-    return (report, None) if isinstance(report, dict) else (None, f"{path.name} is no report")
 
 
 def read_session(path: Path) -> Session:

@@ -1,138 +1,29 @@
 """A deployment's record: followed while it is written, or played back in real time."""
 
-import json
-import re
-from array import array
-from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
 from time import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from td3robot.config import Box
 from td3robot.config.task import task_section
-from td3robot.deploy.recording import FILE, RecordError
 from td3robot.geometry import rotation_of
+from td3robot.records import FILE, RecordError, RecordIndex
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import JointCommand, ObjectModel, Pose, RobotState
 from td3robot.view.source import Chart, Snapshot, Source, Workcell
 from td3robot.view.words import joint_name
 
-# Beginning of a line, as the recorder writes it.
-KIND = re.compile(rb'\{"kind": ?"(\w+)"')
-# Lines with a moment of the arm, and those about what follows.
-MOMENTS = (b"period", b"travel", b"rest")
-NOTES = (b"session", b"goal", b"episode_end", b"stop")
-# Bytes read at a time, so that the picture stays smooth while a long record is indexed.
-CHUNK = 4 << 20
 # A record that was written to within this time is followed, not played from its beginning [s].
 RECENT_S = 10.0
 # Pauses in a record are shortened to this [s].
 LONGEST_S = 1.0
 # Points of a curve; a longer episode is sampled.
 POINTS = 400
-
-
-class Note(NamedTuple):
-    """A line about the moments that follow it.
-
-    Attributes:
-        moment: The number of the first of these moments.
-    """
-
-    moment: int
-    line: dict[str, Any]
-
-
-class RecordIndex:
-    """The positions of a record's moments in its file, which may be long and may grow.
-
-    Only positions are kept in memory, 8 bytes per moment; lines are read when needed.
-
-    Attributes:
-        notes: Goals, ends of episodes and stops, in order.
-        session: The session's line, or None before it was read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise RecordError(f"the record {path} cannot be read: {error.strerror}") from None
-        self.path = path
-        self.notes: list[Note] = []
-        self.session: dict[str, Any] | None = None
-        self._places = array("Q")
-        self._read_to = 0
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def extend(self) -> bool:
-        """Index what was added, at most a few megabytes at a time, and return whether that was all.
-
-        Raises:
-            RecordError: The file is not a record.
-        """
-        self._file.seek(self._read_to)
-        data = self._file.read(CHUNK)
-        whole = data.rfind(b"\n") + 1
-        if data and not whole and len(data) == CHUNK:
-            raise RecordError(f"{self.path} is no record: a line of it is longer than {CHUNK >> 20} MB")
-        for line in data[:whole].splitlines(keepends=True):
-            self._add(line)
-            self._read_to += len(line)
-        return len(data) < CHUNK
-
-    def moment(self, number: int) -> dict[str, Any]:
-        """Read one moment.
-
-        Raises:
-            RecordError: Its line is damaged.
-        """
-        self._file.seek(self._places[number])
-        return self._parsed(self._file.readline())
-
-    def episode(self, number: int) -> range:
-        """Return the moments of the episode that a moment is in."""
-        starts = [note.moment for note in self.notes if note.line["kind"] == "goal"]
-        place = bisect_right(starts, number)
-        first = starts[place - 1] if place else 0
-        return range(first, starts[place] if place < len(starts) else len(self))
-
-    def last_note(self, number: int, kind: str) -> Note | None:
-        """Return the last note of a kind at or before a moment."""
-        known = [note for note in self.notes if note.moment <= number and note.line["kind"] == kind]
-        return known[-1] if known else None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _add(self, line: bytes) -> None:
-        found = KIND.match(line)
-        if found is None:
-            raise RecordError(
-                f"{self.path} is no record of td3robot: the line at byte {self._read_to} does not begin with its kind"
-            )
-        if found[1] in MOMENTS and b'"state":' in line:
-            self._places.append(self._read_to)
-        elif found[1] in NOTES:
-            parsed = self._parsed(line)
-            self.notes.append(Note(len(self), parsed))
-            if found[1] == b"session":
-                self.session = parsed
-
-    def _parsed(self, line: bytes) -> dict[str, Any]:
-        try:
-            values: dict[str, Any] = json.loads(line)
-        except ValueError:
-            raise RecordError(f"{self.path}: the line {line[:60]!r}... is damaged; restore it from a copy") from None
-        return values
 
 
 class Recorded(Source):

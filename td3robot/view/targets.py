@@ -7,9 +7,9 @@ import yaml
 from td3robot import catalog
 from td3robot.build import make_robot_env
 from td3robot.config import RunConfig, load_config
-from td3robot.deploy.recording import FILE
 from td3robot.errors import ConfigError
 from td3robot.policy.checkpoint import CONFIG, KINDS, MANIFEST, Checkpoint
+from td3robot.records import FILE
 from td3robot.robots.cells import load_cell
 from td3robot.view.arm import LiveArm
 from td3robot.view.episodes import HELD_S, Act, AtRandom, Episodes, at_rest

@@ -16,8 +16,8 @@ import yaml
 from td3robot.deploy.deployment import Request, deploy, recover
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.deploy.operator import Signals
-from td3robot.deploy.recording import read_record
 from td3robot.errors import ConfigError
+from td3robot.records import read_record
 from td3robot.standin.watch import RestWatch
 
 GOAL = (0.2, 0.5, 0.3)

@@ -5,8 +5,8 @@ import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotEnvironmentConfig
-from td3robot.deploy.recording import Record
 from td3robot.deploy.session import Session
+from td3robot.records import Record
 from td3robot.robots.ur.robot import UrRobot
 
 

@@ -18,8 +18,8 @@ from td3robot.deploy import deployment
 from td3robot.deploy.deployment import Request, deploy, recover
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.deploy.operator import Signals
-from td3robot.deploy.recording import read_record
 from td3robot.errors import ConfigError, RobotError
+from td3robot.records import read_record
 from td3robot.report.session import read_session
 from td3robot.report.session_page import verdict
 from td3robot.robots.cells import CellConfig

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from td3robot.deploy.recording import Record, RecordError
+from td3robot.records import Record, RecordError
 from td3robot.report.replay import Gap, Replay, paced
 
 

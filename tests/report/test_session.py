@@ -11,10 +11,10 @@ from td3robot.build import make_robot_env
 from td3robot.config import load_config
 from td3robot.deploy.episode import ArmFigures
 from td3robot.deploy.operator import Operator
-from td3robot.deploy.recording import Record, RecordError
 from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session as DeployedSession
 from td3robot.deploy.session import _line
+from td3robot.records import Record, RecordError
 from td3robot.report.session import read_session
 from td3robot.tasks.interface import Task
 

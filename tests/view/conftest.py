@@ -7,7 +7,7 @@ import pytest
 
 from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig
-from td3robot.deploy.recording import Record, command_to_json, pose_to_json, state_to_json
+from td3robot.records import Record, command_to_json, pose_to_json, state_to_json
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,13 @@ import pytest
 import td3robot
 from td3robot.build import robot_spec
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
+from td3robot.records import CHUNK, RecordIndex
 from td3robot.robots.cells import load_cell
 from td3robot.robots.physical import Status
 from td3robot.view.arm import LiveArm
 from td3robot.view.episodes import BY_HAND
 from td3robot.view.picture import Picture, at_home
-from td3robot.view.record import CHUNK, Recorded, RecordIndex
+from td3robot.view.record import Recorded
 from td3robot.view.replayed import Replayed, Simulated
 from td3robot.view.targets import open_target
 from td3robot.view.training import Run, Table

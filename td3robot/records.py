@@ -1,4 +1,4 @@
-"""The record of what happened on an arm, written line by line so that it stays readable however its session ends.
+"""The record of a session on an arm: its writer, its readers, and the report beside it.
 
 A record is a text file with one JSON object per line, each with its ``kind`` and ``at``, this computer's monotonic time
 [s]. Its first line, ``session``, gives the format version. Lines are only ever appended, and each is handed to the
@@ -8,11 +8,14 @@ system before the next one begins: a killed process loses nothing, and a power f
 import errno
 import json
 import os
+import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from importlib.metadata import version as version_of
 from pathlib import Path
 from time import monotonic, time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +23,18 @@ from td3robot.errors import Td3RobotError
 from td3robot.geometry import quaternion
 from td3robot.state import JointCommand, Pose, RobotState
 
-FILE = "record.jsonl"
+FILE, REPORT = "record.jsonl", "report.json"
 # Format version. Records from before it was written have no ``version``, and read the same.
 VERSION = 1
 # A line of a period is about 2 kB; one longer than this does not belong to a record, and is not read into memory.
 LONGEST_LINE = 16 * 2**20
+# Beginning of a line, as the writer formats it.
+KIND = re.compile(rb'\{"kind": ?"(\w+)"')
+# Lines with a moment of the arm, and those about what follows.
+MOMENTS = (b"period", b"travel", b"rest")
+NOTES = (b"session", b"goal", b"episode_end", b"stop")
+# Bytes that an index reads at a time, so that a picture stays smooth meanwhile.
+CHUNK = 4 << 20
 
 
 class RecordError(Td3RobotError):
@@ -95,6 +105,38 @@ class Record:
             ) from None
 
 
+def record_of(path: Path) -> Path | None:
+    """Return the record that a path means: the file itself, or the one in a session's folder; None without one."""
+    if path.is_file():
+        return path
+    return path / FILE if (path / FILE).is_file() else None
+
+
+def read_report(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """Read ``report.json`` of a session's folder: the report, or None and why it cannot be read."""
+    path = folder / REPORT
+    if not path.is_file():
+        return None, None
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return None, f"{path.name} cannot be read ({error}); what is shown comes from the record alone"
+    return (report, None) if isinstance(report, dict) else (None, f"{path.name} is no report")
+
+
+def write_report(folder: Path, report: dict[str, Any]) -> None:
+    """Write a session's report beside its record.
+
+    Raises:
+        Td3RobotError: It cannot be written.
+    """
+    path = folder / REPORT
+    try:
+        path.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Td3RobotError(f"the report {path} could not be written: {error.strerror}") from None
+
+
 def read_record(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the lines of a record, one at a time, without a truncated last line.
 
@@ -132,6 +174,104 @@ def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
             "the td3robot that it was made with, or a newer one"
         )
     return values
+
+
+class Note(NamedTuple):
+    """A line about the moments that follow it.
+
+    Attributes:
+        moment: The number of the first of these moments.
+    """
+
+    moment: int
+    line: dict[str, Any]
+
+
+class RecordIndex:
+    """The positions of a record's moments in its file, which may be long and may grow.
+
+    Only positions are kept in memory, 8 bytes per moment; lines are read when needed.
+
+    Attributes:
+        notes: Goals, ends of episodes and stops, in order.
+        session: The session's line, or None before it was read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise RecordError(f"the record {path} cannot be read: {error.strerror}") from None
+        self.path = path
+        self.notes: list[Note] = []
+        self.session: dict[str, Any] | None = None
+        self._places = array("Q")
+        self._read_to = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def extend(self) -> bool:
+        """Index what was added, at most a few megabytes at a time, and return whether that was all.
+
+        Raises:
+            RecordError: The file is not a record.
+        """
+        self._file.seek(self._read_to)
+        data = self._file.read(CHUNK)
+        whole = data.rfind(b"\n") + 1
+        if data and not whole and len(data) == CHUNK:
+            raise RecordError(f"{self.path} is no record: a line of it is longer than {CHUNK >> 20} MB")
+        for line in data[:whole].splitlines(keepends=True):
+            self._add(line)
+            self._read_to += len(line)
+        return len(data) < CHUNK
+
+    def moment(self, number: int) -> dict[str, Any]:
+        """Read one moment.
+
+        Raises:
+            RecordError: Its line is damaged.
+        """
+        self._file.seek(self._places[number])
+        return self._parsed(self._file.readline())
+
+    def episode(self, number: int) -> range:
+        """Return the moments of the episode that a moment is in."""
+        starts = [note.moment for note in self.notes if note.line["kind"] == "goal"]
+        place = bisect_right(starts, number)
+        first = starts[place - 1] if place else 0
+        return range(first, starts[place] if place < len(starts) else len(self))
+
+    def last_note(self, number: int, kind: str) -> Note | None:
+        """Return the last note of a kind at or before a moment."""
+        known = [note for note in self.notes if note.moment <= number and note.line["kind"] == kind]
+        return known[-1] if known else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _add(self, line: bytes) -> None:
+        found = KIND.match(line)
+        if found is None:
+            raise RecordError(
+                f"{self.path} is no record of td3robot: the line at byte {self._read_to} does not begin with its kind"
+            )
+        if found[1] in MOMENTS and b'"state":' in line:
+            self._places.append(self._read_to)
+        elif found[1] in NOTES:
+            parsed = self._parsed(line)
+            self.notes.append(Note(len(self), parsed))
+            if found[1] == b"session":
+                self.session = parsed
+
+    def _parsed(self, line: bytes) -> dict[str, Any]:
+        try:
+            values: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise RecordError(f"{self.path}: the line {line[:60]!r}... is damaged; restore it from a copy") from None
+        return values
 
 
 def state_to_json(state: RobotState) -> dict[str, Any]:

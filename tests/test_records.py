@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from td3robot.deploy.recording import Record, RecordError, read_record
+from td3robot.records import Record, RecordError, read_record
 
 
 def test_what_is_added_is_read_back(tmp_path):
@@ -36,7 +36,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(tmp_path):
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from td3robot.deploy.recording import Record, RecordError\n"
+        "from td3robot.records import Record, RecordError\n"
         "record = Record(Path(sys.argv[1]))\n"
         "record.add('before', text='x' * 100)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n"
@@ -59,7 +59,7 @@ def test_a_killed_process_leaves_every_line_it_wrote(tmp_path):
     program = (
         "import sys, os, signal\n"
         "from pathlib import Path\n"
-        "from td3robot.deploy.recording import Record\n"
+        "from td3robot.records import Record\n"
         "record = Record(Path(sys.argv[1]))\n"
         "for step in range(1000):\n"
         "    record.add('period', step=step)\n"
