@@ -253,7 +253,7 @@ class Scene:
         fault = session.fault
         lines = list(read_record(path))
         try:
-            seen = fault is not None and self.standin.process.poll() is None
+            seen = fault is not None and not self.standin.child.ended
             rest = watch.rest_after(struck) if seen else None
             fastest = self.lab.wire()["measured"]["tcp_speed_m_s"]
         except RobotError:
@@ -316,7 +316,7 @@ class Scene:
 
     def _tidy(self) -> None:
         """Undo the last drill."""
-        if self.standin.process.poll() is not None:
+        if self.standin.child.ended:
             self._close_lab()
             self._start()
             self._environments = {name: self._make(name) for name in self._environments}

@@ -67,7 +67,7 @@ def main() -> None:
     cell = CellConfig.model_validate({"franka": franka})
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "commands.bin"
-        standin = FrankaStandin(options.host, "--log", str(log))
+        standin = FrankaStandin(options.host, log=log)
         robot = cell.driver(robot_spec(cell.robot))
         try:
             robot.connect()
@@ -78,7 +78,7 @@ def main() -> None:
             standin.close()
         verdict, records = judge_log(log), read_log(log)
     print("guard:", dict(asked.interventions), "of", asked.commands)
-    print("stand-in:", len(standin.told("reflex")), "reflexes,", len(standin.told("violation")), "violations")
+    print("stand-in:", len(standin.events_of("reflex")), "reflexes,", len(standin.events_of("violation")), "violations")
     for column, meaning in (("c", "commanded by the client's generator"), ("q", "measured")):
         print(f"{meaning}:", extremes(records, column, robot.spec))
     print("offline:", verdict | {"violations": verdict["violations"][:5]}, len(verdict["violations"]), "violations")

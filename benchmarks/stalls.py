@@ -63,7 +63,7 @@ def main() -> None:
     with start_standin(arguments.host, gripper_active=True) as standin:
         robot = UrRobot(robot_spec(cell.robot), cell)
         robot.connect()
-        stopped = {"stand-in": standin.process.pid, "worker": robot.worker_pid}
+        stopped = {"stand-in": standin.child.pid, "worker": robot.worker_pid}
         found: dict[tuple[str, int], list[list[float]]] = {(who, ms): [] for who in stopped for ms in STALLS_MS}
         for _ in range(arguments.rounds):
             for (who, stall_ms), figures in found.items():

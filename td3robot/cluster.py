@@ -10,7 +10,7 @@ from typing import Any
 
 from td3robot.errors import ConfigError
 from td3robot.extras import require_extra
-from td3robot.subprocesses import start_python
+from td3robot.processes import end_process, start_python
 
 # How long an address may take to accept a connection, and a cluster to answer [s].
 ACCEPT_S, ANSWER_S = 5.0, 30.0
@@ -91,8 +91,7 @@ def _require_answer(address: str) -> None:
     except subprocess.TimeoutExpired:
         answered = False
     finally:
-        asked.kill()
-        asked.wait()
+        end_process(asked)
     if not answered:
         raise ConfigError(
             f"no Ray cluster answers at --ray {address} within {ANSWER_S:g} s (or one of another version of Ray or "

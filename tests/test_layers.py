@@ -18,7 +18,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
 GROUND = {
-    "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "subprocesses",
+    "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "processes",
     "collection",
     "extras", "cluster", "catalog", "config", "records",
 }  # fmt: skip
@@ -26,10 +26,10 @@ MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "atomic": set(),
-    "subprocesses": set(),
+    "processes": set(),
     "collection": set(),
     "extras": {"errors"},
-    "cluster": {"errors", "extras", "subprocesses"},
+    "cluster": {"errors", "extras", "processes"},
     "seeding": set(),
     "statistics": set(),
     "geometry": {"state"},
@@ -137,7 +137,7 @@ def small_checkpoint(path):
 
 
 def test_a_stand_in_needs_no_torch():
-    result = run("import sys, td3robot.standin.__main__; print('torch' in sys.modules)")
+    result = run("import sys, td3robot.standin.server; print('torch' in sys.modules)")
     assert result.stdout.strip() == "False", result.stderr
 
 

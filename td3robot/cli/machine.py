@@ -14,8 +14,8 @@ from time import perf_counter
 
 from packaging.requirements import Requirement
 
+from td3robot.processes import start_python
 from td3robot.robots.findings import ATTENTION, OPTIONAL, Check
-from td3robot.subprocesses import start_python
 
 OLDEST, TOO_NEW = (3, 11), (3, 14)
 # A full replay buffer of a grasp run takes about 0.1 GB per checkpoint, and a run keeps its last and its best [GB].

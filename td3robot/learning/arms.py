@@ -20,14 +20,14 @@ from td3robot.collection import shorten_collections
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
-from td3robot.learning.child_process import GONE, ChildProcess, Parent
+from td3robot.learning.child_process import TrainingProcess
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
+from td3robot.processes import ONE_THREAD, Parent
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import TravelPlan
-from td3robot.subprocesses import ONE_THREAD
 
 Vector = NDArray[np.float32]
 
@@ -85,7 +85,7 @@ class Question:
     text: str
 
 
-class ArmProcess(ChildProcess, MadeElsewhere):
+class ArmProcess(TrainingProcess, MadeElsewhere):
     """The process of one arm: started at once, connected at the first episode.
 
     Args:
@@ -95,11 +95,9 @@ class ArmProcess(ChildProcess, MadeElsewhere):
         limit_s: How long it may go without a new sign of life [s].
     """
 
-    main = f"{__name__}:run_arm"
-
     def __init__(self, name: str, config: RobotEnvironmentConfig, cell: CellConfig, limit_s: float) -> None:
-        self.name, self.title = name, f"the process of arm {name}"
-        super().__init__(limit_s, (name, config, cell), ONE_THREAD)
+        self.name = name
+        super().__init__(run_arm, f"the process of arm {name}", limit_s, (name, config, cell), ONE_THREAD)
 
     def begin(self, order: EpisodeOrder) -> None:
         """Make it play an episode."""
@@ -116,13 +114,10 @@ class ArmProcess(ChildProcess, MadeElsewhere):
         Raises:
             EnvironmentFaultError: The process ended, or gives no sign of life.
         """
-        try:
-            if not self.connection.poll():
-                self._require_alive()
-                return None
-            answer: ArmEpisode | Question = self.connection.recv()
-        except GONE:
-            self._raise_gone()
+        if not self.channel.poll():
+            self._require_alive()
+            return None
+        answer: ArmEpisode | Question = self._next_message()
         if isinstance(answer, ArmEpisode):
             self._waiting = False
         return answer
@@ -173,7 +168,7 @@ class Arms:
                 played[index] = ArmEpisode(None, [], fault)
                 self._end(index, fault)
         while waiting := [index for index in orders if index not in played]:
-            wait([self.processes[index].connection for index in waiting], LOOK_S)
+            wait([self.processes[index].channel.fileno() for index in waiting], LOOK_S)
             for index in waiting:
                 if (episode := self._answer(index)) is not None:
                     played[index] = episode

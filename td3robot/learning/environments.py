@@ -17,10 +17,10 @@ from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.env import VectorizedRobotEnv, VectorizedSteps, can_be_vectorized
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
-from td3robot.learning.child_process import ChildProcess, Parent
+from td3robot.learning.child_process import TrainingProcess
 from td3robot.policy.contract import Contract
+from td3robot.processes import ONE_THREAD, Parent, cores
 from td3robot.robots.simulated.mujoco import forget_files
-from td3robot.subprocesses import ONE_THREAD, cores
 
 Vector = NDArray[np.float32]
 # Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
@@ -195,7 +195,7 @@ class MadeElsewhere(ABC):
         return self._made
 
 
-class EnvironmentProcess(ChildProcess, MadeElsewhere):
+class EnvironmentProcess(TrainingProcess, MadeElsewhere):
     """A process with a training's environments; it ends with this process, or when closed.
 
     It starts at once, and makes the environments while this process does something else.
@@ -208,9 +208,6 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         physics_threads: As in :class:`LocalEnvironments`.
     """
 
-    title = "the process of the training's environments"
-    main = f"{__name__}:run_environments"
-
     def __init__(
         self,
         make: Callable[[Any], gymnasium.Env[Any, Any]],
@@ -219,7 +216,13 @@ class EnvironmentProcess(ChildProcess, MadeElsewhere):
         first: int = 0,
         physics_threads: int = 0,
     ) -> None:
-        super().__init__(limit_s, (make, configs, first, physics_threads), ONE_THREAD if physics_threads else None)
+        super().__init__(
+            run_environments,
+            "the process of the training's environments",
+            limit_s,
+            (make, configs, first, physics_threads),
+            ONE_THREAD if physics_threads else None,
+        )
         self._actions: Vector | None = None  # of a step in progress
 
     def reset(self, index: int, seed: int) -> Vector:

@@ -17,11 +17,11 @@ from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.env import can_be_vectorized
 from td3robot.envs.vectorized.playing import VectorizedPlayer
 from td3robot.errors import Td3RobotError
-from td3robot.learning.child_process import GONE, ChildProcess, Parent
+from td3robot.learning.child_process import TrainingProcess
 from td3robot.learning.environments import make_all, physics_threads
 from td3robot.policy.policy import Policy
+from td3robot.processes import ONE_THREAD, Parent
 from td3robot.robots.simulated.mujoco import forget_files
-from td3robot.subprocesses import ONE_THREAD
 
 # How often a wait for an evaluation checks whether the training is to stop [s].
 LOOK_S = 0.2
@@ -203,7 +203,7 @@ class EvaluatorProcesses:
                 return _summarized(played)
             if not patient or stopped():
                 return None
-            wait([process.connection for process in self._processes if process.playing], LOOK_S)
+            wait([process.channel.fileno() for process in self._processes if process.playing], LOOK_S)
 
     def close(self) -> None:
         """End the processes."""
@@ -211,7 +211,7 @@ class EvaluatorProcesses:
             process.close()
 
 
-class EvaluatorProcess(ChildProcess):
+class EvaluatorProcess(TrainingProcess):
     """A process that plays some of the episodes with every policy.
 
     Args:
@@ -219,12 +219,15 @@ class EvaluatorProcess(ChildProcess):
         numbers: Numbers of its episodes.
     """
 
-    title = "the process of the training's evaluations"
-    main = f"{__name__}:run_evaluations"
-
     def __init__(self, config: RunConfig, numbers: range) -> None:
         first = config.environment, config.seed, numbers, physics_threads(config.training)
-        super().__init__(config.training.answer_limit_s, first, ONE_THREAD)
+        super().__init__(
+            run_evaluations,
+            "the process of the training's evaluations",
+            config.training.answer_limit_s,
+            first,
+            ONE_THREAD,
+        )
         self._numbers = numbers
         self._round, self._played = 0, list[EpisodeFigures]()
 
@@ -244,13 +247,10 @@ class EvaluatorProcess(ChildProcess):
         Raises:
             EnvironmentFaultError: The environment failed, the process ended, or it gives no sign of life.
         """
-        try:
-            while self._waiting and self.connection.poll():
-                number, answer = self.connection.recv()
-                if number in (MAKING, self._round):
-                    self._take(answer)
-        except GONE:
-            self._raise_gone()
+        while self._waiting and self.channel.poll():
+            number, answer = self._next_message()
+            if number in (MAKING, self._round):
+                self._take(answer)
         if self._waiting:
             self._require_alive()
         return self._played

@@ -153,10 +153,6 @@ class Loop:
         """Call a function whenever a file can be read."""
         self._selector.register(descriptor, selectors.EVENT_READ, lambda _events: ready())
 
-    def forget_file(self, descriptor: int) -> None:
-        """Stop watching a file."""
-        self._selector.unregister(descriptor)
-
     def watch(self, sock: socket.socket, ready: Ready, writing: bool) -> None:
         """Watch a connection for input, and for space to write if ``writing``."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)

@@ -2,23 +2,19 @@
 
 import json
 import secrets
-import select
-import signal
 import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from td3robot.errors import RobotError
+from td3robot.processes import ChannelClosedError, ChildProcess
 from td3robot.standin.loopback import free_host
+from td3robot.standin.server import READY, run_child
 from td3robot.standin.settings import DASHBOARD_PORT, PORTS, StandinConfig, check_standin_config
-from td3robot.subprocesses import start_python
 
 START_TIMEOUT_S = 60.0
-ANSWER_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S, END_TIMEOUT_S = 5.0, 5.0
 
 
 class Standin:
@@ -26,11 +22,11 @@ class Standin:
 
     Attributes:
         config: Its settings.
-        process: The child.
+        child: The process.
     """
 
-    def __init__(self, config: StandinConfig, process: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
-        self.config, self.process, self._log = config, process, log
+    def __init__(self, config: StandinConfig, child: ChildProcess) -> None:
+        self.config, self.child = config, child
         self._lab: socket.socket | None = None
         self._buffer = b""
 
@@ -97,32 +93,18 @@ class Standin:
 
     def kill(self) -> None:
         """Kill it at once, as if its cable were pulled."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.child.kill()
 
     def close(self) -> None:
         """Stop it and wait for its end. May be repeated."""
         if self._lab is not None:
             self._lab.close()
             self._lab = None
-        if self.process.poll() is None:
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-            try:
-                self.process.wait(5.0)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None and not stream.closed:
-                stream.close()
-        if not self._log.closed:
-            self._log.close()
+        self.child.close(END_TIMEOUT_S)
 
     def output(self) -> str:
         """Return what it wrote to standard error."""
-        self._log.flush()
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        return self.child.output()
 
     def __enter__(self) -> Self:
         return self
@@ -155,18 +137,8 @@ def start_standin(host: str | None = None, **values: Any) -> Standin:
     """
     values.setdefault("token", secrets.token_hex(16))
     config = check_standin_config({"host": host or free_host(PORTS), **values})
-    log = tempfile.TemporaryFile()  # noqa: SIM115, closed with the stand-in
-    process = start_python(
-        ["-m", "td3robot.standin"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-    )
-    standin = Standin(config, process, log)
+    standin = Standin(config, ChildProcess(run_child, ends_itself=True, keep_output=True))
     try:
-        assert process.stdin is not None
-        process.stdin.write(config.model_dump_json().encode() + b"\n")
-        process.stdin.flush()
         _await_ready(standin)
         _prove(standin)
     except BaseException:
@@ -176,16 +148,17 @@ def start_standin(host: str | None = None, **values: Any) -> Standin:
 
 
 def _await_ready(standin: Standin) -> None:
-    assert standin.process.stdout is not None
-    deadline = time.monotonic() + START_TIMEOUT_S
-    readable, _, _ = select.select([standin.process.stdout], [], [], START_TIMEOUT_S)
-    if readable and standin.process.stdout.readline().strip():
-        return
-    if time.monotonic() >= deadline:
-        raise RobotError(f"the stand-in on {standin.host} did not start within {START_TIMEOUT_S:g} s")
-    standin.process.wait()
-    lines = standin.output().strip().splitlines() or ["it said nothing"]
-    raise RobotError(f"the stand-in on {standin.host} did not start: {lines[-1]}")
+    channel = standin.child.channel
+    try:
+        channel.send(standin.config)
+        if not channel.poll(START_TIMEOUT_S):
+            raise RobotError(f"the stand-in on {standin.host} did not start within {START_TIMEOUT_S:g} s")
+        answer = channel.receive()
+    except ChannelClosedError:
+        standin.child.process.wait()
+        answer = standin.child.last_words() or "it said nothing"
+    if answer != READY:
+        raise RobotError(f"the stand-in on {standin.host} did not start: {answer}")
 
 
 def _prove(standin: Standin) -> None:

@@ -1,12 +1,14 @@
 """The stand-in's process: its ports, its 500 Hz clock, and its end when its parent ends."""
 
 import gc
+import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 
+from td3robot.errors import Td3RobotError
+from td3robot.processes import Parent
 from td3robot.standin import settings
 from td3robot.standin.arm import PERIOD_S, RATE_HZ, SimulatedArm
 from td3robot.standin.calibration import own_parameters
@@ -50,7 +52,7 @@ class Server:
         self._began = time.monotonic()
         self.controller.inputs.clock = lambda: time.monotonic() - self._began
         self.stopped = False
-        self._parent: int | None = None
+        self._parent: Parent | None = None
         self._sources, self._in_use = sources(self.controller), InputsInUse()
 
     def _listen(self) -> None:
@@ -86,7 +88,7 @@ class Server:
 
     def tick(self) -> None:
         """Advance by one controller period on every port."""
-        if self._parent is not None and self.controller.ticks % RATE_HZ == 0 and os.getppid() != self._parent:
+        if self._parent is not None and self.controller.ticks % RATE_HZ == 0 and self._parent.is_gone:
             self.stop()
         self.faults.tick()
         self.line.tick()
@@ -98,16 +100,9 @@ class Server:
         """Make :meth:`run` return after this tick."""
         self.stopped = True
 
-    def live_with(self, lifeline: int, parent: int) -> None:
-        """Stop when a pipe from the parent closes, or when ``parent`` is no longer the parent process."""
-
-        def read() -> None:
-            """Stop once the pipe is closed at its other end."""
-            if not os.read(lifeline, 1024):
-                self.loop.forget_file(lifeline)
-                self.stop()
-
-        self.loop.watch_file(lifeline, read)
+    def live_with(self, parent: Parent) -> None:
+        """Stop when the channel to the parent closes, or the parent is gone."""
+        self.loop.watch_file(parent.channel.fileno(), self.stop)  # nothing else is sent there
         self._parent = parent
 
     def _warm_up(self) -> None:
@@ -128,16 +123,14 @@ class Server:
 
 def run_standin(
     config: settings.StandinConfig,
-    lifeline: int | None = None,
-    parent: int = 0,
+    parent: Parent | None = None,
     on_listening: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a stand-in in this process until it is interrupted.
 
     Args:
         config: What to stand in for.
-        lifeline: A pipe whose closing ends the stand-in.
-        parent: The process whose death ends it, if there is a lifeline.
+        parent: Is told when the stand-in serves, and ends it.
         on_listening: Called once all ports are open.
 
     Raises:
@@ -147,11 +140,19 @@ def run_standin(
     on_listening()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: server.stop())
-    if lifeline is not None:
-        server.live_with(lifeline, parent)
-        sys.stdout.write(f"{READY}\n")
-        sys.stdout.flush()
+    if parent is not None:
+        server.live_with(parent)
+        parent.answer(READY)
     server.run()
+
+
+def run_child(parent: Parent) -> None:
+    """Run a stand-in as a child process; the first message has its settings."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        run_standin(parent.next(), parent)
+    except Td3RobotError as error:
+        parent.answer(error)
 
 
 def _ask_for_real_time() -> bool:

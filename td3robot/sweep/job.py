@@ -15,7 +15,7 @@ from td3robot.learning.changes import different_settings
 from td3robot.learning.log import EVALUATIONS, METRICS, read_log
 from td3robot.learning.run_lock import RunLock
 from td3robot.policy import checkpoint
-from td3robot.subprocesses import CORES, end_with_parent, start_python
+from td3robot.processes import CORES, end_with_parent, start_python
 
 # Exit statuses: of a training that saved and stopped when told to, and of one that refused and said why.
 STOPPED, REFUSED = 130, 2

@@ -1,12 +1,11 @@
 """Pools that train the runs of a sweep: here, processes on the cores of this machine."""
 
-import os
 import signal
 import subprocess
 from contextlib import suppress
 from typing import Protocol
 
-from td3robot import subprocesses
+from td3robot import processes
 from td3robot.errors import CheckpointError
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, ending
 
@@ -38,7 +37,7 @@ class LocalPool:
     """
 
     def __init__(self, cores: int) -> None:
-        self._cores, self._slots = cores, max(1, subprocesses.cores() // cores)
+        self._cores, self._slots = cores, max(1, processes.cores() // cores)
         self._running: dict[Job, subprocess.Popen[bytes]] = {}
 
     def room(self) -> int:
@@ -65,9 +64,7 @@ class LocalPool:
     def close(self) -> None:
         """Kill the jobs still running; they were saved periodically."""
         for process in self._running.values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            processes.end_process(process)
         self._running.clear()
 
 
@@ -91,9 +88,7 @@ def train_here(job: Job, cores: int, stop_s: float = 60.0) -> Ending:
             return ending(job, process.wait(stop_s))
         return Ending(STOPPED)
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        processes.end_process(process)
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:

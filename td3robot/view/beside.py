@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from td3robot.subprocesses import ONE_THREAD, start_python
+from td3robot.processes import ONE_THREAD, end_process, start_python
 
 # The viewer's niceness.
 NICE = 10
@@ -46,11 +46,7 @@ class ViewBeside:
         process = self._process
         if process is not None and process.stdin is not None and not process.stdin.closed:
             process.stdin.close()
-            try:
-                process.wait(5.0)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, 5.0)
 
     def __enter__(self) -> Self:
         return self

@@ -114,8 +114,8 @@ def test_an_error_of_an_environment_arrives_and_the_process_lives_on():
 
 def test_a_process_that_nobody_waits_for_any_more_ends_without_a_word(capfd):
     process = EnvironmentProcess(make_environment, [PENDULUM])
-    process.connection.close()  # as by a Ctrl-C while the environments are made
-    assert process._process.wait(60) == 0
+    process.channel.close()  # as by a Ctrl-C while the environments are made
+    assert process._child.process.wait(60) == 0
     process.close()
     assert capfd.readouterr().err == ""
 

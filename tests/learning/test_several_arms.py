@@ -302,7 +302,7 @@ def test_a_killed_process_is_a_fault_of_its_arm(saved):
     cell = CellConfig.model_validate({"ur": {"host": "127.99.0.1"}})
     process = ArmProcess("left", saved.config().environment, cell, 60.0)
     arms = Arms([process], lambda name, what: False)
-    process._process.kill()
+    process._child.kill()
     played = arms.play({0: order(saved)})
     assert "the process of arm left ended with status -9" in str(played[0].fault)
 

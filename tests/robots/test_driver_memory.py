@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from td3robot.robots.driver.channel import Channel, ChannelClosedError
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, Target, WorkerState
 from td3robot.robots.driver.timing import quantiles_ms
 from td3robot.robots.franka.link import FrankaState
@@ -66,22 +65,6 @@ def test_damaged_memory_is_a_fault():
         memory.state._memory[position] ^= 0xFF
     with pytest.raises(OSError, match="holds no whole value"):
         memory.state.read()
-
-
-def test_messages_arrive_whole_and_in_order_and_an_end_is_noticed():
-    mine, socket = Channel.pair()
-    other = Channel(socket)
-    assert mine.receive() is None
-    other.send(order="one", values=[1.5, "ü"])
-    other.send(order="two")
-    other.close()
-    assert mine.receive() == {"order": "one", "values": [1.5, "ü"]}
-    assert mine.receive() == {"order": "two"}
-    with pytest.raises(ChannelClosedError):
-        mine.receive()
-    with pytest.raises(ChannelClosedError):
-        mine.send(order="three")
-        mine.send(order="four")
 
 
 def test_quantiles():

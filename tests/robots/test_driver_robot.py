@@ -10,7 +10,7 @@ from td3robot.config import RobotConfig
 from td3robot.errors import RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.driver import process as process_module
-from td3robot.robots.ur.link import UrState
+from td3robot.robots.ur.link import UrLink
 
 
 class StuckProcess:
@@ -83,7 +83,7 @@ def test_the_worker_s_word_for_a_stall_comes_first(robot):
 def test_a_process_knows_that_it_stood_still(monkeypatch, silent_s, stall):
     now = [100.0]
     monkeypatch.setattr(process_module, "monotonic", lambda: now[0])
-    process = process_module.WorkerProcess(SimpleNamespace(first=UrState()), lambda reason: None)
+    process = process_module.WorkerProcess(SimpleNamespace(link=UrLink), lambda reason: None)
     now[0] += silent_s
     assert (process.stall_s is not None) == stall
 

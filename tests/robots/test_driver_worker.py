@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from td3robot.processes import Channel, ChannelClosedError
 from td3robot.robots.cells.ur import UrConfig
 from td3robot.robots.driver import worker as module
-from td3robot.robots.driver.channel import Channel, ChannelClosedError
 from td3robot.robots.driver.link import StoppedError, StreamSettings
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, Target
 from td3robot.robots.driver.tool import ToolCheck, pose_of
@@ -124,8 +124,8 @@ class Scene:
         if not self.statuses or self.statuses[-1][1] != state.status:
             self.statuses.append((self.now, Status(state.status)))
         try:
-            while (message := self.channel.receive()) is not None:
-                self.said.append(message)
+            while self.channel.poll():
+                self.said.append(self.channel.receive())
         except ChannelClosedError:
             pass
 
@@ -147,7 +147,7 @@ class Scene:
             self.at(begin + number * PERIOD, lambda: self.aim(move))
 
     def order(self, name):
-        self.channel.send(order=name)
+        self.channel.send({"order": name})
 
     def run(self, seconds):
         """Play the scene; returns whether the worker left of itself."""
@@ -546,7 +546,7 @@ def know_the_tool(scene):
     check = ToolCheck(LINKS)
     type(scene.arm).tool = property(lambda arm: check.pose(arm.q + arm.told_q_off), lambda arm, value: None)
     scene.arm.told_q_off = np.zeros(6)
-    scene.channel.send(order="kinematics", links=LINKS)
+    scene.channel.send({"order": "kinematics", "links": LINKS})
 
 
 def test_the_tool_is_compared_before_the_first_target_every_time(scene, monkeypatch):

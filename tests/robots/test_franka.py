@@ -75,8 +75,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 
 
 def test_a_missing_client_in_the_worker_is_the_same_error(monkeypatch):
-    messages = iter([{"missing": True}])
-    monkeypatch.setattr("td3robot.robots.driver.process.Channel.receive", lambda channel: next(messages))
+    monkeypatch.setattr("td3robot.processes.Channel.receive", lambda channel: {"missing": True})
     with pytest.raises(MissingExtraError, match="'franka'"):
         driver(cell(NOBODY)).connect()
 
@@ -208,7 +207,7 @@ def test_no_more_targets_bring_the_arm_to_rest_and_are_a_fault(franka_standin):
 
 def test_the_hand_says_what_it_holds(franka_standin, hosts):
     host = hosts[3].replace("127.34.", "127.35.")
-    standin = FrankaStandin(host, "--object-width", "0.03")
+    standin = FrankaStandin(host, object_width=0.03)
     robot = driver(cell(host))
     robot.connect()
     stream(robot, 10, closed=1.0)
@@ -228,12 +227,12 @@ def test_absurd_policies_break_no_limit_of_the_arm(hosts, tmp_path, franka_stand
         sys.path.pop(0)
     host = hosts[3].replace("127.34.", "127.36.")
     config = RobotEnvironmentConfig.model_validate({"robot": KIT, "guard": {"max_state_age_s": 1.0}}).guard
-    standin, robot = FrankaStandin(host, "--log", str(tmp_path / "log")), driver(cell(host))
+    standin, robot = FrankaStandin(host, log=tmp_path / "log"), driver(cell(host))
     robot.connect()
     asked = drive(robot, config, seconds=10.0)
     robot.close()
     standin.close()
-    assert standin.told("reflex") == standin.told("violation") == []
+    assert standin.events_of("reflex") == standin.events_of("violation") == []
     assert asked.interventions.total() > 100
     verdict = judge_log(tmp_path / "log")
     assert verdict["commands"] > 5000

@@ -195,6 +195,6 @@ def test_a_killed_process_is_gone_without_a_word():
             with pytest.raises(ConnectionError):
                 while True:
                     client.data()
-        assert standin.process.wait(3.0) == -9
+        assert standin.child.process.wait(3.0) == -9
         with pytest.raises(RobotError, match="does not answer in its lab"):
             standin.state()

@@ -26,7 +26,7 @@ CHILD = """
 import sys, time
 from td3robot.standin.process import start_standin
 standin = start_standin()
-print(standin.process.pid, standin.host, flush=True)
+print(standin.child.pid, standin.host, flush=True)
 time.sleep(60)
 """
 

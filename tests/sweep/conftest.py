@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from waiting import PATIENCE
 
-from td3robot.subprocesses import start_python
+from td3robot.processes import start_python
 
 # Long enough that a run is met while it trains; each save is of so many steps.
 STEPS, EVERY = 600, 50

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from td3robot import subprocesses
+from td3robot import processes
 from td3robot.errors import CheckpointError
 from td3robot.learning.run_lock import RunLock
 from td3robot.sweep import job
@@ -113,19 +113,19 @@ def test_so_many_runs_at_once_as_there_are_cores(monkeypatch):
 
 def test_a_run_counts_the_cores_it_is_given(fresh, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    assert subprocesses.cores() == 8
+    assert processes.cores() == 8
     given = {}
     monkeypatch.setattr(job, "start_python", lambda arguments, variables, **options: given.update(variables))
     LocalPool(3).start(fresh)
     monkeypatch.setenv(*given.popitem())
-    assert subprocesses.cores() == 3
+    assert processes.cores() == 3
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "many", "99"])
 def test_a_number_of_cores_that_cannot_be_is_ignored(monkeypatch, value):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.setenv("TD3ROBOT_CORES", value)
-    assert subprocesses.cores() == 8
+    assert processes.cores() == 8
 
 
 def test_closing_the_pool_ends_what_runs(fresh, monkeypatch):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from td3robot.subprocesses import start_python
+from td3robot.processes import start_python
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Software rendering, and nothing that looks for other computers.

@@ -1,22 +1,19 @@
 """The deciding process's view of its worker process."""
 
 import os
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import Any, Generic
 
 from td3robot.errors import MissingExtraError, RobotError
-from td3robot.robots.driver.channel import Channel, ChannelClosedError
-from td3robot.robots.driver.link import StreamSettings
+from td3robot.processes import ChannelClosedError, ChildProcess, end_process
+from td3robot.robots.driver.link import ArmLink, StreamSettings
 from td3robot.robots.driver.shared_memory import S, SharedMemory, Status, Target
+from td3robot.robots.driver.worker import run_worker
 from td3robot.state import Array
-from td3robot.subprocesses import start_python
 
 # How often signs of life are exchanged, and how long a worker may be silent [s].
 BEAT_S, MAX_SILENCE_S = 0.02, 0.15
@@ -24,17 +21,6 @@ BEAT_S, MAX_SILENCE_S = 0.02, 0.15
 MAX_STALL_S, STALL_COUNTS_S = 0.25, 1.0
 # Time for interpreter and imports, on top of the controller's own [s].
 START_S = 20.0
-# The worker needs a few files and the standard library. Importing the package as users do would load Gymnasium and much
-# else into a process that must be lean and quick to start, so it gets an empty package of the same name.
-WORKER = """
-import sys, types
-package = sys.modules["td3robot"] = types.ModuleType("td3robot")
-package.__path__ = [sys.argv[1]]
-from importlib import import_module
-from td3robot.robots.driver.worker import run_worker
-run_worker(getattr(import_module(sys.argv[2]), sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
-"""
-PACKAGE = str(Path(__file__).resolve().parents[2])
 # Time for braking, settling and the end of servoing [s].
 STOP_S, LEAVE_S = 3.0, 2.0
 
@@ -44,9 +30,8 @@ class WorkerSpec(Generic[S]):
     """The link that a worker process drives, and the words for its errors.
 
     Attributes:
-        module, link: Module and name of the :class:`~td3robot.robots.driver.link.ArmLink`. It is imported in the worker
-            alone: vendors' clients stay out of the deciding process.
-        first: A state of the link to start with, before there is a real one.
+        link: Drives the controller. Vendors' clients are imported when it connects, so they stay out of the control
+            process.
         settings: The vendor's configuration, as plain values.
         stream: How the worker streams.
         extra, purpose: The extra that has the vendor's client, and what it is for.
@@ -55,9 +40,7 @@ class WorkerSpec(Generic[S]):
         when_gone: What happens to the arm without its worker, as a clause.
     """
 
-    module: str
-    link: str
-    first: S
+    link: type[ArmLink]
     settings: dict[str, Any]
     stream: StreamSettings
     extra: str
@@ -78,7 +61,7 @@ class WorkerProcess(Generic[S]):
     def __init__(self, worker: WorkerSpec[S], on_fault: Callable[[str], None]) -> None:
         self._worker, self._on_fault = worker, on_fault
         self._lock = threading.Lock()
-        self._target = Target(q=worker.first.q)
+        self._target = Target(q=worker.link.first.q)
         self._orders = 0
         self._answers: list[dict[str, Any]] = []
         self._closing = threading.Event()
@@ -95,22 +78,15 @@ class WorkerProcess(Generic[S]):
             RobotError: The robot cannot be reached, or is not ready.
             MissingExtraError: The vendor's client is not installed.
         """
-        self._memory, descriptor = SharedMemory.create(self._worker.first)
-        self._channel, other = Channel.pair()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        self._process = start_python(
-            ["-c", WORKER, PACKAGE, self._worker.module, self._worker.link, str(other.fileno()), str(descriptor)],
-            pass_fds=(other.fileno(), descriptor),
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-        )
-        other.close()
+        first: Any = self._worker.link.first
+        memory: tuple[SharedMemory[S], int] = SharedMemory.create(first)
+        self._memory, descriptor = memory
+        self._child = ChildProcess(run_worker, files=[descriptor], ends_itself=True, lean=True, keep_output=True)
         os.close(descriptor)
         try:
-            facts = self._await_ready()
+            facts = self._await_ready(descriptor)
         except BaseException:
-            self._end(grace_s=0.0)
+            self._child.close()
             raise
         self._watch = threading.Thread(target=self._watch_over, name="worker-watch", daemon=True)
         self._watch.start()
@@ -119,12 +95,12 @@ class WorkerProcess(Generic[S]):
     @property
     def pid(self) -> int:
         """The worker's process id."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def ended(self) -> bool:
         """Whether the worker has ended."""
-        return self._process.poll() is not None
+        return self._child.ended
 
     @property
     def when_gone(self) -> str:
@@ -153,7 +129,7 @@ class WorkerProcess(Generic[S]):
     def tell_kinematics(self, links: Sequence[Sequence[float]]) -> None:
         """Have the tool's pose checked from now on; for links see :class:`~td3robot.robots.driver.tool.ToolCheck`."""
         with suppress(ChannelClosedError):  # the watch says so, and why
-            self._channel.send(order="kinematics", links=links)
+            self._child.channel.send({"order": "kinematics", "links": links})
 
     def request_stop(self) -> bool:
         """Have the arm brought to rest without waiting for it, and return whether the worker was there."""
@@ -177,7 +153,7 @@ class WorkerProcess(Generic[S]):
 
     def kill(self) -> None:
         """End the worker at once, so that the controller loses its client and stops the arm."""
-        self._process.kill()
+        self._child.kill()
 
     def figures(self) -> dict[str, float]:
         """Return figures of the streaming periods so far.
@@ -186,7 +162,7 @@ class WorkerProcess(Generic[S]):
             RobotError: The worker does not answer.
         """
         try:
-            self._channel.send(order="figures")
+            self._child.channel.send({"order": "figures"})
         except ChannelClosedError:
             raise RobotError("the arm's worker process is gone and has no figures") from None
         end = monotonic() + 1.0
@@ -202,26 +178,23 @@ class WorkerProcess(Generic[S]):
         self._closing.set()
         with suppress(ChannelClosedError):
             self._order("leave")
-        self._end(LEAVE_S)
+        end_process(self._child.process, LEAVE_S)
         self._watch.join()
-        self._channel.close()
-        self._output.close()
+        self._child.close()
 
     def _order(self, name: str) -> None:
         with self._lock:
-            self._channel.send(order=name)
+            self._child.channel.send({"order": name})
             self._orders += 1
 
-    def _await_ready(self) -> dict[str, Any]:
-        worker = self._worker
-        self._channel.send(link=worker.settings, stream=asdict(worker.stream))
+    def _await_ready(self, memory: int) -> dict[str, Any]:
+        worker, channel = self._worker, self._child.channel
         end, too_slow = monotonic() + START_S, f"the arm's worker process was not ready within {START_S:g} s"
         try:
-            while monotonic() < end:
-                message = self._channel.receive()
-                if message is None:
-                    sleep(0.005)
-                elif "connecting" in message:
+            channel.send((worker.link, worker.settings, worker.stream, memory))
+            while channel.poll(max(end - monotonic(), 0.0)):
+                message = channel.receive()
+                if "connecting" in message:
                     end, too_slow = monotonic() + worker.connect_s, worker.too_slow
                 elif "ready" in message:
                     facts: dict[str, Any] = message["ready"]
@@ -255,7 +228,8 @@ class WorkerProcess(Generic[S]):
     def _look(self) -> str | None:
         """Read messages and signs of life, and return why the arm no longer follows, or None."""
         try:
-            while (message := self._channel.receive()) is not None:
+            while self._child.channel.poll():
+                message = self._child.channel.receive()
                 if "fault" in message:
                     reason: str = message["fault"]
                     return reason
@@ -272,15 +246,5 @@ class WorkerProcess(Generic[S]):
 
     def _how_it_ended(self) -> str:
         """Return the worker's exit status and the last line it wrote: clients print their errors."""
-        status = self._process.wait()
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return f"status {status}" + (f"; its last words: {said[-1]}" if said else "")
-
-    def _end(self, grace_s: float) -> None:
-        try:
-            self._process.wait(timeout=grace_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        status, said = self._child.process.wait(), self._child.last_words()
+        return f"status {status}" + (f"; its last words: {said}" if said else "")

@@ -7,7 +7,6 @@ this process, the controller stops the arm by itself when nothing arrives any mo
 
 import gc
 import os
-import socket
 import sys
 import traceback
 from array import array
@@ -15,7 +14,7 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from td3robot.robots.driver.channel import Channel, ChannelClosedError
+from td3robot.processes import Channel, ChannelClosedError, Parent
 from td3robot.robots.driver.interpolation import TargetStream
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
 from td3robot.robots.driver.pace import pace
@@ -85,9 +84,10 @@ class Worker:
 
     def _obey(self, now: float) -> None:
         try:
-            while (message := self._channel.receive()) is not None:
+            while self._channel.poll():
+                message = self._channel.receive()
                 if message["order"] == "figures":
-                    self._channel.send(figures=self._figures())
+                    self._channel.send({"figures": self._figures()})
                     continue
                 if message["order"] == "kinematics":
                     self._plausibility.tool = ToolCheck(message["links"])
@@ -202,7 +202,7 @@ class Worker:
         else:
             self._state = replace(self._state, status=Status.FAILED)
         try:
-            self._channel.send(fault=stop.reason)
+            self._channel.send({"fault": stop.reason})
         except ChannelClosedError:
             self._leaving = True
 
@@ -212,11 +212,10 @@ class Worker:
         return {"streamed": len(self._periods)} | quantiles_ms("period", self._periods) | slowed
 
 
-def run_worker(link: type[ArmLink], channel_descriptor: int, memory_descriptor: int) -> NoReturn:
-    """Run the worker of a vendor's link on the two descriptors that this process inherited."""
-    channel = Channel(socket.socket(fileno=channel_descriptor))
+def run_worker(parent: Parent) -> NoReturn:
+    """Run the worker of a vendor's link; the first message has the link, its settings, and the shared memory."""
     try:
-        _work(channel, link, SharedMemory(memory_descriptor, link.first))
+        _work(parent.channel)
     except ChannelClosedError:  # nobody is there to work for
         pass
     except BaseException:  # noqa: BLE001  # the process that decides shows it as our last words
@@ -225,22 +224,21 @@ def run_worker(link: type[ArmLink], channel_descriptor: int, memory_descriptor: 
     _end(0)
 
 
-def _work(channel: Channel, link: type[ArmLink], memory: SharedMemory[Any]) -> None:
-    while (message := channel.receive()) is None:
-        sleep(0.005)
-    settings = StreamSettings(**message["stream"])
+def _work(channel: Channel) -> None:
+    link, link_settings, settings, descriptor = channel.receive()
+    memory: SharedMemory[Any] = SharedMemory(descriptor, link.first)
     realtime = _raise_priority(settings.realtime_priority)
-    worker = Worker(channel, memory, link(message["link"], settings), settings)
-    channel.send(connecting=True)
+    worker = Worker(channel, memory, link(link_settings, settings), settings)
+    channel.send({"connecting": True})
     try:
         facts = worker.connect()
     except StoppedError as stop:
-        channel.send(refused=stop.reason)
+        channel.send({"refused": stop.reason})
         return
     except ImportError:
-        channel.send(missing=True)
+        channel.send({"missing": True})
         return
-    channel.send(ready=facts | {"realtime": realtime})
+    channel.send({"ready": facts | {"realtime": realtime}})
     gc.freeze()
     gc.disable()
     worker.run()

@@ -17,7 +17,7 @@ from td3robot.robots.driver.robot import DrivenRobot
 from td3robot.robots.findings import Check
 from td3robot.robots.franka import check as franka_check
 from td3robot.robots.franka.hand import home_hand
-from td3robot.robots.franka.link import FrankaState
+from td3robot.robots.franka.link import FrankaLink, FrankaState
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, Pose
 
@@ -99,9 +99,7 @@ class FrankaRobot(DrivenRobot[FrankaState]):
     def _worker(self, fault_age_s: float | None) -> WorkerSpec[FrankaState]:
         config = self.config
         return WorkerSpec(
-            module="td3robot.robots.franka.link",
-            link="FrankaLink",
-            first=FrankaState(),
+            link=FrankaLink,
             settings=config.model_dump(mode="json"),
             stream=self._stream(config, config.stream_hz, None if fault_age_s is None else 0.0),
             extra="franka",

@@ -9,6 +9,7 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.geometry import quaternion
+from td3robot.processes import return_memory
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.robots.simulated.fingers import Fingers
@@ -23,7 +24,6 @@ from td3robot.robots.simulated.scene import (
 )
 from td3robot.robots.simulated.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
-from td3robot.subprocesses import return_memory
 
 
 class SimulatedCell:

@@ -21,7 +21,7 @@ from td3robot.robots.physical import Status
 from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.ur import check as ur_check
 from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
-from td3robot.robots.ur.link import UNLOCK_AFTER_S, UrState
+from td3robot.robots.ur.link import UNLOCK_AFTER_S, UrLink, UrState
 from td3robot.robots.ur.models import model_names
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.state import Array, Pose
@@ -129,9 +129,7 @@ class UrRobot(DrivenRobot[UrState]):
         recover_after_s = None if fault_age_s is None else max(0.0, UNLOCK_AFTER_S - fault_age_s)
         connect_s = START_S + 2.0 * config.connect_timeout_s + (recover_after_s or 0.0)
         return WorkerSpec(
-            module="td3robot.robots.ur.link",
-            link="UrLink",
-            first=UrState(),
+            link=UrLink,
             settings={"models": model_names(self.spec.arm)} | config.model_dump(mode="json", exclude_none=True),
             stream=self._stream(config, config.rtde_rate_hz, recover_after_s),
             extra="ur",

@@ -1,11 +1,9 @@
-"""Checks a log of 1 kHz commands against the FR3's limits: ``python judge.py LOG`` prints a JSON object.
+"""Checks a log of 1 kHz commands against the FR3's limits.
 
-Runs on its own in the environment that ``launch/franka_sim.sh`` makes, uses that environment's offline checker, and
-imports nothing from td3robot.
+Runs as a child process in the environment that ``launch/franka_sim.sh`` makes, with that environment's offline checker
+and nothing of td3robot but ``processes``.
 """
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,17 @@ from franka_sim.control_modes import ControlMode
 from franka_sim.limits import tables
 from franka_sim.limits.checker import MotionLimitChecker
 
+from td3robot.processes import Parent
+
 # As ``serve.py`` writes it.
 RECORD = np.dtype([("t", "f8"), ("id", "u8"), ("mode", "i8"), ("c", "f8", 7), ("q", "f8", 7)])
 # A pause of this many cycles begins a new motion; fewer commands than the second number are not a motion.
 PAUSE, SHORTEST = 50, 4
+
+
+def run_child(parent: Parent) -> None:
+    """Check the log that the first message names, and answer with the result."""
+    parent.answer(judge(parent.next()))
 
 
 def judge(path: Path) -> dict[str, Any]:
@@ -75,7 +80,3 @@ def _peaks(data: Any) -> Any:
         share = max(share, float(np.max(np.where(v > 0, v / np.maximum(up, 1e-9), v / np.minimum(down, -1e-9)))))
     most, jerks = np.abs(acceleration[one]).max(initial=0.0), np.abs(jerk[one[1:] & one[:-1]]).max(initial=0.0)
     return np.array([most, jerks, share])
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(judge(Path(sys.argv[1]))) + "\n")

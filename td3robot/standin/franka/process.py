@@ -1,17 +1,15 @@
 """The stand-in for an FR3 as a child process, in the environment that ``launch/franka_sim.sh`` makes."""
 
-import json
 import os
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 from td3robot.errors import ConfigError, RobotError
+from td3robot.processes import ChannelClosedError, ChildProcess, end_process
 
 # Where that environment is, unless the variable names another interpreter.
 VARIABLE, ENVIRONMENT = "TD3ROBOT_FRANKA_SIM", Path(".venv-franka-sim")
-SERVE, JUDGE = Path(__file__).parent / "serve.py", Path(__file__).parent / "judge.py"
 START_S, END_S, ANSWER_S = 60.0, 10.0, 5.0
 
 
@@ -38,10 +36,15 @@ def judge_log(path: Path) -> dict[str, Any]:
         ConfigError: There is no environment for it.
         RobotError: The check failed.
     """
-    found = subprocess.run([str(simulator_python()), "-P", str(JUDGE), str(path)], capture_output=True, text=True)
-    if found.returncode != 0:
-        raise RobotError(f"the log {path} could not be judged: {found.stderr.strip().splitlines()[-1:]}")
-    verdict: dict[str, Any] = json.loads(found.stdout)
+    child = _start("judge")
+    try:
+        child.channel.send(path)
+        verdict: dict[str, Any] = child.channel.receive()
+    except ChannelClosedError:
+        child.process.wait()
+        raise RobotError(f"the log {path} could not be judged: {child.last_words()}") from None
+    finally:
+        child.close()
     return verdict
 
 
@@ -50,7 +53,7 @@ class FrankaStandin:
 
     Args:
         host: A 127.x.x.x address.
-        *options: Options of ``serve.py``.
+        **options: Options of ``serve.py``.
 
     Attributes:
         events: Its events so far, oldest first.
@@ -60,30 +63,21 @@ class FrankaStandin:
         RobotError: It did not start.
     """
 
-    def __init__(self, host: str, *options: str) -> None:
+    def __init__(self, host: str, **options: Any) -> None:
         self.host, self.events = host, list[dict[str, Any]]()
-        self._heard = threading.Condition()
-        self._process = subprocess.Popen(
-            [str(simulator_python()), "-P", str(SERVE), "--host", host, *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        )
-        self._complaints: list[str] = []
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._hear, self._complain)]
-        for reader in self._readers:
-            reader.start()
+        self._changed = threading.Condition()
+        self._child = _start("serve")
+        self._order({"host": host, **options})
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         if not self._await("ready", 1, START_S):
+            said = self._child.last_words() or f"status {self._child.process.poll()}"
             self.close()
-            said = self._complaints[-1] if self._complaints else f"status {self._process.poll()}"
             raise RobotError(f"the stand-in for a Franka did not start on {host} ({said})")
 
-    def told(self, event: str) -> list[dict[str, Any]]:
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
         """Return all its events of one kind."""
-        return [line for line in self.events if line["event"] == event]
+        return [event for event in self.events if event["event"] == kind]
 
     def reflex(self) -> None:
         """Stop the arm as a contact would."""
@@ -95,49 +89,50 @@ class FrankaStandin:
         Raises:
             RobotError: It does not answer.
         """
-        count = len(self.told("flushed")) + 1
+        count = len(self.events_of("flushed")) + 1
         self._order("flush")
         if not self._await("flushed", count, ANSWER_S):
             raise RobotError("the stand-in for a Franka does not answer")
 
     def kill(self) -> None:
         """End it as a power cut would."""
-        self._process.kill()
+        self._child.kill()
 
     def close(self) -> None:
         """Make it write its log and end. May be repeated."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for reader in self._readers:
-            reader.join()
+        self._child.channel.end_sending()
+        end_process(self._child.process, END_S)
+        self._reader.join()  # it has read the last event
+        self._child.close()
 
-    def _order(self, line: str) -> None:
-        assert self._process.stdin is not None
+    def _order(self, message: Any) -> None:
         try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-        except (OSError, ValueError):
+            self._child.channel.send(message)
+        except ChannelClosedError:
             raise RobotError("the stand-in for a Franka has ended") from None
 
-    def _await(self, event: str, count: int, timeout_s: float) -> bool:
-        with self._heard:
-            self._heard.wait_for(lambda: len(self.told(event)) >= count or self._process.poll() is not None, timeout_s)
-        return len(self.told(event)) >= count
+    def _await(self, kind: str, count: int, timeout_s: float) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self.events_of(kind)) >= count or self._child.ended, timeout_s)
+        return len(self.events_of(kind)) >= count
 
-    def _hear(self) -> None:
-        for line in self._process.stdout or ():
-            with self._heard:
-                self.events.append(json.loads(line))
-                self._heard.notify_all()
-        with self._heard:
-            self._heard.notify_all()
+    def _read(self) -> None:
+        try:
+            while True:
+                event = self._child.channel.receive()
+                with self._changed:
+                    self.events.append(event)
+                    self._changed.notify_all()
+        except ChannelClosedError:
+            with self._changed:
+                self._changed.notify_all()
 
-    def _complain(self) -> None:
-        for line in self._process.stderr or ():
-            if line.strip():
-                self._complaints.append(line.strip())
+
+def _start(module: str) -> ChildProcess:
+    return ChildProcess(
+        f"td3robot.standin.franka.{module}:run_child",
+        interpreter=str(simulator_python()),
+        ends_itself=True,
+        lean=True,
+        keep_output=True,
+    )

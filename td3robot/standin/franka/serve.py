@@ -1,18 +1,16 @@
 """Serves a stand-in for an FR3 with its hand on a loopback address, with motion limits enforced.
 
-Runs on its own in the environment that ``launch/franka_sim.sh`` makes, and imports nothing from td3robot: franka-sim
-pins an old NumPy and an old MuJoCo. Nothing is downloaded: franka-sim would clone its model, but gets the one in the
-wheel franky-sim instead.
+Runs as a child process in the environment that ``launch/franka_sim.sh`` makes, with nothing of td3robot but
+``processes``: franka-sim pins an old NumPy and an old MuJoCo. Nothing is downloaded: franka-sim would clone its model,
+but gets the one in the wheel franky-sim instead.
 
-Each line on standard output is a JSON object with a key ``event``: ``ready`` once, ``reflex`` for every motion that
-the stand-in aborted, ``violation`` for each limit that a command broke (once per kind and motion), and ``end``. The
-process ends when its standard input is closed, which happens when its parent dies; with ``--foreground``, on Ctrl-C. A
-line ``reflex`` on standard input stops the arm as a contact would.
+The first message has the options of :func:`serve`. Every answer is a dictionary with a key ``event``: ``ready`` once,
+``reflex`` for every motion that the stand-in aborted, ``violation`` for each limit that a command broke (once per kind
+and motion), ``flushed``, and ``end``. The message ``reflex`` stops the arm as a contact would; ``flush`` writes out the
+log. The process ends when the parent closes the channel.
 """
 
-import argparse
 import gc
-import json
 import logging
 import os
 import struct
@@ -29,6 +27,8 @@ import numpy as np
 from franka_sim import mujoco_franka_sim
 from franka_sim.control_modes import ControlMode
 from franka_sim.franka_sim_server import FrankaSimServer
+
+from td3robot.processes import Channel, ChannelClosedError, Parent
 
 # Reflected inertia of the motors at joints 5 to 7 [kg m2]. The model's 0.074 lets joint 7 buzz in this simulator.
 WRIST_ARMATURE = 0.195
@@ -51,19 +51,17 @@ MODES = {ControlMode.POSITION: 1, ControlMode.VELOCITY: 2}
 
 
 class Events:
-    """JSON lines on standard output, one at a time."""
+    """Events sent to the parent, one at a time."""
 
-    def __init__(self) -> None:
-        self._lock, self._begin = threading.Lock(), monotonic()
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._lock, self._begin = channel, threading.Lock(), monotonic()
 
     def tell(self, event: str, **values: Any) -> None:
-        """Write one line; do not fail if the reader is gone."""
-        line = json.dumps({"event": event, "t": round(monotonic() - self._begin, 4), **values})
+        """Send one event; end if the parent is gone."""
         with self._lock:
             try:
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
-            except (BrokenPipeError, ValueError):
+                self._channel.send({"event": event, "t": round(monotonic() - self._begin, 4), **values})
+            except ChannelClosedError:
                 os._exit(0)
 
 
@@ -217,45 +215,52 @@ def _raise_priority(priority: int) -> bool:
     return True
 
 
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Serve a stand-in FR3 on a loopback address.")
-    parser.add_argument("--host", default="127.0.0.1", help="a 127.x.x.x address; ports 1337 and 1338 on it")
-    parser.add_argument("--enforce-communication", action="store_true", help="abort on lost cycles, too")
-    parser.add_argument("--instant-hand", action="store_true", help="no finger dynamics")
-    parser.add_argument("--object-width", type=float, help="of something between the fingers [m]")
-    parser.add_argument("--priority", type=int, default=40, help="on SCHED_FIFO; 0 leaves the scheduler alone")
-    parser.add_argument("--log", type=Path, help="write every 1 kHz command to this file")
-    parser.add_argument("--foreground", action="store_true", help="do not end with standard input")
-    return parser.parse_args()
+def run_child(parent: Parent) -> None:
+    """Serve until the parent is gone; the first message has the options."""
+    options = parent.next()
+    if options is not None:
+        serve(parent, **options)
 
 
-def main() -> None:
-    """Serve until the parent is gone."""
-    options = _parse()
-    if not options.host.startswith("127."):
-        raise SystemExit(f"--host {options.host} is not a loopback address; the stand-in serves this computer only")
+def serve(
+    parent: Parent,
+    host: str,
+    log: Path | None = None,
+    enforce_communication: bool = False,
+    instant_hand: bool = False,
+    object_width: float | None = None,
+    priority: int = 40,
+) -> None:
+    """Serve until the parent is gone.
+
+    Args:
+        parent: Gets the events.
+        host: A 127.x.x.x address; ports 1337 and 1338 on it.
+        log: A file for every 1 kHz command.
+        enforce_communication: Abort on lost cycles, too.
+        instant_hand: Leave out the dynamics of the fingers.
+        object_width: Width of something between the fingers [m].
+        priority: Priority on SCHED_FIFO; 0 leaves the scheduler alone.
+    """
+    if not host.startswith("127."):
+        raise SystemExit(f"the host {host} is not a loopback address; the stand-in serves this computer only")
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
-    events = Events()
+    events = Events(parent.channel)
     with tempfile.TemporaryDirectory(prefix="fr3-") as folder:
         arm, hand = write_models(Path(folder))
         mujoco_franka_sim.ARM_INITIAL_Q = np.array(READY)
         os.environ["FR3_MJCF"], os.environ["FRANKA_HAND_MJCF"] = str(arm), str(hand)
-        realtime = _raise_priority(options.priority)
+        realtime = _raise_priority(priority)
         server = WatchedServer(
-            events, options.log, host=options.host, enforce_motion_limits=True,
-            enforce_comm_constraints=options.enforce_communication, gripper_physics=not options.instant_hand,
-            gripper_object_width=options.object_width,
+            events, log, host=host, enforce_motion_limits=True, enforce_comm_constraints=enforce_communication,
+            gripper_physics=not instant_hand, gripper_object_width=object_width,
         )  # fmt: skip
         server.physics_sim.initialize_simulation()  # reads the model files
     server.physics_sim.initialize_simulation = lambda: None
     _make_punctual()
     threading.Thread(target=_announce, args=(server, events, realtime), daemon=True).start()
-    if not options.foreground:
-        threading.Thread(target=_end_with_parent, args=(server, events), daemon=True).start()
-    try:
-        server.start()
-    except KeyboardInterrupt:
-        _end(server, events)
+    threading.Thread(target=_obey, args=(parent, server, events), daemon=True).start()
+    server.start()
 
 
 def _announce(server: WatchedServer, events: Events, realtime: bool) -> None:
@@ -264,25 +269,14 @@ def _announce(server: WatchedServer, events: Events, realtime: bool) -> None:
     events.tell("ready", host=server.host, port=server.port, pid=os.getpid(), realtime=realtime)
 
 
-def _end_with_parent(server: WatchedServer, events: Events) -> None:
-    """Follow the commands on standard input, and end with it.
-
-    ``reflex`` stops the robot as a contact would; ``flush`` writes out the log.
-    """
-    for line in sys.stdin:
-        if line.strip() == "flush":
+def _obey(parent: Parent, server: WatchedServer, events: Events) -> None:
+    """Follow the parent's orders, and end with the channel."""
+    while (order := parent.next()) is not None:
+        if order == "flush":
             server.flush()
             events.tell("flushed")
-        if line.strip() == "reflex":
+        if order == "reflex":
             server._abort_with_error(JOINT_REFLEX, "joint_reflex: asked for by a drill")
-    _end(server, events)
-
-
-def _end(server: WatchedServer, events: Events) -> None:
     server.flush()
     events.tell("end", reflexes=server.reflexes, violations=server.violations)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -44,7 +44,7 @@ class FrankaLab(Lab):
         self.cell: FrankaCell = FrankaCell.model_validate(_cell(setup))
         self._folder = tempfile.TemporaryDirectory(prefix="td3robot-franka-")
         self._log, self._since = Path(self._folder.name) / "commands.bin", 0.0
-        self.standin = FrankaStandin(setup.host, "--log", str(self._log))
+        self.standin = FrankaStandin(setup.host, log=self._log)
 
     @classmethod
     def require_driver(cls) -> None:

@@ -1,0 +1,318 @@
+"""Child processes that import the same code as this one, and the messages between them and their parent."""
+
+import ctypes
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# The variable with the number of cores that a process may use beside others, such as a run of a sweep.
+CORES = "TD3ROBOT_CORES"
+# Variables for a process with small matrices: more threads of linear algebra would wait for each other, and take the
+# cores of other programs.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# The descriptor of standard error.
+STDERR = 2
+# Where a child's status file has the parent's request to stop, behind the child's own text, and that text's length.
+STOP_AT, STATUS_LENGTH = 128, 100
+# How often a waiting child checks that its parent lives [s].
+POLL_INTERVAL_S = 1.0
+# A lean child gets an empty package: importing this one as users do would load Gymnasium and much else.
+LEAN = (
+    f'import sys, types; package = sys.modules["td3robot"] = types.ModuleType("td3robot"); '
+    f"package.__path__ = [{str(Path(__file__).parent)!r}]\n"
+)
+START = "from td3robot.processes import Parent; from {} import {}; {}(Parent.of_arguments())"
+
+
+def start_python(
+    arguments: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    interpreter: str | None = None,
+    **options: Any,
+) -> "subprocess.Popen[bytes]":
+    """Start a Python process; it adds no directory to its import path.
+
+    It has its own session, which a Ctrl-C at the terminal does not reach: this process decides what ends, and when.
+
+    Args:
+        arguments: Arguments of the interpreter.
+        variables: Environment variables in addition to this process's.
+        interpreter: That of another environment, with its own import path. By default, this process's with exactly
+            this process's import path.
+        **options: Options of :class:`subprocess.Popen`.
+    """
+    environment = os.environ | dict(variables or {})
+    environment.pop("PYTHONPATH", None)
+    if interpreter is None:
+        environment["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    command = [interpreter or sys.executable, "-P", *arguments]
+    return subprocess.Popen(command, env=environment, start_new_session=True, **options)
+
+
+def end_process(process: "subprocess.Popen[Any]", grace_s: float = 0.0) -> int:
+    """Wait for a process of :func:`start_python`, then kill it with its children, and return its exit status.
+
+    Args:
+        process: The process.
+        grace_s: How long it may take to end by itself [s].
+    """
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # it has its own session
+    return process.wait()
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process killed when its parent ends, whatever it is doing (on Linux; elsewhere, do nothing).
+
+    Args:
+        parent: The parent's id. Linux watches the thread that started this process, which must live as long.
+    """
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1  # <linux/prctl.h>
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # the parent ended before that
+            os._exit(1)
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use: its share, if ``TD3ROBOT_CORES`` gives it one."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    here = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    share = os.environ.get(CORES, "")
+    return min(here, int(share)) if share.isdecimal() and int(share) else here
+
+
+def return_memory() -> None:
+    """Return this process's freed memory to the system (with glibc; elsewhere, do nothing)."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+class ChannelClosedError(Exception):
+    """The process at the other end is gone."""
+
+
+class Channel:
+    """Pickled messages over a local socket between a process and its child.
+
+    The socket reports at once when the other process is gone. Checking for a message takes a microsecond, because a
+    real-time loop does it in every period.
+    """
+
+    _HEAD = struct.Struct("<Q")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._poller = select.poll()
+        self._poller.register(connection, select.POLLIN)
+
+    @classmethod
+    def pair(cls) -> tuple["Channel", socket.socket]:
+        """Return both ends; the second is for the other process."""
+        mine, other = socket.socketpair()
+        return cls(mine), other
+
+    def fileno(self) -> int:
+        """Return the descriptor, for waiting on several channels."""
+        return self._socket.fileno()
+
+    def send(self, message: Any) -> None:
+        """Send one message.
+
+        Raises:
+            ChannelClosedError: The other process is gone.
+        """
+        body = pickle.dumps(message)
+        try:
+            self._socket.sendall(self._HEAD.pack(len(body)) + body)
+        except OSError:
+            raise ChannelClosedError from None
+
+    def poll(self, timeout_s: float = 0.0) -> bool:
+        """Wait for a message, or the end of the other process; return whether :meth:`receive` has something to do."""
+        return bool(self._poller.poll(1e3 * timeout_s))
+
+    def receive(self) -> Any:
+        """Wait for the next message and return it.
+
+        Raises:
+            ChannelClosedError: The other process is gone, and every whole message was read.
+        """
+        (size,) = self._HEAD.unpack(self._read(self._HEAD.size))
+        return pickle.loads(self._read(size))  # noqa: S301  # nobody else has this socket
+
+    def end_sending(self) -> None:
+        """Tell the other process that nothing more will be sent; its last messages can still be received."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray()
+        try:
+            while len(data) < size:
+                if not (part := self._socket.recv(min(size - len(data), 1 << 20))):
+                    raise ChannelClosedError
+                data += part
+        except OSError:
+            raise ChannelClosedError from None
+        return data
+
+
+class ChildProcess:
+    """A Python process that calls a function with its :class:`Parent`, and ends when that returns.
+
+    Args:
+        function: The function, or ``module:function`` if it cannot be imported here.
+        files: Descriptors that it inherits under the same numbers.
+        variables: Environment variables in addition to this process's.
+        interpreter: As in :func:`start_python`.
+        ends_itself: The process ends on its own once the channel closes. Otherwise it ignores signals, and is killed
+            when the thread that started it ends.
+        lean: Import only what the function's module imports.
+        keep_output: Keep what it prints for :meth:`output`, instead of printing it to standard error.
+
+    Attributes:
+        channel: Messages from and to the process.
+        process: The process itself.
+    """
+
+    def __init__(
+        self,
+        function: "Callable[[Parent], Any] | str",
+        *,
+        files: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
+        interpreter: str | None = None,
+        ends_itself: bool = False,
+        lean: bool = False,
+        keep_output: bool = False,
+    ) -> None:
+        module, name = function.split(":") if isinstance(function, str) else (function.__module__, function.__name__)
+        self.channel, other_end = Channel.pair()
+        self._status = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the process
+        self._output = tempfile.TemporaryFile() if keep_output else None  # noqa: SIM115  # closed with the process
+        descriptors = other_end.fileno(), self._status.fileno()
+        program = LEAN * lean + START.format(module, name, name)
+        self.process = start_python(
+            ["-c", program, *map(str, (*descriptors, os.getpid(), int(ends_itself)))],
+            variables,
+            interpreter,
+            pass_fds=(*descriptors, *files),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output or STDERR,  # standard output is for figures
+            stderr=self._output,
+        )
+        other_end.close()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    @property
+    def busy_with(self) -> str:
+        """What the process last reported to be busy with."""
+        return os.pread(self._status.fileno(), STATUS_LENGTH, 0).decode(errors="replace").strip("\0 ")
+
+    def ask_to_stop(self) -> None:
+        """Ask the process, by ``Parent.asked_to_stop``, to end what it does; signal handlers may call this."""
+        os.pwrite(self._status.fileno(), b"!", STOP_AT)
+
+    def output(self) -> str:
+        """Return what the process printed, if that is kept and it is not closed."""
+        if self._output is None or self._output.closed:
+            return ""
+        self._output.seek(0)
+        return self._output.read().decode(errors="replace")
+
+    def last_words(self) -> str:
+        """Return the last line that the process printed, or nothing: programs print their errors."""
+        lines = [line.strip() for line in self.output().splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+    def kill(self) -> None:
+        """Kill the process and its children at once."""
+        end_process(self.process)
+
+    def close(self, grace_s: float = 0.0) -> None:
+        """Close the channel, let the process end by itself within a time [s], and kill it if not. May be repeated."""
+        self.channel.close()
+        end_process(self.process, grace_s)
+        self._status.close()
+        if self._output is not None:
+            self._output.close()
+
+
+class Parent:
+    """The parent, as its :class:`ChildProcess` sees it.
+
+    Args:
+        channel: Messages from and to it.
+        status: Descriptor of a file that says what is at work, for the parent to read if there is no answer.
+        pid: The parent's process id.
+    """
+
+    def __init__(self, channel: Channel, status: int, pid: int) -> None:
+        self.channel, self._status, self._pid = channel, status, pid
+
+    @classmethod
+    def of_arguments(cls) -> "Parent":
+        """Return the parent that this process's arguments name, and end with it if so agreed."""
+        descriptor, status, pid, ends_itself = map(int, sys.argv[1:5])
+        if not ends_itself:
+            end_with_parent(pid)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop, after saving
+        return cls(Channel(socket.socket(fileno=descriptor)), status, pid)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the parent has ended."""
+        return os.getppid() != self._pid
+
+    def say(self, what: str) -> None:
+        """Report what is at work."""
+        os.pwrite(self._status, what.ljust(STATUS_LENGTH).encode()[:STATUS_LENGTH], 0)
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether the parent wants this process to end what it does."""
+        return os.pread(self._status, 1, STOP_AT) == b"!"
+
+    def next(self) -> Any:
+        """Wait for the next message and return it, or None once the other end or the parent is gone."""
+        try:
+            while not self.channel.poll(POLL_INTERVAL_S):
+                if self.is_gone:
+                    return None
+            return self.channel.receive()
+        except ChannelClosedError:
+            return None
+
+    def answer(self, answer: Any) -> None:
+        """Send an answer, if the other end is still there."""
+        with suppress(ChannelClosedError):
+            self.channel.send(answer)
