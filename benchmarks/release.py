@@ -14,8 +14,8 @@ from pathlib import Path
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
 from td3robot.envs.playing import Evaluation, evaluate
-from td3robot.learning.plot import plot_run
 from td3robot.policy.checkpoint import Checkpoint, find, load_policy
+from td3robot.report.picture import plot_run
 
 EPISODES, SEED = 200, 12345
 CURVE = "learning_curve.png"

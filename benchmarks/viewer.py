@@ -25,7 +25,7 @@ import msgspec
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from td3robot.learning.log import METRICS, read_log
+from td3robot.metrics import METRICS, read_log
 from td3robot.view.beside import stand_back
 
 # Counting begins when the viewer has started: when it took less than this share of a core over so long [1, s].

@@ -1,8 +1,9 @@
 """Figures as sentences."""
 
 from td3robot.cli.figures import driver_text
-from td3robot.cli.words import environment_words, evaluation_words, learner_words, success_words
+from td3robot.cli.words import environment_words, evaluation_words, learner_words
 from td3robot.envs.playing import Evaluation
+from td3robot.format import achieved
 from td3robot.statistics import wilson_interval
 
 FIGURES = Evaluation(
@@ -13,7 +14,7 @@ FIGURES = Evaluation(
 
 
 def test_success_has_its_count_interval_and_distance():
-    assert success_words(FIGURES, "reached") == "reached 198 of 200 (96.4 to 99.7 %), 2.4 mm from the goal"
+    assert achieved(FIGURES, "reached") == "reached 198 of 200 (96.4 to 99.7 %), 2.4 mm from the goal"
 
 
 def test_an_evaluation_is_four_lines_with_units():
@@ -21,7 +22,7 @@ def test_an_evaluation_is_four_lines_with_units():
         "reached 198 of 200 (96.4 to 99.7 %), 2.4 mm from the goal",
         "mean return 12.3 in 100 steps (5.0 s)",
         "fastest tool 239 mm/s, fastest joint 1.39 rad/s",
-        "the guard changed 1.2 % of the steps (joint speed 0.9 %, lead 0.3 %)",
+        "the guard changed 1.2 % of the steps (joint speed 0.9 %, arm too far behind its command 0.3 %)",
     ]
 
 

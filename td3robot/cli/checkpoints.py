@@ -201,7 +201,7 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="Image file; by default training.png in the run directory.")] = None,
 ) -> None:
     """Plot a run's success, return, loss and guard interventions."""
-    from td3robot.learning.plot import plot_run
+    from td3robot.report.picture import plot_run
 
     path = out or run / "training.png"
     plot_run(run, path)

@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
-from td3robot.report.figures import ROWS, Row
-from td3robot.report.words import NONE
+from td3robot.format import NONE
+from td3robot.report.figures import ROWS
 
 # Rows for a session that only watched: nothing was sent, so the policy achieved nothing.
 WATCHED = (
@@ -16,19 +16,6 @@ WATCHED = (
     "Missed control ticks",
     "Episodes ended by",
 )
-
-
-# How an episode ended, in words, by its name in the figures.
-ENDS = {
-    "time": "the end of their time", "goal": "reaching the goal", "fault": "a fault", "operator": "the operator",
-}  # fmt: skip
-
-
-def figure_text(row: Row, figures: dict[str, Any]) -> str:
-    """Return a figure of a report as text for a terminal, with the ends of episodes in words."""
-    if row.title == "Episodes ended by" and figures.get("ended"):
-        return ", ".join(f"{ENDS.get(name, name)} ({count})" for name, count in figures["ended"].items())
-    return row.text(figures)
 
 
 def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool = True) -> Table:
@@ -43,7 +30,7 @@ def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool =
     for column in ("", *sides):
         table.add_column(column)
     for row in ROWS:
-        texts = [figure_text(row, side) for side in sides.values()]
+        texts = [row.text(side) for side in sides.values()]
         if (moved or row.title in WATCHED) and set(texts) != {NONE}:
             table.add_row(row.title, *texts)
     return table

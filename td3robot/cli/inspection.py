@@ -5,9 +5,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from td3robot import catalog
-from td3robot.cli.words import episodes_words, success_words
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
-from td3robot.report.words import resume_command
+from td3robot.format import achieved, change, counted, resume_command
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
@@ -22,8 +21,6 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         saved: The checkpoint that it means.
         newest: The checkpoint from which its run, or it itself, can be resumed, or None.
     """
-    from td3robot.learning.changes import change_words
-
     run, counters = saved.config(), saved.document("counters")
     made_with = saved.manifest["made_with"]
     start = "from another policy's networks" if counters["warm_start"] else "from scratch"
@@ -35,7 +32,7 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         ("task", run.environment.title),
         *_robot(saved, run),
         ("trained", f"{counters['step']:,} of {wanted:,} steps{later}, seed {run.seed}, {start}, {_under(run)}"),
-        *(("changed", change_words(change)) for change in changes),
+        *(("changed", f"{change(each)}; no exact resume from there on") for each in changes),
         ("success", _success(saved, run, counters["evaluated_step"])),
         (
             "made with",
@@ -87,8 +84,10 @@ def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:
     if figures is None:
         return "not evaluated yet"
     if figures["success_rate"] is None:
-        return f"mean return {figures['mean_return']:.1f} over {episodes_words(figures['episodes'])}, at step {step:,}"
-    return f"{success_words(figures, run.environment.achieved)}, at step {step:,}"
+        return (
+            f"mean return {figures['mean_return']:.1f} over {counted(figures['episodes'], 'episode')}, at step {step:,}"
+        )
+    return f"{achieved(figures, run.environment.achieved)}, at step {step:,}"
 
 
 def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None", steps: tuple[int, int]) -> str:

@@ -9,13 +9,13 @@ import typer
 from rich.table import Table
 
 from td3robot import catalog
-from td3robot.cli.figures import clock_text, driver_text, figure_text, figures_table
+from td3robot.cli.figures import clock_text, driver_text, figures_table
 from td3robot.cli.options import ARM, CheckpointPath, EpisodeSeed, JsonReport, Records, View
 from td3robot.cli.sessions import attended
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.cli.viewing import require_viser
-from td3robot.cli.words import success_words
 from td3robot.errors import ConfigError
+from td3robot.format import achieved
 from td3robot.report.figures import ROWS
 
 # Columns of the table of cells, by the titles of a report's rows.
@@ -92,20 +92,20 @@ def cells_table(reports: Sequence[dict[str, Any]]) -> Table:
     ordered = sorted(reports, key=lambda report: report["arm"]["success_rate"])
     sides = {report["cell"]["name"]: report["arm"] for report in ordered}
     for name, side in (sides | {"plain simulation": reports[0]["simulation"]}).items():
-        table.add_row(name, *(figure_text(row, side) for row in rows))
+        table.add_row(name, *(row.text(side) for row in rows))
     return table
 
 
-def show_rehearsal(report: dict[str, Any], achieved: str) -> None:
+def show_rehearsal(report: dict[str, Any], what: str) -> None:
     """Print the figures on the simulated controller beside those of plain simulation.
 
     Args:
         report: The rehearsal's report.
-        achieved: What the policy did in a successful episode.
+        what: What the policy did in a successful episode.
     """
     sides = {"simulated controller": report["arm"], "plain simulation": report["simulation"]}
     for name, side in sides.items():
-        stderr.print(f"{name}: {success_words(side, achieved)}", markup=False, soft_wrap=True)
+        stderr.print(f"{name}: {achieved(side, what)}", markup=False, soft_wrap=True)
     stderr.print(figures_table(f"{catalog.shown(Path(report['checkpoint']))}, speed {report['speed']:g}", sides))
     if report["driver"]:
         stderr.print(driver_text(report["driver"]), soft_wrap=True)

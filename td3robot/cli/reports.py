@@ -40,7 +40,7 @@ def report(
 
     It works offline. Several runs or sessions are shown side by side.
     """
-    from td3robot.report.making import make_report
+    from td3robot.report.build import make_report
 
     if out is not None:
         require_page(out)
@@ -74,9 +74,9 @@ def replay(
 
     from td3robot.records import RecordError
     from td3robot.report import replay as replaying
-    from td3robot.report.export import McapFile
-    from td3robot.report.page import require_writable, write_page
-    from td3robot.report.replay_page import in_words, replay_page
+    from td3robot.report.html import require_writable, write_page
+    from td3robot.report.mcap import McapFile
+    from td3robot.report.replay_page import gap_sentence, replay_page
     from td3robot.view.replayed import Replayed, Simulated
 
     if view:
@@ -102,7 +102,7 @@ def replay(
     write_page(replay_page(again, gap), page, force)
     if as_json:
         print_json({"record": str(again.path)} | figures)
-    stderr.print(f"{figures['periods']} periods replayed: {in_words(figures)}", soft_wrap=True, markup=False)
+    stderr.print(f"{figures['periods']} periods replayed: {gap_sentence(figures)}", soft_wrap=True, markup=False)
     for path in (page, mcap):
         if path is not None:
             stderr.print(f"wrote {path}", soft_wrap=True, markup=False)
@@ -123,7 +123,7 @@ def require_page(out: Path) -> None:
 def report_at_end(paths: Sequence[Path]) -> None:
     """Write the report of what has just ended, and print its path; a failure is printed, and changes nothing else."""
     try:
-        from td3robot.report.making import make_report
+        from td3robot.report.build import make_report
 
         page = make_report(paths)
     except KeyboardInterrupt:

@@ -17,8 +17,8 @@ from td3robot.cli.stopping import signals_call
 from td3robot.cli.terminal import figures_alone, print_json, results, stderr
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
+from td3robot.format import counted
 from td3robot.learning.run_lock import RunLock
-from td3robot.report.words import counted
 from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
 from td3robot.sweep.pool import LocalPool, Pool
 from td3robot.sweep.results import PICTURE, RESULTS, figures, write_results

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from td3robot.config import RunConfig
+from td3robot.format import flat, plain
 from td3robot.policy.contract import Contract
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def note_differences(here: Contract, trained: Contract) -> None:
     """Print every term of a policy's contract that was another one in its training."""
     for name, mine, theirs in here.differences(trained):
         stderr.print(
-            f"note: {name} is {short(mine)} here and was {short(theirs)} in training", markup=False, soft_wrap=True
+            f"note: {name} is {plain(mine)} here and was {plain(theirs)} in training", markup=False, soft_wrap=True
         )
 
 
@@ -136,8 +137,8 @@ def show_table(figures: dict[str, Any], title: str) -> None:
     table = Table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
-    for name, value in _flat(figures):
-        table.add_row(name, value)
+    for name, value in flat(figures).items():
+        table.add_row(name, plain(value))
     stdout.print(table)
 
 
@@ -170,19 +171,3 @@ def figures_alone() -> Iterator[None]:
 def print_json(figures: dict[str, Any]) -> None:
     """Print one JSON object, alone on standard output."""
     sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")
-
-
-def _flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested figures as dotted names and short texts."""
-    if isinstance(values, dict) and values:
-        return [row for key, value in values.items() for row in _flat(value, f"{prefix}.{key}" if prefix else key)]
-    if isinstance(values, list | tuple) and values and not isinstance(values[0], dict):
-        return [(prefix, ", ".join(short(value) for value in values))]
-    if isinstance(values, list | tuple):
-        return [row for index, value in enumerate(values) for row in _flat(value, f"{prefix}[{index}]")]
-    return [(prefix, short(values))]
-
-
-def short(value: Any) -> str:
-    """Return a value as text with four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -305,7 +305,8 @@ def _resumed_under(
 ) -> "Trainer":
     """Return the trainer of a saved run whose directory is locked; ``until`` has arguments of :func:`resumed`."""
     from td3robot.envs.trust import require_trusted
-    from td3robot.learning.changes import change_words, recorded_change
+    from td3robot.format import change as change_text
+    from td3robot.learning.changes import recorded_change
     from td3robot.learning.runs import make_trainer
 
     steps, more, overrides, reason = until
@@ -318,7 +319,7 @@ def _resumed_under(
     resume_saved(trainer, saved)
     if change is not None:
         trainer.changes.append(change)
-        trainer.listener.message(f"changed {change_words(change)}")
+        trainer.listener.message(f"changed {change_text(change)}; no exact resume from there on")
     return trainer
 
 

@@ -1,10 +1,10 @@
 """Settings changed when a run is resumed: which may change, and what is recorded."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from td3robot.config import DISTURBANCES, RunConfig
 from td3robot.errors import ConfigError
+from td3robot.format import flat
 
 # These shape what was saved; if they changed, it would be another run's.
 FIXED = (
@@ -39,17 +39,11 @@ def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) ->
 
 def different_settings(before: RunConfig, after: RunConfig) -> dict[str, list[Any]]:
     """Return the settings in which two runs differ, with both values, except those in ``FREE``."""
-    old, new = _flat(_values(before)), _flat(_values(after))
+    old, new = flat(_values(before)), flat(_values(after))
     names = sorted(old.keys() | new.keys())
     return {
         name: [old.get(name), new.get(name)] for name in names if name not in FREE and old.get(name) != new.get(name)
     }
-
-
-def change_words(change: Mapping[str, Any]) -> str:
-    """Return a recorded change in one sentence."""
-    settings = ", ".join(f"{name} from {old} to {new}" for name, (old, new) in change["settings"].items())
-    return f"at step {change['step']:,}: {settings} ({change['why']}); no exact resume from there on"
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
@@ -59,10 +53,3 @@ def _values(config: RunConfig) -> dict[str, Any]:
         if getattr(config.environment, "disturbance", None) == level:
             values["environment"]["disturbance"] = name
     return values
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
-    return flat

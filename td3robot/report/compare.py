@@ -2,17 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
+from td3robot.format import NONE, counted, flat, listed, plain
+from td3robot.metrics import compared_charts
 from td3robot.report import plots, run_page, session_page
-from td3robot.report.blocks import ATTENTION, NEUTRAL, Badge, Link, Page, Plot, Section, Sentences, Table, Text, Verdict
-from td3robot.report.curves import PERCENT_AXIS, curves, over_steps
 from td3robot.report.figures import Subject, comparison_table, differences
-from td3robot.report.run import Run, evaluations
-from td3robot.report.session import MODES_IN_WORDS, REHEARSAL, Session
-from td3robot.report.words import NONE, counted, flat, listed, plain
+from td3robot.report.html import (
+    ATTENTION,
+    NEUTRAL,
+    Badge,
+    Cell,
+    Page,
+    Plot,
+    Section,
+    Sentences,
+    Table,
+    Text,
+    Verdict,
+)
+from td3robot.report.run import Run
+from td3robot.report.session import KINDS, REHEARSAL, Session
 
 Source = Run | Session
 # Settings that are listed where they differ.
@@ -28,15 +41,14 @@ def comparison_page(sources: Sequence[Source]) -> Page:
     compared = [source for source in sources if source not in empty]
     subjects = named_apart([subject for source in compared for subject in _subjects(source)])
     runs = [source for source in compared if isinstance(source, Run)]
-    sections = [Section("What differs", _differences(subjects, runs)), Section("Figures", [comparison_table(subjects)])]
-    if (rates := _rates(subjects)) is not None:
-        sections[1] = Section("Figures", [rates, comparison_table(subjects)])
-    sections += [section for section in _curves(runs) if section is not None]
-    sections.append(Section("One by one", [_list(sources)]))
-    return Page(
-        "Side by side", _title(sources), _verdict(subjects, empty), [], sections,
-        ", ".join(str(source.path) for source in sources),
-    )  # fmt: skip
+    sections = [
+        Section("What differs", _differences(subjects, runs)),
+        Section("Figures", [*_rates(subjects), comparison_table(subjects)]),
+        *_curves(runs),
+        Section("One by one", [_list(sources)]),
+    ]
+    made_from = ", ".join(str(source.path) for source in sources)
+    return Page("Side by side", _title(sources), _verdict(subjects, empty), [], sections, made_from)
 
 
 def named_apart(subjects: Sequence[Subject]) -> list[Subject]:
@@ -49,23 +61,16 @@ def named_apart(subjects: Sequence[Subject]) -> list[Subject]:
 
 
 def settings_table(runs: Sequence[Run]) -> Table | None:
-    """List the settings in which runs differ; None where they do not."""
+    """List the settings in which runs differ, each with what it was before it was changed; None where they do not."""
     known = [run for run in runs if run.config]
-    settings = [_settings(run) for run in known]
-    names = list(dict.fromkeys(key for each in settings for key in each))
-    different = [name for name in names if len({each.get(name, NONE) for each in settings}) > 1]
-    rows: list[list[str | Badge | Link]] = [
-        [name, *(each.get(name, NONE) for each in settings)] for name in different if name != "name"
-    ]
+    settings = [{name: _setting(name, value, run) for name, value in flat(run.config).items()} for run in known]
+    names = dict.fromkeys(key for each in settings for key in each if key != "name")
+    rows = [[name, *(each.get(name, NONE) for each in settings)] for name in names]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
     return Table(["Setting", *_titles(known)], rows[:LISTED], range(len(known) + 1)) if rows else None
 
 
-def _settings(run: Run) -> dict[str, str]:
-    """Write the settings of a run by their dotted names, each with what it was before it was changed."""
-    return {name: _written(name, value, run) for name, value in flat(run.config).items()}
-
-
-def _written(name: str, value: Any, run: Run) -> str:
+def _setting(name: str, value: Any, run: Run) -> str:
     values: list[str] = []
     for change in run.changes:
         since = f"from step {change['step']:,}"
@@ -82,16 +87,14 @@ def _subjects(source: Source) -> list[Subject]:
         found = run_page.subject(source)
         return [replace(found, name=f"training {found.name}")]
     first, *rest = session_page.subjects(source) or [Subject("", {})]
-    kind = MODES_IN_WORDS.get(source.mode, source.mode).lower()
+    kind = KINDS.get(source.mode, source.mode).lower()
     return [replace(first, name=f"{kind} of {source.policy}" if source.mode == REHEARSAL else kind), *rest]
 
 
 def _title(sources: Sequence[Source]) -> str:
     runs = sum(isinstance(source, Run) for source in sources)
-    sessions = len(sources) - runs
-    parts = [counted(runs, "run")] if runs else []
-    parts += [counted(sessions, "session")] if sessions else []
-    return f"{listed(parts)} side by side"
+    counts = [(runs, "run"), (len(sources) - runs, "session")]
+    return f"{listed([counted(count, noun) for count, noun in counts if count])} side by side"
 
 
 def _verdict(subjects: Sequence[Subject], empty: Sequence[Run]) -> Verdict:
@@ -103,16 +106,18 @@ def _verdict(subjects: Sequence[Subject], empty: Sequence[Run]) -> Verdict:
     return Verdict(ATTENTION if empty else NEUTRAL, "Compared", " ".join([told, *left_out]))
 
 
+def _are_repetitions(runs: Sequence[Run]) -> bool:
+    return len(runs) > 1 and all(run.config and run.setting() == runs[0].setting() for run in runs)
+
+
 def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
     sentences = differences(subjects)
-    if len(runs) > 1 and all(run.config for run in runs):
-        if all(run.setting() == runs[0].setting() for run in runs):
-            sentences.insert(0, _what_differs(runs))
-        if len(made := {run.made_with.get("td3robot", "") for run in runs}) > 1:
-            sentences.append(f"They were made with td3robot {listed(sorted(made))}.")
-    if not sentences:
-        sentences = ["No figure that both have differs by more than 5 %."]
-    blocks: list[Any] = [Sentences(sentences)]
+    if _are_repetitions(runs):
+        sentences.insert(0, _what_differs(runs))
+    made = {run.made_with.get("td3robot", "") for run in runs if run.config}
+    if len(made) > 1:
+        sentences.append(f"They were made with td3robot {listed(sorted(made))}.")
+    blocks: list[Any] = [Sentences(sentences or ["No figure that both have differs by more than 5 %."])]
     if len(runs) > 1 and (table := settings_table(runs)) is not None:
         blocks += [Text("Settings that differ:"), table]
     return blocks
@@ -120,18 +125,18 @@ def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
 
 def _what_differs(runs: Sequence[Run]) -> str:
     """Return how runs of one setting differ."""
-    seeds, lengths = _seeds(runs), {(run.step, run.asked_steps) for run in runs}
+    seeds, lengths = [str(run.config["seed"]) for run in runs], {(run.step, run.asked_steps) for run in runs}
     differing = [f"their seeds ({', '.join(seeds)})"] * (len(set(seeds)) > 1) + ["their lengths"] * (len(lengths) > 1)
     if not differing:
         return "The runs have the same configuration, seed and length."
     return f"The runs differ only in {' and '.join(differing)}."
 
 
-def _rates(subjects: Sequence[Subject]) -> Plot | None:
+def _rates(subjects: Sequence[Subject]) -> list[Plot]:
     """Draw success rates with their 95 % intervals."""
     rated = [subject for subject in subjects if subject.figures.get("success_ci95")]
     if len(rated) < 2:
-        return None
+        return []
     traces = []
     for row, subject in enumerate(rated):
         rate = 100 * subject.figures["success_rate"]
@@ -147,57 +152,36 @@ def _rates(subjects: Sequence[Subject]) -> Plot | None:
         traces, "successful episodes", "", height=110 + 48 * len(rated), legend=False, y_axis=axis,
         x_axis={"range": [-2, 103], "ticksuffix": " %"},
     )  # fmt: skip
-    return Plot("Success, with 95 % intervals", figure)
+    return [Plot("Success, with 95 % intervals", figure)]
 
 
 def _wrapped(name: str, width: int = 26) -> str:
     """Break a long name into lines, as plotly does it; what could be markup there is taken out."""
-    lines, line = [], ""
-    for word in plots.label(name).split():
-        if line and len(line) + len(word) > width:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return "<br>".join([*lines, line])
+    return "<br>".join(wrap(plots.label(name), width, break_long_words=False, break_on_hyphens=False))
 
 
-def _curves(runs: Sequence[Run]) -> list[Section | None]:
+def _curves(runs: Sequence[Run]) -> list[Section]:
     """Draw median and spread where runs are repetitions, else the curves of each."""
     if len(runs) < 2:
         return []
-    if all(run.config and run.setting() == runs[0].setting() for run in runs):
-        return curves(runs)
-    blocks: list[Any] = []
-    for key, title, scale, axis in (
-        ("success_rate", "Success in evaluations", 100.0, PERCENT_AXIS),
-        ("mean_return", "Return in evaluations", 1.0, {}),
-    ):
-        traces = []
-        for index, (run, name) in enumerate(zip(runs, _titles(runs), strict=True)):
-            rows = [row for row in evaluations(run) if key in row]
-            if rows:
-                steps, values = (np.array([row[each] for row in rows], np.float64) for each in ("step", key))
-                traces.append(plots.line(steps, scale * values, name, plots.color(index), marks=True))
-        if traces:
-            figure = over_steps(runs, traces, title.split()[0].lower(), y_axis=axis)
-            blocks.append(Plot(title, figure, "", "steps"))
-    return [Section("Learning curves", blocks) if blocks else None]
+    logs = [run.log for run in runs]
+    if _are_repetitions(runs):
+        return plots.chart_sections(logs)
+    charts = compared_charts(dict(zip(_titles(runs), logs, strict=True)))
+    blocks = [plots.chart_plot(chart, logs, chart.title) for chart in charts]
+    return [Section("Learning curves", blocks)] if blocks else []
 
 
 def _list(sources: Sequence[Source]) -> Table:
-    rows: list[list[str | Badge | Link]] = []
+    rows: list[list[Cell]] = []
     for source in sources:
         if isinstance(source, Run):
             found, kind = run_page.verdict(source), "Training run"
         else:
-            found, kind = session_page.verdict(source), MODES_IN_WORDS.get(source.mode, source.mode)
+            found, kind = session_page.verdict(source), KINDS.get(source.mode, source.mode)
         rows.append([str(source.path), kind, Badge(found.word, found.level), found.sentence])
     return Table(["What", "Kind", "Verdict", "In a sentence"], rows, [0, 3])
 
 
 def _titles(runs: Sequence[Run]) -> list[str]:
     return [subject.name for subject in named_apart([Subject(run.title, {}) for run in runs])]
-
-
-def _seeds(runs: Sequence[Run]) -> list[str]:
-    return [str(run.config["seed"]) for run in runs]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from td3robot.report.blocks import Badge, Link, Table
-from td3robot.report.words import NONE, REASONS, interval, number, percent, succeeded
+from td3robot.format import NONE, capital, ended_by, guard_reason, interval, number, percent, succeeded
+from td3robot.report.html import Table
 
 Figures = dict[str, Any]
 # A difference below this is not worth a sentence.
@@ -50,7 +50,7 @@ class Row:
 
 def _inner(*keys: str, scale: float = 1.0) -> Callable[[Figures], float | None]:
     def read(figures: Figures) -> float | None:
-        """Return the number at the keys, scaled, or None."""
+        """Return the number at the keys, scaled; None if it is not known."""
         value: Any = figures
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -71,10 +71,6 @@ def _pair(key: str) -> Callable[[Figures], str]:
 def _changed(figures: Figures) -> float | None:
     found = figures.get("guard_interventions")
     return None if found is None else 100.0 * float(found.get("any", 0.0))
-
-
-def _endings(figures: Figures) -> str:
-    return ", ".join(f"{name} {count}" for name, count in (figures.get("ended") or {}).items()) or NONE
 
 
 def _beside_training(key: str, unit: str, scale: float) -> Callable[[Figures], str]:
@@ -113,7 +109,7 @@ ROWS = (
         "the age of the measured state", _pair("state_age_ms"), least=0.5),
     Row("Missed control ticks", _inner("missed_ticks"), noun="the number of missed ticks",
         show=lambda figures: f"{figures['missed_ticks']} of {figures['steps']}" if "missed_ticks" in figures else NONE),
-    Row("Episodes ended by", lambda figures: None, show=_endings),
+    Row("Episodes ended by", lambda figures: None, show=lambda figures: ended_by(figures.get("ended"))),
 )  # fmt: skip
 
 
@@ -121,7 +117,7 @@ def comparison_table(subjects: Sequence[Subject]) -> Table:
     """Lay figures out side by side; rows that nobody has are left out."""
     rows = [[row.title, *(row.text(subject.figures) for subject in subjects)] for row in ROWS]
     return Table(
-        ["", *(_capital(subject.name) for subject in subjects)], [row for row in rows if set(row[1:]) != {NONE}], [0]
+        ["", *(capital(subject.name) for subject in subjects)], [row for row in rows if set(row[1:]) != {NONE}], [0]
     )
 
 
@@ -143,7 +139,7 @@ def _success_sentence(subjects: Sequence[Subject]) -> str:
         return f"All succeed equally often: {percent(best.figures['success_rate'])} of their episodes."
     overlap = worst.figures["success_ci95"][1] >= best.figures["success_ci95"][0]
     told = "; the 95 % intervals overlap, so this may be chance" if overlap else "; the 95 % intervals do not overlap"
-    return _capital(
+    return capital(
         f"{best.name} succeeds more often than {worst.name}: {percent(best.figures['success_rate'])} "
         f"({interval(best.figures['success_ci95'])}) against {percent(worst.figures['success_rate'])} "
         f"({interval(worst.figures['success_ci95'])}){told}."
@@ -156,13 +152,9 @@ def _difference(row: Row, values: Sequence[tuple[str, float]]) -> str | None:
     if high - low <= max(NOTABLE * larger, row.least):
         return None
     share = f", {100 * (high - low) / low:.0f} % more" if low > 0 and (high - low) / low < 3 else ""
-    noun = _capital(row.noun)
+    noun = capital(row.noun)
     least, most = number(low, unit=row.unit), number(high, unit=row.unit)
     return f"{noun} is larger for {high_name} than for {low_name}: {most} against {least}{share}."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def interventions_table(figures: Figures) -> Table | None:
@@ -171,5 +163,5 @@ def interventions_table(figures: Figures) -> Table | None:
     if not shares:
         return None
     order = sorted(shares, key=lambda name: (name != "any", -shares[name]))
-    rows: list[list[str | Badge | Link]] = [[REASONS.get(name, name), percent(shares[name])] for name in order]
+    rows = [[capital(guard_reason(name)), percent(shares[name])] for name in order]
     return Table(["Why the guard changed what the policy asked for", "Share of control periods"], rows)

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from td3robot.build import robot_spec
 from td3robot.config import RobotConfig
 from td3robot.records import RecordError, read_record, record_of
+from td3robot.report.plots import LongCurves
 from td3robot.report.session import SHADOW, Session
-from td3robot.report.trace import Trace
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
@@ -75,6 +75,11 @@ class Replay:
         self.robot = MujocoRobot(robot_spec(self.config), self.config.physics_rate_hz)
         self.kinematics = Kinematics(self.robot.spec)
 
+    @property
+    def policy(self) -> str:
+        """Name of the policy that was recorded."""
+        return Session(self.path, self.about).policy
+
     def lines(self) -> Iterator[Line]:
         """Read the record once more from its beginning."""
         return read_record(self.path)
@@ -114,7 +119,7 @@ class Gap:
         self.names = list(replay.robot.spec.arm.joint_names)
         self._kinematics = replay.kinematics
         count = len(self.names)
-        self.joints, self.tool = Trace(3 * count), Trace(1)
+        self.joints, self.tool = LongCurves(3 * count), LongCurves(1)
         self.worst, self._tool = Sample(), Sample()
         self._squares, self._largest = np.zeros(count), np.zeros(count)
         self._at_end = Sample()
@@ -231,10 +236,3 @@ def _robot_config(record: Path, about: Line) -> RobotConfig:
         return RobotConfig.model_validate(cell["robot"] | {"backend": "mujoco"})
     except ValidationError as error:
         raise RecordError(f"{record} is of a robot that is unknown here: {error.errors()[0]['msg']}") from None
-
-
-def policy_of(replay: Replay) -> str:
-    """Return the name of the policy that was recorded."""
-    session = Session(replay.path)
-    session.about = replay.about
-    return session.policy

@@ -6,9 +6,8 @@ from typing import Any
 
 from td3robot.config import load_config
 from td3robot.errors import CheckpointError, ConfigError
-from td3robot.learning.log import EVALUATIONS, METRICS, Columns, read_log
+from td3robot.metrics import EVALUATION, EVALUATIONS, METRICS, Log, present, read_log
 from td3robot.policy.checkpoint import CONFIG, MANIFEST, Checkpoint, opened
-from td3robot.statistics import wilson_interval
 
 FILMS = {".mp4": "video/mp4", ".webm": "video/webm"}
 
@@ -20,7 +19,7 @@ class Run:
     Attributes:
         config: The resolved configuration as plain values; empty where no checkpoint tells it.
         changes: Settings that were changed when the run was resumed, as :mod:`td3robot.learning.changes` records them.
-        metrics, evaluations: Columns of the log; empty where there is none.
+        log: Its log; empty where there is none.
         best: Figures of the policy that the run keeps as its best, with ``step``; None without an evaluation.
         step: How far the newest checkpoint is; None without one.
         missing: What is not there or cannot be read, a sentence each.
@@ -29,8 +28,7 @@ class Run:
     path: Path
     config: dict[str, Any] = field(default_factory=dict)
     changes: list[dict[str, Any]] = field(default_factory=list)
-    metrics: Columns = field(default_factory=dict)
-    evaluations: Columns = field(default_factory=dict)
+    log: Log = field(default_factory=dict)
     best: dict[str, Any] | None = None
     step: int | None = None
     updates: int | None = None
@@ -79,32 +77,16 @@ def read_run(path: Path) -> Run:
         raise CheckpointError(f"{path} holds no {METRICS} and no checkpoint, so it is no run")
     run = Run(path)
     alone = (path / MANIFEST).is_file()
-    if (path / METRICS).is_file():
-        run.metrics = read_log(path, METRICS)
-    elif not alone:
-        run.missing.append(f"There is no {METRICS}, so there are no curves of the training.")
-    if (path / EVALUATIONS).is_file():
-        run.evaluations = read_log(path, EVALUATIONS)
-    if not run.evaluations and not alone:
-        run.missing.append("This run was not evaluated yet, so its success is not known.")
+    run.log = read_log(path, *present(path))
     if alone:
         run.missing.append("This is a checkpoint alone: the log of its training is not beside it.")
+    elif METRICS not in present(path):
+        run.missing.append(f"There is no {METRICS}, so there are no curves of the training.")
+    if not alone and not any(name.startswith(EVALUATION) for name in run.log):
+        run.missing.append("This run was not evaluated yet, so its success is not known.")
     _read_checkpoints(run)
     run.films = sorted(film for film in path.iterdir() if film.suffix.lower() in FILMS and film.is_file())
     return run
-
-
-def evaluations(run: Run) -> list[dict[str, Any]]:
-    """Return every evaluation with its step and, where it has a success rate, its 95 % interval."""
-    rows: dict[float, dict[str, Any]] = {}
-    for name, values in run.evaluations.items():
-        for step, value in values:
-            rows.setdefault(step, {"step": int(step)})[name] = value
-    for row in rows.values():
-        episodes = int(row.get("episodes", 0))
-        if episodes and "success_rate" in row:
-            row["success_ci95"] = wilson_interval(round(row["success_rate"] * episodes), episodes)
-    return [rows[step] for step in sorted(rows)]
 
 
 def _read_checkpoints(run: Run) -> None:

@@ -13,12 +13,12 @@ import numpy as np
 from td3robot.deploy.episode import ArmFigures
 from td3robot.deploy.report import Summary
 from td3robot.records import FILE, RecordError, read_record, read_report, record_of
-from td3robot.report.trace import Trace
+from td3robot.report.plots import LongCurves
 from td3robot.robots.guard import REASONS
 from td3robot.statistics import Sample
 
 REHEARSAL, SHADOW, CONFIRM = "rehearse", "shadow", "confirm"
-MODES_IN_WORDS = {
+KINDS = {
     "check": "Check of the arm", SHADOW: "Shadow on the arm", CONFIRM: "Confirm on the arm", "run": "Run on the arm",
     REHEARSAL: "Rehearsal",
 }  # fmt: skip
@@ -91,10 +91,10 @@ class Session:
     counts: Counter[str] = field(default_factory=Counter)
     summaries: dict[str, Summary] = field(default_factory=dict)
     joint_count: int = 0
-    joints: Trace = field(default_factory=lambda: Trace(0))
-    latency: Trace = field(default_factory=lambda: Trace(3))
-    guard: Trace = field(default_factory=lambda: Trace(len(REASONS)))
-    goals: Trace = field(default_factory=lambda: Trace(2))
+    joints: LongCurves = field(default_factory=lambda: LongCurves(0))
+    latency: LongCurves = field(default_factory=lambda: LongCurves(3))
+    guard: LongCurves = field(default_factory=lambda: LongCurves(len(REASONS)))
+    goals: LongCurves = field(default_factory=lambda: LongCurves(2))
     interval_ms: Sample = field(default_factory=Sample)
     events: list[Event] = field(default_factory=list)
     fault: str | None = None
@@ -331,7 +331,7 @@ class _Reader:
         session = self._session
         if not session.joint_count:
             session.joint_count = len(measured)
-            session.joints = Trace((len(PARTS) + 1) * session.joint_count)
+            session.joints = LongCurves((len(PARTS) + 1) * session.joint_count)
         session.joints.add(self._at, [*parts.ravel(), *measured, *error])
         if len(measured) != session.joint_count or parts.shape != (3, session.joint_count):
             raise ValueError(f"{len(measured)} joints where there were {session.joint_count}")

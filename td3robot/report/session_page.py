@@ -1,19 +1,37 @@
 """The page of one session: a deployment or a rehearsal."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from td3robot.format import (
+    ENDED_BY,
+    NONE,
+    capital,
+    counted,
+    duration,
+    flat,
+    guard_reason,
+    interval,
+    joint_name,
+    name_of,
+    number,
+    percent,
+    plain,
+    sentence_case,
+)
 from td3robot.report import plots
-from td3robot.report.blocks import (
+from td3robot.report.figures import Subject, comparison_table, differences, interventions_table
+from td3robot.report.html import (
     ATTENTION,
     BAD,
     GOOD,
     NEUTRAL,
     Badge,
+    Cell,
     Facts,
     Fold,
-    Link,
     Page,
     Plot,
     Plots,
@@ -24,23 +42,9 @@ from td3robot.report.blocks import (
     Tile,
     Verdict,
 )
-from td3robot.report.figures import Subject, comparison_table, differences, interventions_table
 from td3robot.report.session import PARTS, REHEARSAL, SHADOW, Episode, Session
-from td3robot.report.words import (
-    NONE,
-    REASONS,
-    counted,
-    duration,
-    flat,
-    interval,
-    joint_name,
-    name_of,
-    number,
-    percent,
-    plain,
-    sentence_case,
-)
-from td3robot.robots.guard import REASONS as GUARD_REASONS
+from td3robot.robots.guard import REASONS
+from td3robot.statistics import Sample
 
 MODES = {
     "check": "Check: go or no-go, nothing moves",
@@ -50,30 +54,37 @@ MODES = {
     REHEARSAL: "Rehearsal on a simulated controller",
 }
 LEVELS = {"go": GOOD, "attention": ATTENTION, "no-go": BAD}
-ENDS = {"time": "ran its full time", "operator": "stopped by the operator", "fault": "stopped by a fault"}
 # Endings before an episode's own end.
 STOPS = ("operator", "fault", "cut off")
+# How each posture of a control period is drawn: colour, width and dash.
 STYLES = {"wished": ("--c5", 1.5, "dot"), "guarded": ("--c2", 1.5, "dash"), "sent": ("--c1", 2.0, "solid"),
           "measured": ("--c3", 2.0, "solid")}  # fmt: skip
 # What figures are of, as a sentence names them.
-STOOD_IN, REAL, PLAIN = "the simulated controller", "the arm", "plain simulation"
+SIMULATED, REAL, PLAIN = "the simulated controller", "the arm", "plain simulation"
+TRACKING = (
+    "Wished is what the policy asks for, guarded what the guard makes of it, sent what went to the arm, measured where "
+    "the arm was. The way to the next start, between two episodes, is not drawn."
+)
+# Times of a control period: title, attribute of a summary, caption.
+TIMES = (
+    ("Time to decide", "decide_ms", "From an observation to the command that was sent: policy, action, guard."),
+    ("Age of the measured state", "state_age_ms", "How old the state was when the command was sent."),
+    ("Time between two commands", "", "Time between two commands; its spread is the jitter of the control loop."),
+)
 
 
 def session_page(session: Session) -> Page:
     """Lay out one session, its verdict first."""
     sections = [
-        _check(session), _episodes(session), _beside_simulation(session), _joints(session), _latency(session),
-        _guard(session), _events(session), _details(session),
+        Section("The check before moving", _check(session)), Section("Episodes", _episodes(session)),
+        Section("Beside plain simulation", _beside_simulation(session)), Section("Joint tracking", _joints(session)),
+        Section("Latency and jitter", _latency(session)), Section("Guard interventions", _guard(session)),
+        Section("Faults and the operator", _events(session)), Section("What this is about", _details(session)),
     ]  # fmt: skip
-    rehearsal = session.mode == REHEARSAL
-    return Page(
-        MODES.get(session.mode, session.mode),
-        f"{'Rehearsal' if rehearsal else 'Deployment'} of {session.policy}",
-        verdict(session),
-        _tiles(session),
-        [section for section in sections if section is not None],
-        str(session.path),
-    )
+    title = f"{'Rehearsal' if session.mode == REHEARSAL else 'Deployment'} of {session.policy}"
+    shown = [section for section in sections if section.blocks]
+    kicker = MODES.get(session.mode, session.mode)
+    return Page(kicker, title, verdict(session), _tiles(session), shown, str(session.path))
 
 
 def verdict(session: Session) -> Verdict:
@@ -92,9 +103,8 @@ def verdict(session: Session) -> Verdict:
     if session.fault is not None:
         return Verdict(BAD, "Fault", f"{told}; a fault stopped the arm: {session.fault}")
     if session.mode == "confirm" and session.report is not None and session.report.get("not_passed", "") is None:
-        return Verdict(
-            GOOD, "Passed", f"The arm moved for {figures['steps']:,} control periods, a key press at a time."
-        )
+        moved = f"The arm moved for {figures['steps']:,} control periods, a key press at a time."
+        return Verdict(GOOD, "Passed", moved)
     if session.stopped_by == "operator":
         return Verdict(ATTENTION, "Stopped", f"{told}; the operator stopped the arm.")
     if not session.whole:
@@ -109,7 +119,7 @@ def verdict(session: Session) -> Verdict:
 def subjects(session: Session) -> list[Subject]:
     """Return what can be compared of a session: itself, and the plain simulation of a rehearsal."""
     figures = session.figures()
-    found = [] if figures is None else [Subject(STOOD_IN if session.mode == REHEARSAL else REAL, figures)]
+    found = [] if figures is None else [Subject(SIMULATED if session.mode == REHEARSAL else REAL, figures)]
     if session.report is not None and isinstance(simulated := session.report.get("simulation"), dict):
         found.append(Subject(PLAIN, simulated))
     return found
@@ -121,8 +131,8 @@ def _success(session: Session, figures: dict[str, Any]) -> str:
     count, rate = figures["episodes"], figures["success_rate"]
     if rate is None:
         return counted(count, "episode")
-    noun = "episode" if count == 1 else "episodes"
-    return f"{round(rate * count):,} of {count:,} {noun} succeeded (95 % interval {interval(figures['success_ci95'])})"
+    sure = f"95 % interval {interval(figures['success_ci95'])}"
+    return f"{round(rate * count):,} of {counted(count, 'episode')} succeeded ({sure})"
 
 
 def _objection(check: dict[str, Any]) -> str:
@@ -137,15 +147,14 @@ def _tiles(session: Session) -> list[Tile]:
     tiles = []
     if figures is not None:
         if session.mode != SHADOW:
-            tiles.append(
-                Tile("Success", percent(figures["success_rate"]), interval(figures["success_ci95"]) + " (95 %)")
-            )
-        away = figures["mean_final_distance_m"]
-        tiles.append(Tile("From the goal at the end", number(None if away is None else 1e3 * away, unit="mm"), "mean"))
-        tiles.append(
-            Tile("Changed by the guard", percent(figures["guard_interventions"].get("any", 0.0)), "of periods")
-        )
-        tiles.append(Tile("Missed ticks", f"{figures['missed_ticks']:,}", f"of {figures['steps']:,} control periods"))
+            sure = f"{interval(figures['success_ci95'])} (95 %)"
+            tiles.append(Tile("Successful episodes", percent(figures["success_rate"]), sure))
+        changed = figures["guard_interventions"].get("any", 0.0)
+        tiles += [
+            Tile("From the goal at the end", number(figures["mean_final_distance_m"], unit="mm", scale=1e3), "mean"),
+            Tile("Changed by the guard", percent(changed), "of periods"),
+            Tile("Missed ticks", f"{figures['missed_ticks']:,}", f"of {figures['steps']:,} control periods"),
+        ]
     speed = session.about.get("speed", (session.report or {}).get("speed"))
     if speed is not None:
         tiles.append(Tile("Speed", percent(float(speed)), "of that in training"))
@@ -153,60 +162,51 @@ def _tiles(session: Session) -> list[Tile]:
     return [*tiles, took]
 
 
-def _check(session: Session) -> Section | None:
+def _check(session: Session) -> list[Any]:
     if session.check is None:
-        return None
+        return []
     findings = session.check["findings"]
-    rows: list[list[str | Badge | Link]] = [
+    headers, wide = ["Looked at", "Verdict", "Found", "Expected", "What to do"], [0, 2, 3, 4]
+    rows: list[list[Cell]] = [
         [
             sentence_case(each["name"]), Badge(each["verdict"], LEVELS.get(each["verdict"], NEUTRAL)),
             plain(each["found"]), plain(each["expected"]), plain(each["advice"]),
         ]
         for each in findings
     ]  # fmt: skip
-    table = Table(["Looked at", "Verdict", "Found", "Expected", "What to do"], rows, [0, 2, 3, 4])
     serious = [row for row, each in zip(rows, findings, strict=True) if each["verdict"] != "go"]
-    passed = len(findings) - len(serious)
-    first: Any = Text(f"All {counted(len(findings), 'finding')} are go.")
-    if serious:
-        first = Table(table.headers, serious, table.wide)
-    return Section(
-        "The check before moving", [first, Fold(f"All findings ({passed} of {len(findings)} are go)", [table])]
-    )
+    all_go = Text(f"All {counted(len(findings), 'finding')} are go.")
+    title = f"All findings ({len(findings) - len(serious)} of {len(findings)} are go)"
+    return [Table(headers, serious, wide) if serious else all_go, Fold(title, [Table(headers, rows, wide)])]
 
 
-def _episodes(session: Session) -> Section | None:
+def _episodes(session: Session) -> list[Any]:
     if not session.episodes:
-        return None
+        return []
     blocks: list[Any] = []
     if len(session.goals) > 2 and session.mode != SHADOW:
         blocks.append(_distances(session))
-    rows: list[list[str | Badge | Link]] = []
-    for each in session.episodes:
-        ended = ENDS.get(each.ended, each.ended) + (f": {each.fault}" if each.fault else "")
-        away = None if each.distance_m is None else 1e3 * each.distance_m
-        rows.append(
-            [
-                "shadow" if each.mode == SHADOW else f"{each.number}",
-                _outcome(each),
-                number(away, unit="mm"),
-                duration(each.seconds),
-                f"{each.steps:,}",
-                f"{each.changed:,}",
-                f"{each.missed:,}",
-                number(each.tracking_mrad, unit="mrad"),
-                ended,
-            ]
-        )
+    rows: list[list[Cell]] = [
+        [
+            "shadow" if each.mode == SHADOW else f"{each.number}",
+            _outcome(each),
+            number(each.distance_m, unit="mm", scale=1e3),
+            duration(each.seconds),
+            f"{each.steps:,}",
+            f"{each.changed:,}",
+            f"{each.missed:,}",
+            number(each.tracking_mrad, unit="mrad"),
+            ENDED_BY.get(each.ended, each.ended) + (f": {each.fault}" if each.fault else ""),
+        ]
+        for each in session.episodes
+    ]
     headers = ["Episode", "Outcome", "From the goal", "Time", "Periods", "Changed by the guard", "Missed ticks",
-               "Largest tracking error", "How it ended"]  # fmt: skip
+               "Largest tracking error", "Ended by"]  # fmt: skip
     table = Table(headers, rows, [8])
     if session.episodes_left_out:
         note = f"{session.episodes_left_out:,} more episodes are not listed; the first ones and those that failed are."
-        blocks += [Fold(f"The first {len(rows)} episodes", [table]), Text(note, "note")]
-    else:
-        blocks.append(table if len(rows) <= 12 else Fold(f"All {len(rows)} episodes", [table]))
-    return Section("Episodes", blocks)
+        return [*blocks, Fold(f"The first {len(rows)} episodes", [table]), Text(note, "note")]
+    return [*blocks, table if len(rows) <= 12 else Fold(f"All {len(rows)} episodes", [table])]
 
 
 def _outcome(episode: Episode) -> Badge:
@@ -221,30 +221,26 @@ def _outcome(episode: Episode) -> Badge:
 
 def _distances(session: Session) -> Plot:
     times, _, high = session.goals.points()
-    traces = []
-    for channel, (name, paint, symbol) in enumerate([("success", "--good", "circle"), ("missed", "--bad", "x")]):
-        values = 1e3 * high[:, channel]
-        if np.isfinite(values).any():
-            traces.append(plots.dots(times, values, name, paint, symbol, 9))
-    axis = {"dtick": 1} if len(session.goals) <= 20 else {}
+    kinds = [("success", "--good", "circle", high[:, 0]), ("missed", "--bad", "x", high[:, 1])]
+    traces = [
+        plots.dots(times, 1e3 * values, name, paint, symbol, 9)
+        for name, paint, symbol, values in kinds
+        if np.isfinite(values).any()
+    ]
     figure = plots.figure(
-        traces, "episode", "from the goal (mm)", height=260, legend=True, x_axis=axis, y_axis={"rangemode": "tozero"}
-    )
-    caption = "How far from its goal each episode ended." + decimated(session.goals.rows_per_point, "episode")
-    return Plot("Distance from the goal at the end", figure, caption)
+        traces, "episode", "from the goal (mm)", height=260, legend=True, y_axis={"rangemode": "tozero"},
+        x_axis={"dtick": 1} if len(session.goals) <= 20 else {},
+    )  # fmt: skip
+    caption = f"How far from its goal each episode ended. {session.goals.left_out('episode')}"
+    return Plot("Distance from the goal at the end", figure, caption.strip())
 
 
-def _beside_simulation(session: Session) -> Section | None:
-    if session.mode != REHEARSAL:
-        return None
+def _beside_simulation(session: Session) -> list[Any]:
     sides = subjects(session)
-    if len(sides) < 2:
-        return None
-    blocks: list[Any] = [
-        Text("The same episodes, through the real driver against a simulated controller and in plain simulation."),
-        Sentences(differences(sides)), comparison_table(sides), *_wire(session.report or {}),
-    ]  # fmt: skip
-    return Section("Beside plain simulation", blocks)
+    if session.mode != REHEARSAL or len(sides) < 2:
+        return []
+    about = "The same episodes, through the real driver against a simulated controller and in plain simulation."
+    return [Text(about), Sentences(differences(sides)), comparison_table(sides), *_wire(session.report or {})]
 
 
 def _wire(report: dict[str, Any]) -> list[Any]:
@@ -254,14 +250,9 @@ def _wire(report: dict[str, Any]) -> list[Any]:
         return []
     names = {"tcp_speed_m_s": ("Tool speed", "m/s"), "joint_speed_rad_s": ("Joint speed", "rad/s"),
              "joint_acceleration_rad_s2": ("Joint acceleration", "rad/s²")}  # fmt: skip
-    arm = wire.get("measured", {})
-    rows: list[list[str | Badge | Link]] = [
-        [
-            title,
-            number(wire["targets"].get(key), unit=unit),
-            number(arm.get(key), unit=unit),
-            number(limits[key], unit=unit),
-        ]
+    sides = (wire["targets"], wire.get("measured", {}), limits)
+    rows = [
+        [title, *(number(side.get(key), unit=unit) for side in sides)]
         for key, (title, unit) in names.items()
         if key in limits
     ]
@@ -269,151 +260,142 @@ def _wire(report: dict[str, Any]) -> list[Any]:
     return [Text(about), Table(["", "Of the targets", "Of the arm", "The guard's limit"], rows, [0])]
 
 
-def _joints(session: Session) -> Section | None:
-    if not session.joint_count or len(session.joints) < 2:
-        return None
-    count, names = session.joint_count, session.joint_names
-    gaps, errors = [], []
+def _joints(session: Session) -> list[Any]:
+    curves, names = session.joints, [joint_name(name) for name in session.joint_names]
+    if not session.joint_count or len(curves) < 2:
+        return []
+    angles = joint_plots(curves, names, [(name, *STYLES[name]) for name in PARTS])
+    errors = joint_differences(curves, names, len(PARTS), "error (mrad)")
+    together = Plot(
+        "Measured minus sent, one control period later", errors,
+        "A servo follows its target with a lag, so the error grows with speed and goes to zero at rest.", "time",
+    )  # fmt: skip
+    legend = [(name, STYLES[name][0]) for name in PARTS]
+    return [Plots(angles, legend, f"{TRACKING} {curves.left_out('control period')}".strip()), together]
+
+
+def joint_plots(
+    curves: plots.LongCurves, names: Sequence[str], parts: Sequence[tuple[str, str, float, str]]
+) -> list[Plot]:
+    """Draw the angles of each joint over time.
+
+    Args:
+        curves: Of every part, one channel for each joint [rad].
+        names: The joints' names.
+        parts: Name, colour, width and dash of each part.
+    """
+    found = []
     for joint, name in enumerate(names):
         traces = []
-        for part, label in enumerate(PARTS):
-            paint, width, dash = STYLES[label]
-            times, values = session.joints.curve(part * count + joint)
-            traces.append(plots.line(times, np.degrees(values), label, paint, width=width, dash=dash))
-        figure = plots.figure(traces, "time (s)", "angle (°)", height=240, legend=False)
-        gaps.append(Plot(joint_name(name), figure, group="time"))
-        times, values = session.joints.curve(len(PARTS) * count + joint)
-        errors.append(plots.line(times, 1e3 * values, joint_name(name), plots.color(joint), width=1.5))
-    together = Plot(
-        "Measured minus sent, one control period later",
-        plots.figure(errors, "time (s)", "error (mrad)"),
-        "A servo follows its target with a lag, so the error grows with speed and goes to zero at rest.",
-        "time",
-    )
-    legend = [(label, STYLES[label][0]) for label in PARTS]
-    caption = (
-        "Wished is what the policy asks for, guarded what the guard makes of it, sent what went to the arm, measured "
-        "where the arm was. The way to the next start, between two episodes, is not drawn."
-        + decimated(session.joints.rows_per_point, "control period")
-    )
-    return Section("Joint tracking", [Plots(gaps, legend, caption), together])
+        for part, (title, paint, width, dash) in enumerate(parts):
+            times, values = curves.curve(part * len(names) + joint)
+            traces.append(plots.line(times, np.degrees(values), title, paint, width=width, dash=dash))
+        found.append(Plot(name, plots.figure(traces, "time (s)", "angle (°)", height=240, legend=False), group="time"))
+    return found
 
 
-def _latency(session: Session) -> Section | None:
-    samples: list[tuple[str, str, Any, str]] = []
+def joint_differences(curves: plots.LongCurves, names: Sequence[str], part: int, axis: str) -> dict[str, Any]:
+    """Draw one part of each joint over time [mrad], all joints in one plot; arguments as in :func:`joint_plots`."""
+    traces = []
+    for joint, name in enumerate(names):
+        times, values = curves.curve(part * len(names) + joint)
+        traces.append(plots.line(times, 1e3 * values, name, plots.color(joint), width=1.5))
+    return plots.figure(traces, "time (s)", axis)
+
+
+def _latency(session: Session) -> list[Any]:
     shown = [summary for mode, summary in session.summaries.items() if mode != SHADOW or session.mode != REHEARSAL]
     if not shown:
-        return None
-    times = (
-        ("Time to decide", "decide_ms", "From an observation to the command that was sent: policy, action, guard."),
-        ("Age of the measured state", "state_age_ms", "How old the state was when the command was sent."),
-    )
-    for title, key, caption in times:
-        values = getattr(shown[-1], key)
-        if values.count:
-            samples.append((title, caption, values, plots.color(len(samples))))
-    if session.interval_ms.count:
-        about = "Time between two commands; its spread is the jitter of the control loop."
-        samples.append(("Time between two commands", about, session.interval_ms, plots.color(len(samples))))
-    if not samples:
-        return None
-    rows: list[list[str | Badge | Link]] = []
-    pictures = []
-    for title, caption, values, paint in samples:
-        found = values.percentiles()
+        return []
+    every: list[tuple[str, str, Sample]] = [
+        (title, caption, getattr(shown[-1], key) if key else session.interval_ms) for title, key, caption in TIMES
+    ]
+    samples = [sample for sample in every if sample[2].count]
+    rows, pictures = [], []
+    for index, (title, caption, values) in enumerate(samples):
+        found = values.percentiles() or {}
         rows.append([title, *(number(found[name], unit="ms") for name in ("p50", "p99", "max"))])
-        bars = plots.histogram(values.values(), title, paint)
+        bars = plots.histogram(values.values(), title, plots.color(index))
         figure = plots.figure([bars], "ms", "control periods", height=240, more={"bargap": 0.0})
         pictures.append(Plot(title, figure, caption))
-    thinned = max(values.every for _, _, values, _ in samples)
-    notes = [Text(f"Medians and percentiles are of every {thinned}th control period; longest of all.", "note")]
-    late = _late(session)
-    return Section(
-        "Latency and jitter",
-        [
-            Table(["", "Median", "99th percentile", "Longest"], rows),
-            Plots(pictures),
-            *late,
-            *(notes if thinned > 1 else []),
-        ],
-    )
+    if not samples:
+        return []
+    table = Table(["", "Median", "99th percentile", "Longest"], rows)
+    thinned = max(values.every for _, _, values in samples)
+    note = f"Medians and percentiles are of every {thinned}th control period; longest of all."
+    return [table, Plots(pictures), *_latency_curves(session), *([Text(note, "note")] if thinned > 1 else [])]
 
 
-def _late(session: Session) -> list[Any]:
-    """Draw the latencies over time."""
+def _latency_curves(session: Session) -> list[Plot]:
     if len(session.latency) < 2:
         return []
-    names = ("time to decide", "age of the measured state", "time between two commands")
     traces = []
-    for channel, name in enumerate(names):
+    for channel, (title, _, _) in enumerate(TIMES):
         times, values = session.latency.curve(channel)
         if np.isfinite(values).any():
-            traces.append(plots.line(times, values, name, plots.color(channel), width=1.5))
+            traces.append(plots.line(times, values, title.lower(), plots.color(channel), width=1.5))
     figure = plots.figure(traces, "time (s)", "ms", y_axis={"rangemode": "tozero"})
-    return [Plot("Over time", figure, decimated(session.latency.rows_per_point, "control period").strip(), "time")]
+    return [Plot("Over time", figure, session.latency.left_out("control period"), "time")]
 
 
-def _guard(session: Session) -> Section | None:
+def _guard(session: Session) -> list[Any]:
     figures = session.figures()
     if figures is None:
-        return None
+        return []
     table = interventions_table(figures)
-    blocks: list[Any] = [] if table is None else [table]
     if table is not None and not figures["guard_interventions"].get("any"):
-        return Section("Guard interventions", [Text("The guard changed nothing that the policy asked for.")])
+        return [Text("The guard changed nothing that the policy asked for.")]
+    blocks: list[Any] = [] if table is None else [table]
     if len(session.guard):
-        times, low, _ = session.guard.points()
-        present = [n for n in range(len(GUARD_REASONS)) if np.isfinite(low[:, n]).any()]
-        traces = []
-        for row, reason in enumerate(present):
-            here = np.isfinite(low[:, reason])
-            name = REASONS.get(GUARD_REASONS[reason], GUARD_REASONS[reason])
-            traces.append(
-                plots.dots(times[here], np.full(here.sum(), float(row)), name, plots.color(reason), "square", 7)
-            )
-        labels = [REASONS.get(GUARD_REASONS[n], GUARD_REASONS[n]) for n in present]
-        axis = {
-            "tickvals": list(range(len(present))), "ticktext": labels, "range": [-0.6, len(present) - 0.4],
-            "title": {"text": ""}, "automargin": True,
-        }  # fmt: skip
-        figure = plots.figure(
-            traces, "time (s)", "", height=120 + 40 * len(present), legend=False, y_axis=axis,
-            x_axis={"range": [0.0, session.seconds]},
-        )  # fmt: skip
-        caption = "Each mark is a control period in which the guard changed what the policy asked for."
-        blocks.append(Plot("When", figure, caption + decimated(session.guard.rows_per_point, "change"), "time"))
-    elif not blocks:
-        blocks.append(Text("The guard changed nothing."))
-    return Section("Guard interventions", blocks)
+        blocks.append(_guard_plot(session))
+    return blocks or [Text("The guard changed nothing.")]
 
 
-def _events(session: Session) -> Section:
-    rows: list[list[str | Badge | Link]] = [
-        [f"{event.at_s:.2f} s", Badge(event.what, BAD if event.is_fault else NEUTRAL), event.text]
-        for event in session.events
-    ]
+def _guard_plot(session: Session) -> Plot:
+    times, low, _ = session.guard.points()
+    present = [n for n in range(len(REASONS)) if np.isfinite(low[:, n]).any()]
+    labels = [capital(guard_reason(REASONS[n])) for n in present]
+    traces = []
+    for row, (reason, name) in enumerate(zip(present, labels, strict=True)):
+        here = times[np.isfinite(low[:, reason])]
+        traces.append(plots.dots(here, np.full(len(here), float(row)), name, plots.color(reason), "square", 7))
+    axis = {
+        "tickvals": list(range(len(present))), "ticktext": labels, "range": [-0.6, len(present) - 0.4],
+        "title": {"text": ""}, "automargin": True,
+    }  # fmt: skip
+    figure = plots.figure(
+        traces, "time (s)", "", height=120 + 40 * len(present), legend=False, y_axis=axis,
+        x_axis={"range": [0.0, session.seconds]},
+    )  # fmt: skip
+    caption = "Each mark is a control period in which the guard changed what the policy asked for."
+    return Plot("When", figure, f"{caption} {session.guard.left_out('change')}".strip(), "time")
+
+
+def _events(session: Session) -> list[Any]:
     blocks: list[Any] = []
     if override := session.about.get("override"):
         blocks.append(Text(f"A missing rung was overridden, for the reason: {override}", "warning"))
-    if rows:
-        blocks.append(Table(["After", "Who or what", "What happened"], rows, [2]))
-    else:
-        blocks.append(Text("No fault came up, and the operator stopped nothing."))
+    rows: list[list[Cell]] = [
+        [f"{event.at_s:.2f} s", Badge(event.what, BAD if event.is_fault else NEUTRAL), event.text]
+        for event in session.events
+    ]
+    nothing = Text("No fault came up, and the operator stopped nothing.")
+    blocks.append(Table(["After", "Who or what", "What happened"], rows, [2]) if rows else nothing)
     recovered = (session.report or {}).get("faults")
     if isinstance(recovered, list) and recovered:
-        found: list[list[str | Badge | Link]] = [
-            [f"{fault['episode'] + 1}", plain(fault["said"]), _rest_ms(fault)] for fault in recovered
+        found = [
+            [
+                f"{fault['episode'] + 1}",
+                plain(fault["said"]),
+                number(fault.get("rest_after_telling_s"), unit="ms", scale=1e3),
+            ]
+            for fault in recovered
         ]
         blocks.append(Table(["Episode", "What the operator read", "At rest after that"], found, [1]))
-    return Section("Faults and the operator", blocks)
+    return blocks
 
 
-def _rest_ms(fault: dict[str, Any]) -> str:
-    seconds = fault.get("rest_after_telling_s")
-    return NONE if seconds is None else number(1e3 * seconds, unit="ms")
-
-
-def _details(session: Session) -> Section:
+def _details(session: Session) -> list[Any]:
     robot, about = session.robot, session.about
     pairs = [
         ("Policy", str(about.get("checkpoint") or session.policy)),
@@ -441,11 +423,4 @@ def _details(session: Session) -> Section:
         if values:
             rows = [(name, plain(value)) for name, value in flat(values).items()]
             blocks.append(Fold(title, [Facts(rows)]))
-    return Section("What this is about", blocks)
-
-
-def decimated(rows: int, noun: str) -> str:
-    """Return a sentence if each point of a curve stands for several rows, or an empty text if not."""
-    if rows == 1:
-        return ""
-    return f" Each point stands for {rows:,} {noun}s in a row: their smallest and largest values are drawn."
+    return blocks

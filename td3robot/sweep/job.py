@@ -12,8 +12,8 @@ from time import monotonic, sleep
 from td3robot.config import load_config
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.learning.changes import different_settings
-from td3robot.learning.log import EVALUATIONS, METRICS, read_log
 from td3robot.learning.run_lock import RunLock
+from td3robot.metrics import EVALUATIONS, METRICS, Log, evaluations, read_log
 from td3robot.policy import checkpoint
 from td3robot.processes import CORES, end_with_parent, start_python
 
@@ -192,16 +192,17 @@ def set_aside_unsaved(directory: Path) -> None:
 
 def progress(directory: Path) -> Progress:
     """Return a run's progress, which is empty if it has not begun."""
-    found = Progress()
-    with suppress(CheckpointError):
-        found.step = int(max((points[-1][0] for points in read_log(directory, METRICS).values()), default=0))
-    with suppress(CheckpointError):
-        columns = read_log(directory, EVALUATIONS)
-        found.steps = [int(step) for step, _ in columns.get("mean_return", [])]
-        found.returns = [value for _, value in columns.get("mean_return", [])]
-        found.success = [value for _, value in columns.get("success_rate", [])]
-    found.step = max([found.step, *found.steps])
-    return found
+    log: Log = {}
+    for name in (METRICS, EVALUATIONS):
+        with suppress(CheckpointError):
+            log |= read_log(directory, name)
+    rows = evaluations(log)
+    return Progress(
+        step=int(max((points[-1][0] for points in log.values()), default=0)),
+        steps=[row["step"] for row in rows],
+        success=[row["success_rate"] for row in rows if "success_rate" in row],
+        returns=[row["mean_return"] for row in rows if "mean_return" in row],
+    )
 
 
 def wait_until_released(directory: Path) -> None:

@@ -1,12 +1,14 @@
 """Results of a sweep: figures of every setting, the best run, a plot."""
 
 import json
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from td3robot import atomic
-from td3robot.report.words import counted
+from td3robot.format import counted
+from td3robot.metrics import Chart, Series
 from td3robot.sweep.sweep import Run, Setting, Sweep, run_score
 
 RESULTS, PICTURE = "sweep.json", "sweep.png"
@@ -52,41 +54,36 @@ def write_results(sweep: Sweep, found: dict[str, Any]) -> None:
     Raises:
         OSError: One cannot be written; what was there before still is.
     """
+    from td3robot.report.picture import draw
+
     text = json.dumps(found, indent=2, allow_nan=False) + "\n"
     atomic.write_text(sweep.directory / RESULTS, text)
-    with atomic.Replacement(sweep.directory / PICTURE) as picture:
-        draw(sweep, picture)
+    with atomic.Replacement(sweep.directory / PICTURE) as temporary:
+        draw([chart(sweep)], "").savefig(temporary, dpi=110)
 
 
-def draw(sweep: Sweep, path: Path) -> None:
-    """Plot each setting's evaluations over the steps: the median and range of its seeds."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
-
-    from td3robot.learning.plot import over_steps
-
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
-    axes = figure.add_subplot()
+def chart(sweep: Sweep) -> Chart:
+    """Return each setting's evaluations over the steps: the median and range of its seeds."""
     settings = [setting for setting in ranked(sweep) if any(run.progress.values for run in setting.runs)]
-    for setting in settings[:DRAWN]:
-        curves = [dict(zip(run.progress.steps, run.progress.values, strict=False)) for run in setting.runs]
-        steps = sorted({step for curve in curves for step in curve})
-        values = [[curve[step] for curve in curves if step in curve] for step in steps]
-        (line,) = axes.plot(steps, [median(each) for each in values], marker="o", markersize=3)
-        line.set_label(setting.words or "as configured")
-        low, high = [min(each) for each in values], [max(each) for each in values]
-        axes.fill_between(steps, low, high, alpha=0.15, color=line.get_color())
     success = measure(sweep) == "success_rate"
-    if success:
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-        axes.set_ylim(-0.03, 1.03)
+    curves = [_curve(setting, color, 100.0 if success else 1.0) for color, setting in enumerate(settings[:DRAWN])]
     left_out = len(settings) - DRAWN
     title = (
         f"{'success' if success else 'return'} in evaluations, median and range of {counted(sweep.plan.seeds, 'seed')}"
     )
-    axes.set_title(title + (f"; {left_out} worse settings left out" if left_out > 0 else ""))
-    over_steps(axes)
-    figure.savefig(path, dpi=110)
+    return Chart(
+        title + (f"; {left_out} worse settings left out" if left_out > 0 else ""), curves,
+        unit="%" if success else "", span=(0.0, 100.0) if success else None,
+    )  # fmt: skip
+
+
+def _curve(setting: Setting, color: int, scale: float) -> Series:
+    curves = [dict(zip(run.progress.steps, run.progress.values, strict=False)) for run in setting.runs]
+    steps = sorted({step for curve in curves for step in curve})
+    values = [[scale * curve[step] for curve in curves if step in curve] for step in steps]
+    middle, low, high = (np.array([ends(each) for each in values]) for ends in (median, min, max))
+    label = setting.words or "as configured"
+    return Series(label, np.array(steps, np.float64), middle, low, high, color=color, marked=True)
 
 
 def _setting_figures(setting: Setting) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from td3robot import seeding
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import EpisodeFigures
 from td3robot.envs.robot_env import RobotEnv
+from td3robot.format import name_of
+from td3robot.metrics import REWARDS, Chart, time_chart
 from td3robot.robots.guard import Ruling
 from td3robot.state import Array, JointCommand
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.view.source import Snapshot, Source, Workcell
 
 Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
@@ -119,12 +121,14 @@ class Episodes(Source):
         if not steps:
             return []
         seconds = np.arange(1.0, steps + 1.0) * self._environment.robot.spec.period_s
-        terms = {name: np.array([row[name] for row in self._terms]) for name in self._terms[-1]}
+        terms = {
+            REWARDS.get(name, name_of(name)): np.array([row[name] for row in self._terms]) for name in self._terms[-1]
+        }
         changed = {"changed": 100.0 * np.cumsum(self._changed) / np.arange(1.0, steps + 1.0)}
         return [
-            Chart("Left to go (mm)", "seconds", seconds, {"distance": 1e3 * np.array(self._distances)}),
-            Chart("Reward terms, each period", "seconds", seconds, terms),
-            Chart("Periods changed by the guard so far (%)", "seconds", seconds, changed, (0.0, 100.0)),
+            time_chart("Left to go", seconds, {"distance": 1e3 * np.array(self._distances)}, "mm"),
+            time_chart("Reward terms, each period", seconds, terms),
+            time_chart("Periods changed by the guard so far", seconds, changed, "%", (0.0, 100.0)),
         ]
 
     def close(self) -> None:

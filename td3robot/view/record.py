@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 
 from td3robot.config import Box
 from td3robot.config.task import task_section
+from td3robot.format import joint_name
 from td3robot.geometry import rotation_of
+from td3robot.metrics import Chart, time_chart
 from td3robot.records import FILE, RecordError, RecordIndex
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import JointCommand, ObjectModel, Pose, RobotState
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
-from td3robot.view.words import joint_name
+from td3robot.view.source import Snapshot, Source, Workcell
 
 # A record that was written to within this time is followed, not played from its beginning [s].
 RECENT_S = 10.0
@@ -98,8 +99,8 @@ class Recorded(Source):
         changed = np.array([float(bool(line["reasons"])) for line in lines])
         share = {"changed": 100.0 * np.cumsum(changed) / np.arange(1, len(lines) + 1)}
         return [
-            Chart("Commanded minus measured (mrad)", "seconds", seconds, tracking),
-            Chart("Periods changed by the guard so far (%)", "seconds", seconds, share, (0.0, 100.0)),
+            time_chart("Commanded minus measured", seconds, tracking, "mrad"),
+            time_chart("Periods changed by the guard so far", seconds, share, "%", (0.0, 100.0)),
         ]
 
     def close(self) -> None:

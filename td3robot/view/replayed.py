@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from td3robot.format import joint_name
+from td3robot.metrics import Chart, time_chart
 from td3robot.state import Array, JointCommand
 from td3robot.view.record import Recorded
-from td3robot.view.source import Chart
-from td3robot.view.words import joint_name
 
 
 class Simulated:
@@ -67,7 +67,7 @@ class Replayed(Recorded):
         gap = 1e3 * np.array([q - np.array(line["state"]["q"]) for line, q in both])
         names = [joint_name(name) for name in self.workcell.spec.arm.joint_names]
         lines_of = {name: gap[:, joint] for joint, name in enumerate(names)}
-        return [Chart("Simulated minus measured (mrad)", "seconds", seconds, lines_of)]
+        return [time_chart("Simulated minus measured", seconds, lines_of, "mrad")]
 
     def _ghost(self, line: dict[str, Any]) -> JointCommand | None:
         found = self._simulated.at(float(line["at"]))

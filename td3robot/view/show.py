@@ -6,7 +6,9 @@ from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from td3robot.errors import ConfigError, Td3RobotError
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.format import guard_reason
+from td3robot.metrics import Chart
+from td3robot.view.source import Snapshot, Source, Workcell
 
 # How often curves and words are redrawn [s].
 CHARTS_S, WORDS_S = 2.0, 0.2
@@ -186,3 +188,9 @@ class Show:
         self._playing = not pause
         self._due = self._clock()
         self._page.playing(self._playing)
+
+
+def guard_line(reasons: Iterable[str]) -> str:
+    """Write what the guard did in a control period."""
+    limits = [guard_reason(reason) for reason in reasons]
+    return f"Guard: **held back** by {', '.join(limits)}" if limits else "Guard: lets it through"

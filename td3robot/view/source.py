@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from td3robot.config import Box
 from td3robot.errors import ConfigError
+from td3robot.metrics import Chart
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
@@ -50,25 +51,6 @@ class Snapshot:
     caption: tuple[str, ...] = ()
     lasts_s: float = 0.05
     begins: bool = False
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Curves over one axis.
-
-    Attributes:
-        title: Title with the unit.
-        over: Title of the axis with its unit.
-        x: (points,), increasing.
-        lines: By name, each (points,).
-        span: Lowest and highest value of the other axis; None leaves it to the data.
-    """
-
-    title: str
-    over: str
-    x: Array
-    lines: Mapping[str, Array]
-    span: tuple[float, float] | None = None
 
 
 class Source(ABC):

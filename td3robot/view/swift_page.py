@@ -11,14 +11,14 @@ import spatialgeometry
 import swift
 from spatialmath import SE3
 
+from td3robot.metrics import Chart
 from td3robot.state import Pose
 from td3robot.view.episodes import BY_HAND
 from td3robot.view.meshes import shapes_of
 from td3robot.view.picture import Picture
-from td3robot.view.show import Page, Wish
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.view.show import Page, Wish, guard_line
+from td3robot.view.source import Snapshot, Source, Workcell
 from td3robot.view.swift_server import LoopbackSwift
-from td3robot.view.words import ruling_in_words
 
 LABELS = 5
 BEHIND_THE_GUARD = "By hand (choose it above), the arm goes where these say, as far and as fast as the guard lets it"
@@ -76,7 +76,7 @@ class SwiftPage(Page):
         _, picture, _ = self._cell
         picture.place(snapshot)
         self._goal = SE3(snapshot.goal) if snapshot.goal is not None else SE3(0, 0, -50)
-        self._ruling = ruling_in_words(snapshot.reasons).replace("**", "") if snapshot.commanded is not None else ""
+        self._ruling = guard_line(snapshot.reasons).replace("**", "") if snapshot.commanded is not None else ""
         self._guarded(lambda: self._swift.step(snapshot.lasts_s))
 
     def write(self, lines: Iterable[str]) -> None:

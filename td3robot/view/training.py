@@ -1,20 +1,18 @@
 """A run in training: its curves as they grow, and its newest policy playing evaluation episodes."""
 
-import csv
-from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig, load_config
 from td3robot.errors import CheckpointError, ConfigError
+from td3robot.metrics import Chart, FollowedLog, run_charts
 from td3robot.policy.checkpoint import CONFIG, KINDS, MANIFEST, Checkpoint
 from td3robot.state import Array
 from td3robot.view.episodes import Act, Episodes, Vector, at_rest
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.view.source import Snapshot, Source, Workcell
 
-STEPS = "environment steps"
+# The charts beside the arm, of those of td3robot.metrics.
+SHOWN = ("success", "return", "reward", "guard")
 
 
 class Run(Source):
@@ -33,7 +31,7 @@ class Run(Source):
         self._episodes: Episodes | None = None
         self._act: Act | None = None
         self._played: Path | None = None
-        self._metrics, self._evaluations = Table(path / "metrics.csv"), Table(path / "evaluations.csv")
+        self._log = FollowedLog(path)
         self._look()
 
     @property
@@ -53,9 +51,8 @@ class Run(Source):
 
     def charts(self) -> list[Chart]:
         """Return the curves over the steps of the run."""
-        self._metrics.refresh()
-        self._evaluations.refresh()
-        return run_charts(self._metrics, self._evaluations)
+        self._log.refresh()
+        return [chart for chart in run_charts([self._log.log]) if chart.key in SHOWN]
 
     def next_episode(self) -> None:
         """Begin the next episode, with the newest policy."""
@@ -136,70 +133,3 @@ def newest_checkpoint(run: Path) -> Path | None:
     """Return the complete checkpoint with the highest step in a run directory; of two, the one without a replay."""
     found = [path for kind in KINDS for path in run.glob(f"{kind}-*") if (path / MANIFEST).is_file()]
     return max(found, key=lambda path: (path.name.partition("-")[2], path.name.startswith(KINDS[0])), default=None)
-
-
-class Table:
-    """A CSV file that another program appends to, by columns.
-
-    Attributes:
-        columns: Columns by name, each with the rows' steps (points,) and values (points,), without empty cells.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, int] = (0, 0)
-        self.columns: Mapping[str, tuple[Array, Array]] = {}
-
-    def refresh(self) -> None:
-        """Read the file again if it has changed; a row that is being written is left for the next call."""
-        try:
-            about = self._path.stat()
-        except FileNotFoundError:
-            return
-        if (about.st_size, about.st_mtime_ns) == self._seen:
-            return
-        self._seen = (about.st_size, about.st_mtime_ns)
-        text = self._path.read_text(encoding="utf-8", errors="replace")
-        columns: dict[str, list[tuple[float, float]]] = {}
-        for row in csv.DictReader(text[: text.rfind("\n") + 1].splitlines()):
-            for name, value in row.items():
-                if name is not None and name != "step" and value:
-                    columns.setdefault(name, []).append((float(row["step"]), float(value)))
-        self.columns = {name: _arrays(points) for name, points in columns.items()}
-
-
-def run_charts(metrics: Table, evaluations: Table) -> list[Chart]:
-    """Return charts of success, return, reward terms and interventions over the steps of a run, as far as known."""
-    rows: list[tuple[str, Mapping[str, tuple[Array, Array] | None], tuple[float, float] | None, float]] = [
-        (
-            "Success (%)",
-            {"training": metrics.columns.get("episode/success"), "evaluation": evaluations.columns.get("success_rate")},
-            (0.0, 100.0),
-            100.0,
-        ),
-        (
-            "Return of an episode",
-            {"training": metrics.columns.get("episode/return"), "evaluation": evaluations.columns.get("mean_return")},
-            None,
-            1.0,
-        ),
-        ("Reward terms, mean of a step", _group(metrics, "reward/"), None, 1.0),
-        ("Steps changed by the guard (%)", _group(metrics, "guard/"), None, 100.0),
-    ]
-    charts = []
-    for title, lines, span, scale in rows:
-        known = {name: line for name, line in lines.items() if line is not None}
-        if known:
-            x = np.unique(np.concatenate([steps for steps, _ in known.values()]))
-            on_axis = {name: scale * np.interp(x, *line, left=np.nan, right=np.nan) for name, line in known.items()}
-            charts.append(Chart(title, STEPS, x, on_axis, span))
-    return charts
-
-
-def _group(table: Table, prefix: str) -> dict[str, tuple[Array, Array] | None]:
-    return {name.removeprefix(prefix): line for name, line in table.columns.items() if name.startswith(prefix)}
-
-
-def _arrays(points: list[tuple[float, float]]) -> tuple[Array, Array]:
-    values = np.array(points)
-    return values[:, 0], values[:, 1]

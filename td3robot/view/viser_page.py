@@ -15,13 +15,12 @@ from mjviser.conversions import merge_geoms
 from rich import get_console
 from viser import uplot
 
+from td3robot.metrics import COLORS, Chart
 from td3robot.state import Array
 from td3robot.view.picture import Picture
-from td3robot.view.show import Page, Wish
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
-from td3robot.view.words import ruling_in_words
+from td3robot.view.show import Page, Wish, guard_line
+from td3robot.view.source import Snapshot, Source, Workcell
 
-COLORS = ("#0b6bcb", "#d9480f", "#2b8a3e", "#9c36b5", "#c99700", "#087f8c", "#868e96", "#e64980")
 GHOST, GOAL, TRAIL, CHANGED, WALLS = (40, 120, 255), (22, 163, 74), (37, 99, 235), (220, 38, 38), (245, 158, 11)
 GOAL_RADIUS_M = 0.02
 # A body's commanded pose is not drawn if it is nearer than this to the measured one: the two would flicker [m].
@@ -110,7 +109,7 @@ class ViserPage(Page):
             self._draw_arm()
             self._draw_goal(snapshot.goal)
             self._draw_trail(snapshot)
-        self._ruling = ruling_in_words(snapshot.reasons) if snapshot.commanded is not None else ""
+        self._ruling = guard_line(snapshot.reasons) if snapshot.commanded is not None else ""
 
     def write(self, lines: Iterable[str]) -> None:
         """Show lines of text, and what the guard did."""
@@ -121,20 +120,19 @@ class ViserPage(Page):
 
     def plot(self, charts: list[Chart]) -> None:
         """Show curves, and remove those that are gone."""
-        titles = {chart.title for chart in charts}
-        for title in self._charts.keys() - titles:
+        for title in self._charts.keys() - {chart.title for chart in charts}:
             self._charts.pop(title)[1].remove()
         for chart in charts:
             names, handle = self._charts.get(chart.title, ((), None))
-            data = (chart.x, *chart.lines.values())
-            if handle is not None and names == tuple(chart.lines):
+            labels, data = tuple(series.label for series in chart.series), _columns(chart)
+            if handle is not None and names == labels:
                 if not all(map(np.array_equal, handle.data, data)):
-                    handle.data, handle.scales = data, _scales(chart)
+                    handle.data, handle.scales = data, _scales(chart, data)
                 continue
             if handle is not None:
                 handle.remove()
             with self._curves:
-                self._charts[chart.title] = tuple(chart.lines), self._add_chart(chart, data)
+                self._charts[chart.title] = labels, self._add_chart(chart, data)
 
     def wishes(self) -> list[Wish]:
         """Return the actions in any tab since the last call."""
@@ -236,14 +234,15 @@ class ViserPage(Page):
         )
 
     def _add_chart(self, chart: Chart, data: tuple[Array, ...]) -> Any:
-        series: list[uplot.Series] = [{"label": chart.over}]
-        series += [
-            {"label": name, "stroke": COLORS[number % len(COLORS)], "width": 2, "points": {"show": len(chart.x) < 30}}
-            for number, name in enumerate(chart.lines)
-        ]
+        lines: list[uplot.Series] = [{"label": chart.over}]
+        lines += [
+            {"label": series.label, "stroke": COLORS[series.color % len(COLORS)], "width": 2,
+             "points": {"show": len(data[0]) < 30}}
+            for series in chart.series
+        ]  # fmt: skip
         return self._server.gui.add_uplot(
-            data, tuple(series), title=chart.title, scales=_scales(chart), axes=({}, {"size": 58}), height=170,
-            legend={"show": True}, padding=PADDING,
+            data, tuple(lines), title=f"{chart.title} ({chart.unit})" if chart.unit else chart.title,
+            scales=_scales(chart, data), axes=({}, {"size": 58}), height=170, legend={"show": True}, padding=PADDING,
         )  # fmt: skip
 
     def _aim(self, workcell: Workcell) -> None:
@@ -333,10 +332,16 @@ class ViserPage(Page):
         )
 
 
-def _scales(chart: Chart) -> dict[str, uplot.Scale]:
+def _columns(chart: Chart) -> tuple[Array, ...]:
+    """Return the horizontal values of all curves, and each curve at these; NaN outside of it."""
+    x = np.unique(np.concatenate([series.x for series in chart.series]))
+    return x, *(np.interp(x, series.x, series.y, left=np.nan, right=np.nan) for series in chart.series)
+
+
+def _scales(chart: Chart, data: tuple[Array, ...]) -> dict[str, uplot.Scale]:
     """Return both axes, fitted to the values: the page cannot if some are missing, and keeps those first drawn."""
-    values = np.concatenate([*chart.lines.values(), np.array(chart.span or ())])
-    return {"x": {"time": False, "auto": False, "range": _range(chart.x, 0.0)},
+    values = np.concatenate([*data[1:], np.array(chart.span or ())])
+    return {"x": {"time": False, "auto": False, "range": _range(data[0], 0.0)},
             "y": {"auto": False, "range": _range(values, 0.05)}}  # fmt: skip
 
 

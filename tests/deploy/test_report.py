@@ -6,7 +6,6 @@ import pytest
 from td3robot import seeding
 from td3robot.build import make_robot_env
 from td3robot.cli.deployment import _show_check
-from td3robot.cli.figures import figure_text
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.report import summarize
 from td3robot.envs.playing import evaluate
@@ -60,7 +59,7 @@ def test_nothing_gives_none_and_no_nan():
 
 def test_a_terminal_has_words_for_how_episodes_ended():
     (row,) = [row for row in ROWS if row.title == "Episodes ended by"]
-    assert figure_text(row, {"ended": {"time": 5, "fault": 1}}) == "the end of their time (5), a fault (1)"
+    assert row.text({"ended": {"time": 5, "fault": 1}}) == "the time limit (5), a fault (1)"
 
 
 def test_a_terminal_has_words_for_measured_times(capsys):

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from td3robot.learning.log import METRICS, read_log
 from td3robot.learning.metrics import CsvTable
+from td3robot.metrics import METRICS, read_log
 
 
 def table(path, until=100, said=None):

@@ -5,8 +5,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from td3robot.errors import CheckpointError
-from td3robot.learning import plot
-from td3robot.learning.plot import plot_run
+from td3robot.report import picture
+from td3robot.report.picture import plot_run
 
 EVALUATIONS = "step,success_rate,episodes,mean_return\n100,0.5,10,1.0\n200,0.9,10,2.0\n"
 METRICS = "step,episode/success,episode/return,guard/lead\n100,0.4,1.0,\n150,0.6,1.5,0.25\n200,0.8,2.0,0.5\n"
@@ -26,7 +26,7 @@ def drawn(tmp_path, monkeypatch):
             super().__init__(*arguments, **options)
             figures.append(self)
 
-    monkeypatch.setattr(plot, "Figure", Kept)
+    monkeypatch.setattr(picture, "Figure", Kept)
     plot_run(run, run / "training.png")
     assert (run / "training.png").read_bytes().startswith(b"\x89PNG")
     return figures[0]
@@ -38,22 +38,22 @@ def panel(figure, title):
 
 
 def test_success_is_in_percent_with_its_interval(drawn):
-    axes = panel(drawn, "success")
-    assert axes.yaxis.get_major_formatter()(0.5) == "50%"
+    axes = panel(drawn, "Success")
+    assert axes.yaxis.get_major_formatter()(50.0) == "50%"
     (band,) = axes.collections
     low, high = band.get_paths()[0].vertices[:, 1].min(), band.get_paths()[0].vertices[:, 1].max()
-    assert (round(low, 3), round(high, 3)) == (0.237, 0.982)  # Wilson: 5 of 10 from 23.7 %, 9 of 10 to 98.2 %
-    assert "evaluation, 95 % interval" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert (round(low, 1), round(high, 1)) == (23.7, 98.2)  # Wilson: 5 of 10 from 23.7 %, 9 of 10 to 98.2 %
+    assert "95 % interval" in [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 def test_the_guard_s_reasons_begin_where_the_run_begins(drawn):
-    (line,) = panel(drawn, "steps changed by the guard").lines
-    assert line.get_xydata().tolist() == [[100, 0.0], [150, 0.25], [200, 0.5]]
+    (line,) = panel(drawn, "Changed by the guard").lines
+    assert line.get_xydata().tolist() == [[100, 0.0], [150, 25.0], [200, 50.0]]
 
 
 def test_the_title_is_a_person_s_where_the_run_says_what_it_is(drawn, made):
     assert drawn.get_suptitle() == "my_run"
-    assert plot._title(made) == "Pendulum-v1 (seed 0)"
+    assert picture._title(made) == "Pendulum-v1 (seed 0)"
 
 
 def test_a_checkpoint_is_no_run_to_plot(untrained, tmp_path):

@@ -9,9 +9,9 @@ import pytest
 
 from td3robot.cli import reports
 from td3robot.errors import RobotError
-from td3robot.report import page as pages
-from td3robot.report.making import default_place
-from td3robot.report.page import GENERATOR
+from td3robot.report import html as pages
+from td3robot.report.build import default_place
+from td3robot.report.html import GENERATOR
 
 
 def test_report_of_a_run_a_session_and_both(td3robot, made, write_record, tmp_path, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_report_that_fails_changes_nothing_else(td3robot, tmp_path, small, pen
     def fail(paths):
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr("td3robot.report.making.make_report", fail)
+    monkeypatch.setattr("td3robot.report.build.make_report", fail)
     run = tmp_path / "run"
     status, out, err = td3robot("train", pendulum, "--out", run, "--json", *(f"--set={each}" for each in small))
     assert status == 0, err
@@ -117,7 +117,7 @@ def test_a_report_needs_no_torch(made, write_record, tmp_path):
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from td3robot.report.making import make_report\n"
+        "from td3robot.report.build import make_report\n"
         "make_report([Path(path) for path in sys.argv[2:]], Path(sys.argv[1]))\n"
         "print('torch' in sys.modules)"
     )

@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from td3robot.report.trace import Trace, packed
+from td3robot.report.plots import LongCurves, packed
 from td3robot.statistics import Sample, percentiles
 
 
 def test_a_short_curve_is_kept_as_it_is():
-    trace = Trace(2)
+    trace = LongCurves(2)
     for step in range(100):
         trace.add(step, (step, -step))
     times, values = trace.curve(1)
@@ -24,7 +24,7 @@ def test_a_short_curve_is_kept_as_it_is():
 def test_a_long_curve_keeps_every_extreme_in_bounded_memory(rows):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(rows, 3))
-    trace = Trace(3, most=512)
+    trace = LongCurves(3, most=512)
     for step, row in enumerate(values):
         trace.add(float(step), row)
     times, low, high = trace.points()
@@ -38,7 +38,7 @@ def test_a_long_curve_keeps_every_extreme_in_bounded_memory(rows):
 
 
 def test_both_extremes_of_a_point_are_drawn():
-    trace = Trace(1, most=2)
+    trace = LongCurves(1, most=2)
     for step, value in enumerate([1.0, 5.0, -3.0, 2.0]):
         trace.add(step, (value,))
     times, values = trace.curve(0)
@@ -46,12 +46,12 @@ def test_both_extremes_of_a_point_are_drawn():
 
 
 def test_a_gap_interrupts_a_curve_and_hides_no_value():
-    trace = Trace(1)
+    trace = LongCurves(1)
     trace.add(0.0, (1.0,))
     trace.gap(1.0)
     trace.add(2.0, (3.0,))
     np.testing.assert_array_equal(trace.curve(0)[1], [1.0, np.nan, 3.0])
-    merged = Trace(1, most=2)
+    merged = LongCurves(1, most=2)
     for step, value in enumerate([1.0, np.nan, np.nan, 4.0]):
         merged.add(step, (value,))
     assert merged.curve(0)[1].tolist() == [1.0, 1.0, 4.0, 4.0]

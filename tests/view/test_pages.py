@@ -20,9 +20,10 @@ from td3robot.build import robot_spec
 from td3robot.cli import app
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, MissingExtraError
+from td3robot.metrics import time_chart
 from td3robot.view.address import LOOPBACK, free_port, how_to_get_there, open_browser
 from td3robot.view.beside import ViewBeside
-from td3robot.view.source import Chart, Snapshot, Source, Workcell
+from td3robot.view.source import Snapshot, Source, Workcell
 
 WAIT_S = 60.0
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's list of sockets")
@@ -231,9 +232,9 @@ def test_viser_shows_a_moment_curves_and_words_and_writes_nothing_to_standard_ou
     snapshot = resting(source)
     page.draw(snapshot)
     page.write(["words"])
-    chart = Chart("Return", "steps", np.array([1.0, 2.0]), {"a": np.array([np.nan, 3.0])})
+    chart = time_chart("Return", np.array([1.0, 2.0]), {"a": np.array([np.nan, 3.0])})
     page.plot([chart])
-    page.plot([Chart("Return", "steps", np.array([1.0, 2.0, 3.0]), {"a": np.array([1.0, 3.0, 4.0])})])
+    page.plot([time_chart("Return", np.array([1.0, 2.0, 3.0]), {"a": np.array([1.0, 3.0, 4.0])})])
     assert len(page._charts["Return"][1].data[0]) == 3
     page.plot([])
     assert not page._charts
@@ -291,7 +292,7 @@ def test_the_slider_of_a_record_counts_moments_as_the_words_do():
 
 
 def test_axes_of_curves_hold_every_value_of_a_short_run_as_it_grows(viser_page, tmp_path):
-    from td3robot.view.training import Table, run_charts
+    from td3robot.metrics import FollowedLog, run_charts
 
     _, page = viser_page
     rows = [f"{1000 * n},{n}.0,0.5\n" for n in range(1, 7)]
@@ -300,18 +301,17 @@ def test_axes_of_curves_hold_every_value_of_a_short_run_as_it_grows(viser_page, 
         (tmp_path / "evaluations.csv").write_text(
             "step,mean_return\n" + "".join(f"{3000 * n},{n}.0\n" for n in range(1, evaluations + 1))
         )
-        tables = Table(tmp_path / "metrics.csv"), Table(tmp_path / "evaluations.csv")
-        for table in tables:
-            table.refresh()
-        page.plot(run_charts(*tables))
+        followed = FollowedLog(tmp_path)
+        followed.refresh()
+        page.plot(run_charts([followed.log]))
         for _, handle in page._charts.values():
             for axis, values in (("x", handle.data[0]), ("y", np.concatenate(handle.data[1:]))):
                 low, high = handle.scales[axis]["range"]
                 assert low <= np.nanmin(values) <= np.nanmax(values) <= high
                 assert low < high
-    above, *_ = page._charts["Return of an episode"][1].padding
+    above, *_ = page._charts["Return"][1].padding
     assert above >= 8  # half the height of a label, which was cut off where it stood at the top
-    low, high = page._charts["Return of an episode"][1].scales["x"]["range"]
+    low, high = page._charts["Return"][1].scales["x"]["range"]
     assert (low, high) == (1000.0, 6000.0)
 
 

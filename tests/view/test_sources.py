@@ -10,6 +10,7 @@ import pytest
 import td3robot
 from td3robot.build import robot_spec
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
+from td3robot.metrics import FollowedLog
 from td3robot.records import CHUNK, RecordIndex
 from td3robot.robots.cells import load_cell
 from td3robot.robots.physical import Status
@@ -19,7 +20,7 @@ from td3robot.view.picture import Picture, at_home
 from td3robot.view.record import Recorded
 from td3robot.view.replayed import Replayed, Simulated
 from td3robot.view.targets import open_target
-from td3robot.view.training import Run, Table
+from td3robot.view.training import Run
 
 ROOT = Path(td3robot.__file__).parents[1]
 SEED = 12345
@@ -44,8 +45,8 @@ def test_charts_of_an_episode_have_its_reward_terms():
     for _ in range(20):
         source.advance()
     distance, terms, changed = source.charts()
-    assert set(terms.lines) == {"progress", "precision", "settled", "rest", "smoothness", "guard"}
-    assert distance.x.tolist() == pytest.approx(np.arange(1, 20) * 0.05)
+    assert {"getting nearer", "being close", "rest"} < {series.label for series in terms.series}
+    assert distance.series[0].x.tolist() == pytest.approx(np.arange(1, 20) * 0.05)
     assert changed.span == (0.0, 100.0)
     source.close()
 
@@ -138,17 +139,17 @@ def test_curves_of_a_run_grow_and_leave_out_a_row_that_is_being_written(tmp_path
     )
     run = Run(tmp_path)
     charts = {chart.title: chart for chart in run.charts()}
-    assert charts["Return of an episode"].lines["training"].tolist() == [1.5, 2.5]
-    assert charts["Reward terms, mean of a step"].lines["progress"].tolist() == [0.1, 0.2]
+    assert charts["Return"].series[0].y.tolist() == [1.5, 2.5]
+    assert charts["Reward terms"].series[0].y.tolist() == [0.1, 0.2]
     with (tmp_path / "metrics.csv").open("a") as file:
         file.write("00,3.5,0.3,0\n")
-    assert {c.title: c for c in run.charts()}["Return of an episode"].x.tolist() == [1000, 2000, 3000]
+    assert {c.title: c for c in run.charts()}["Return"].series[0].x.tolist() == [1000, 2000, 3000]
 
 
 def test_a_table_that_is_not_there_yet_has_no_columns(tmp_path):
-    table = Table(tmp_path / "metrics.csv")
-    table.refresh()
-    assert table.columns == {}
+    followed = FollowedLog(tmp_path)
+    followed.refresh()
+    assert followed.log == {}
 
 
 def test_a_record_is_played_back_with_its_commands_objects_and_result(write_record):
@@ -165,9 +166,16 @@ def test_a_record_is_played_back_with_its_commands_objects_and_result(write_reco
     source.seek(4)
     np.testing.assert_array_equal(source.advance().state.q, snapshots[4].state.q)
     tracking, changed = source.charts()
-    assert tracking.title == "Commanded minus measured (mrad)"
-    assert list(tracking.lines) == ["Shoulder pan", "Shoulder lift", "Elbow", "Wrist 1", "Wrist 2", "Wrist 3"]
-    assert len(changed.x) == 10
+    assert (tracking.title, tracking.unit) == ("Commanded minus measured", "mrad")
+    assert [series.label for series in tracking.series] == [
+        "Shoulder pan",
+        "Shoulder lift",
+        "Elbow",
+        "Wrist 1",
+        "Wrist 2",
+        "Wrist 3",
+    ]
+    assert len(changed.series[0].x) == 10
 
 
 def test_a_replay_shows_the_simulated_arm_as_the_ghost_where_something_was_sent(write_record):
@@ -184,8 +192,8 @@ def test_a_replay_shows_the_simulated_arm_as_the_ghost_where_something_was_sent(
         assert snapshot.commanded.gripper == 0.25
     assert snapshots[5].commanded is None
     (gap,) = source.charts()
-    assert gap.title == "Simulated minus measured (mrad)"
-    np.testing.assert_allclose(gap.lines["Elbow"], 10.0, atol=1e-3)
+    assert gap.title == "Simulated minus measured"
+    np.testing.assert_allclose(gap.series[2].y, 10.0, atol=1e-3)
     assert "simulated" in source.ghost
 
 

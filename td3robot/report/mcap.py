@@ -10,7 +10,7 @@ from typing import Any, Self
 from td3robot.atomic import Replacement
 from td3robot.errors import MissingExtraError
 from td3robot.records import RecordError
-from td3robot.report.page import ReportError
+from td3robot.report.html import ReportError
 from td3robot.report.replay import Frame
 from td3robot.robots.guard import REASONS
 
