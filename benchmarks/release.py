@@ -1,13 +1,14 @@
-"""Release the best policy of a run: copy it, evaluate it under every disturbance level, and write its model card.
+"""Release the best policy of a run: copy it, evaluate it under every disturbance level, and update its card.
 
-Example: python benchmarks/release.py checkpoints/RUN checkpoints/ur5e_grasp --card docs/cards/ur5e_grasp.md
+Example: python benchmarks/release.py checkpoints/RUN checkpoints/ur5e_grasp
 
-The card's text is the file given; the title goes where it says {title}, the figures where it says {table}, and the
-learning curve where it says {curve}. Without a run, a released policy is evaluated again, after `real` or the
-simulation changed: python benchmarks/release.py checkpoints/ur5e_grasp --card docs/cards/ur5e_grasp.md
+The card is the README of the released policy; its table of figures is replaced, and its text stays as it is. The first
+release of a policy takes the card of another one: --card checkpoints/ur5e_grasp/README.md. Without a run, a released
+policy is evaluated again, after `real` or the simulation changed: python benchmarks/release.py checkpoints/ur5e_grasp
 """
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from td3robot.policy.checkpoint import Checkpoint, find, load_policy
 from td3robot.report.picture import plot_run
 
 EPISODES, SEED = 200, 12345
-CURVE = "learning_curve.png"
+CARD, CURVE = "README.md", "learning_curve.png"
+FIGURES = re.compile(r"^\| domain randomization .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
 
 
 def row(level: str, figures: Evaluation) -> str:
@@ -41,18 +43,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--card", type=Path, required=True)
+    parser.add_argument("--card", type=Path, help="a card to begin with; default: the one that the policy has")
     arguments = parser.parse_args()
+    text = (arguments.card or arguments.out / CARD).read_text(encoding="utf-8")
     if arguments.run is not None:
         best = find(arguments.run)
         shutil.rmtree(arguments.out, ignore_errors=True)
         shutil.copytree(best, arguments.out)
         plot_run(arguments.run, arguments.out / CURVE)
     rows = evaluated(arguments.out)
-    environment = Checkpoint(arguments.out).config().environment
-    title = f"{environment.title} (`{arguments.out.resolve().name}`)"
-    text = arguments.card.read_text(encoding="utf-8").replace("{title}", title).replace("{table}", "\n".join(rows))
-    (arguments.out / "README.md").write_text(text.replace("{curve}", f"![learning curve]({CURVE})"), encoding="utf-8")
+    name, environment = arguments.out.resolve().name, Checkpoint(arguments.out).config().environment
+    text = FIGURES.sub("\n".join(rows), re.sub(r"^# .*", f"# {environment.title} (`{name}`)", text, count=1))
+    (arguments.out / CARD).write_text(text, encoding="utf-8")
     print("\n".join(rows))
 
 

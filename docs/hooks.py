@@ -36,7 +36,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def beside() -> dict[Path, str]:
     """Return the pages outside docs/, and their pictures, with where they go on the site."""
-    found = {ROOT / "checkpoints/README.md": "policies/index.md", ROOT / "benchmarks/README.md": "benchmarks.md"}
+    found = {
+        ROOT / "README.md": "index.md",
+        ROOT / "checkpoints/README.md": "policies/index.md",
+        ROOT / "benchmarks/README.md": "benchmarks.md",
+    }
     for card in sorted(ROOT.glob("checkpoints/*/README.md")):
         found[card] = f"policies/{card.parent.name}.md"
         found[card.with_name("learning_curve.png")] = f"policies/{card.parent.name}/learning_curve.png"
@@ -143,9 +147,9 @@ def configuration_page() -> str:
 
     sections.append(("environment, where its kind is gymnasium", GymnasiumEnvironmentConfig))
     intro = (
-        "One YAML file is one whole run. An unknown key is refused with the nearest right one; what you leave out has "
-        "the default below; `--set section.key=value` changes one value. Regions (goals, patch, workspace) default to "
-        "those of the [arm](../hardware.md). This page is made from the models that read the file.\n\n"
+        "One YAML file is one complete run. An unknown key is refused with the nearest right one; what you leave out "
+        "has the default below; `--set section.key=value` changes one value. Regions (goals, patch, workspace) default "
+        "to those of the [arm](../hardware.md). This page is made from the models that read the file.\n\n"
         "The first line of each file in `configs/` names its JSON schema, so an editor with a YAML language server (VS "
         "Code: the extension YAML by Red Hat) completes keys, explains them and marks mistakes. For your own files: "
         "`td3robot schema run > run.schema.json`, and `# yaml-language-server: $schema=run.schema.json` as the first "

@@ -1,4 +1,4 @@
-"""The page of the first session: every refusal that a user of a UR can meet has a row, and every row is a refusal."""
+"""The page of messages: every refusal that a user of a UR can meet has a row, and every row is a refusal."""
 
 import ast
 import re
@@ -49,10 +49,9 @@ def messages():
 
 
 def rows():
-    page = (ROOT / "docs" / "first_session.md").read_text(encoding="utf-8")
-    section = page.split("## 11.")[1].split("## 12.")[0]
+    page = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
     return [
-        line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ") and "sentence" not in line
+        line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ") and "| message |" not in line
     ]
 
 
@@ -69,7 +68,7 @@ def says(row, message):
 def test_every_refusal_has_a_row(message):
     if any(part in message for part in OF_PROGRAMS):
         return
-    assert any(says(row, message) for row in rows()), f"docs/first_session.md explains no {message!r}"
+    assert any(says(row, message) for row in rows()), f"docs/messages.md explains no {message!r}"
 
 
 @pytest.fixture(scope="module")
