@@ -13,7 +13,7 @@ SOURCES = [
     *(PACKAGE / "robots" / "driver").glob("*.py"),
     *(PACKAGE / "robots" / name for name in ("travel.py", "tracker.py", "guard.py", "spec.py")),
     *(PACKAGE / "deploy" / name for name in ("ledger.py", "operator.py", "speed.py", "deployment.py", "played.py")),
-    PACKAGE / "deploy" / "recording.py",
+    PACKAGE / "records.py",
     PACKAGE / "envs" / "starts.py",
 ]
 ERRORS = {
