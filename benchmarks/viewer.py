@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from td3robot.metrics import METRICS, read_log
-from td3robot.view.beside import stand_back
+from td3robot.view.viewer_process import run_when_idle
 
 # Counting begins when the viewer has started: when it took less than this share of a core over so long [1, s].
 STARTED, SETTLE_S = 0.4, 3.0
@@ -47,7 +47,7 @@ class Client:
         self._thread.start()
 
     def _read(self, address: str) -> None:
-        stand_back(threading.get_native_id())
+        run_when_idle(threading.get_native_id())
         import viser  # its messages have a version
 
         with connect(address, subprotocols=[f"viser-v{viser.__version__}"], max_size=None) as link:
@@ -91,7 +91,7 @@ def attach(run: Path) -> tuple[subprocess.Popen[bytes], Client]:
         [sys.executable, "-m", "td3robot", "view", str(run), "--beside", "--no-open"],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    stand_back(process.pid)
+    run_when_idle(process.pid)
     client = Client(f"ws://{_address(process)}")
     assert process.stderr is not None
     threading.Thread(target=process.stderr.read, daemon=True).start()

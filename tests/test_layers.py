@@ -116,7 +116,7 @@ def test_only_robots_and_pictures_know_the_simulator():
     knowing = {path for path in FILES if any(name.split(".")[0] == "mujoco" for name in imports(path))}
     assert {part_of(path) for path in knowing} <= {"robots", "envs", "standin", "view"}
     assert {path.name for path in knowing if part_of(path) == "envs"} <= {"renderer.py"}
-    assert {path.name for path in knowing if part_of(path) == "view"} <= {"picture.py", "meshes.py"}
+    assert {path.name for path in knowing if part_of(path) == "view"} <= {"picture.py", "swift_page.py"}
 
 
 def run(program, *arguments):

@@ -48,7 +48,7 @@ def report(
         page = make_report([catalog.policy(path) for path in paths], out, force)
     stderr.print(f"report: {page}", soft_wrap=True, markup=False)
     if open_page:
-        from td3robot.view.address import open_browser
+        from td3robot.view.viewer_process import open_browser
 
         if (sentence := open_browser(page.resolve().as_uri())) is not None:
             stderr.print(f"report: {sentence}", markup=False, soft_wrap=True)
@@ -77,7 +77,7 @@ def replay(
     from td3robot.report.html import require_writable, write_page
     from td3robot.report.mcap import McapFile
     from td3robot.report.replay_page import gap_sentence, replay_page
-    from td3robot.view.replayed import Replayed, Simulated
+    from td3robot.view.record import Replayed, SimulatedMotion
 
     if view:
         require_viser()
@@ -87,7 +87,7 @@ def replay(
     require_writable(page, force)
     joints = again.robot.spec.arm.joint_names
     gap = replaying.Gap(again)
-    simulated = Simulated(len(joints)) if view else None
+    simulated = SimulatedMotion(len(joints)) if view else None
     with McapFile(mcap, again.about, joints, force) if mcap else nullcontext() as exported:
         frames = again.frames(again.lines() if exported is None else exported.passed(again.lines()))
         for frame in frames if fast or mcap or view else replaying.paced(frames):

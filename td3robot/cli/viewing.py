@@ -14,6 +14,7 @@ from td3robot.errors import ConfigError, choose
 from td3robot.extras import require_extra
 
 if TYPE_CHECKING:
+    from td3robot.view.show import Page
     from td3robot.view.source import Source
 
 PAGES = ("viser", "swift")
@@ -53,10 +54,10 @@ def view(
         raise ConfigError(choose("page", page, PAGES))
     if page == "swift" and (allow_network or port is not None):
         raise ConfigError("Swift's page is for this computer alone, on ports of its own; use --with viser")
-    from td3robot.view.beside import parent_left
     from td3robot.view.targets import open_target
+    from td3robot.view.viewer_process import parent_ended
 
-    over = parent_left() if is_beside else lambda: False
+    over = parent_ended() if is_beside else lambda: False
     show(lambda: open_target(target, seed, is_beside), page, open_tab, port, allow_network, over)
 
 
@@ -81,22 +82,22 @@ def show(
     Raises:
         Td3RobotError: The page or its port is not available, or there is nothing to see.
     """
-    from td3robot.view.address import free_port
-    from td3robot.view.beside import be_modest
+    from td3robot.view.show import Show
+    from td3robot.view.viewer_process import forwarding_line, free_port, lower_priority, open_browser
 
-    be_modest()
+    lower_priority()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # otherwise, a shell's background programs ignore it
-    host = EVERYWHERE if allow_network else LOOPBACK
+    host, found = EVERYWHERE if allow_network else LOOPBACK, 0
     if page == "viser":
         require_viser()
         found = free_port(host, port)
     try:
-        with closing(opened()) as source:
-            if page == "viser":
-                _on_viser(source, host, found, open_tab, over)
-            else:
-                _on_swift(source, open_tab, over)
+        with closing(opened()) as source, closing(_page(page, source, host, found)) as shown:
+            stderr.print(forwarding_line(shown.url, shown.ports), markup=False, soft_wrap=True)
+            if open_tab and (sentence := open_browser(shown.url)) is not None:
+                stderr.print(f"view: {sentence}", markup=False, soft_wrap=True)
+            Show(source, shown).run(over)
     except KeyboardInterrupt:
         stderr.print("view: ended")
 
@@ -121,39 +122,17 @@ def beside(wanted: bool) -> Iterator[Callable[[Path], None]]:
         yield lambda target: None
         return
     require_viser()
-    from td3robot.view.beside import ViewBeside
+    from td3robot.view.viewer_process import ViewerProcess
 
-    with ViewBeside(lambda sentence: stderr.print(f"td3robot: {sentence}", markup=False, soft_wrap=True)) as viewer:
+    with ViewerProcess(lambda sentence: stderr.print(f"td3robot: {sentence}", markup=False, soft_wrap=True)) as viewer:
         yield viewer.start
 
 
-def _on_viser(source: "Source", host: str, port: int, open_tab: bool, over: Callable[[], bool]) -> None:
-    from td3robot.view.address import how_to_get_there
-    from td3robot.view.show import Show
+def _page(name: str, source: "Source", host: str, port: int) -> "Page":
+    if name == "swift":
+        from td3robot.view.swift_page import SwiftPage
+
+        return SwiftPage(source)
     from td3robot.view.viser_page import ViserPage
 
-    page = ViserPage(source, host, port)
-    with closing(page):
-        url = f"http://{LOOPBACK}:{page.port}"
-        stderr.print(how_to_get_there(url, [page.port]), markup=False, soft_wrap=True)
-        _open(url, open_tab)
-        Show(source, page).run(over)
-
-
-def _on_swift(source: "Source", open_tab: bool, over: Callable[[], bool]) -> None:
-    from td3robot.view.address import how_to_get_there
-    from td3robot.view.show import Show
-    from td3robot.view.swift_page import SwiftPage
-
-    page = SwiftPage(source)
-    with closing(page):
-        stderr.print(how_to_get_there(page.url, page.ports), markup=False, soft_wrap=True)
-        _open(page.url, open_tab)
-        Show(source, page).run(over)
-
-
-def _open(url: str, open_tab: bool) -> None:
-    from td3robot.view.address import open_browser
-
-    if open_tab and (sentence := open_browser(url)) is not None:
-        stderr.print(f"view: {sentence}", markup=False, soft_wrap=True)
+    return ViserPage(source, host, port)

@@ -24,7 +24,7 @@ JOG_GAIN_HZ = 2.0
 # How long the end of an episode is shown [s].
 END_S = 1.0
 # A random action is held for this long: a new one in every period would only make the arm tremble [s].
-HELD_S = 0.5
+HOLD_S = 0.5
 
 
 class Episodes(Source):
@@ -35,7 +35,7 @@ class Episodes(Source):
     Args:
         config: The environment's configuration.
         environment: The simulated environment.
-        acts: What may move the arm, by name; ``by hand`` is added.
+        controllers: What may move the arm, by name; ``by hand`` is added.
         title, kind: See :class:`Source`.
         seed: Each episode's own seed is derived from it.
     """
@@ -46,16 +46,16 @@ class Episodes(Source):
         self,
         config: RobotEnvironmentConfig,
         environment: RobotEnv,
-        acts: Mapping[str, Act],
+        controllers: Mapping[str, Act],
         title: str,
         kind: str,
         seed: int = 12345,
     ) -> None:
         self.title, self.kind = title, kind
         self._config, self._environment, self._seed = config, environment, seed
-        self._policies = dict(acts)
-        self.acts = (*acts, BY_HAND)
-        self._act = self.acts[0]
+        self._policies = dict(controllers)
+        self.controllers = (*controllers, BY_HAND)
+        self._act = self.controllers[0]
         if environment.task.takes_goal:
             self.actions |= {"goal"}
         environment.watch = self._ruled
@@ -101,8 +101,8 @@ class Episodes(Source):
         """
         self._begin(position)
 
-    def choose_act(self, name: str) -> None:
-        """Choose another of :attr:`acts` to move the arm, from where it is."""
+    def choose_controller(self, name: str) -> None:
+        """Choose another of :attr:`controllers` to move the arm, from where it is."""
         if name == self._act or self._number < 0:
             self._act = name
             return
@@ -111,8 +111,8 @@ class Episodes(Source):
         self._observation = self._environment.resume()
 
     def jog(self, q: Array, gripper: float) -> None:
-        """Request a posture (n,) [rad] and a closed fraction, subject to the guard, until something else acts."""
-        self.choose_act(BY_HAND)
+        """Move by hand to a posture (n,) [rad] and a closed fraction, subject to the guard."""
+        self.choose_controller(BY_HAND)
         self._wanted = (q, gripper)
 
     def charts(self) -> list[Chart]:

@@ -79,3 +79,18 @@ def at_home(spec: RobotSpec) -> RobotState:
     """Return the state of the arm at home, at rest, with its gripper open."""
     home = spec.arm.home
     return RobotState(home, np.zeros_like(home), spec.gripper.drivers_at(0.0), 0.0)
+
+
+def camera_pose(workcell: Workcell, distance: float) -> tuple[Array, Array]:
+    """Return where a camera stands (3,) and looks (3,) to show the workspace from the side and from above [m].
+
+    Args:
+        workcell: What to look at.
+        distance: In diagonals of the workspace.
+    """
+    low, high = np.array(workcell.workspace.low), np.array(workcell.workspace.high)
+    middle = (low + high) / 2
+    ahead = middle[:2] / max(float(np.linalg.norm(middle[:2])), 1e-9)
+    side = np.array([1.15 * ahead[1] - 0.5 * ahead[0], -1.15 * ahead[0] - 0.5 * ahead[1], 0.55])
+    look = np.array([*(0.7 * middle[:2]), workcell.spec.table_height_m + 0.25])
+    return look + distance * float(np.linalg.norm(high - low)) * side, look

@@ -1,5 +1,6 @@
-"""A deployment's record: followed while it is written, or played back in real time."""
+"""A session's record: followed while it is written, played back in real time, or shown with its replay."""
 
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from time import time
@@ -16,7 +17,7 @@ from td3robot.metrics import Chart, time_chart
 from td3robot.records import FILE, RecordError, RecordIndex
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 from td3robot.robots.interface import RobotSpec
-from td3robot.state import JointCommand, ObjectModel, Pose, RobotState
+from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 from td3robot.view.source import Snapshot, Source, Workcell
 
 # A record that was written to within this time is followed, not played from its beginning [s].
@@ -183,6 +184,68 @@ class Recorded(Source):
         if number + 1 >= self.length or self._following:
             return 0.0
         return float(min(max(self._index.moment(number + 1)["at"] - line["at"], 0.0), LONGEST_S))
+
+
+class SimulatedMotion:
+    """The motion of a simulated arm with a record's commands, by the record's own time.
+
+    Args:
+        joints: Number of joints.
+    """
+
+    def __init__(self, joints: int) -> None:
+        self._times = array("d")
+        self._rows = array("f")
+        self._width = joints + 1
+
+    def add(self, at: float, q: Array, gripper: float) -> None:
+        """Add the joint angles (n,) [rad] and the gripper's closed fraction at a time of the record [s], in order."""
+        self._times.append(at)
+        self._rows.extend((*q.tolist(), gripper))
+
+    def at(self, time_s: float) -> tuple[Array, float] | None:
+        """Return joint angles (n,) [rad] and closed fraction at a line's time [s], or None if nothing was sent."""
+        place = int(np.searchsorted(np.frombuffer(self._times), time_s - 1e-6)) if self._times else 0
+        if place == len(self._times) or abs(self._times[place] - time_s) > 1e-6:
+            return None
+        row = self._rows[place * self._width : (place + 1) * self._width]
+        return np.array(row[:-1], np.float64), float(row[-1])
+
+
+class Replayed(Recorded):
+    """A record, with the simulated arm as the ghost.
+
+    Args:
+        path: The record, or its folder.
+        simulated: The replay, by the times of the record's lines.
+
+    Raises:
+        RecordError: It cannot be read, or is not a record.
+    """
+
+    ghost = "the simulated arm that was sent the same"
+
+    def __init__(self, path: Path, simulated: SimulatedMotion) -> None:
+        super().__init__(path, follow=False)
+        self.kind = "a record and its replay in simulation"
+        self._simulated = simulated
+
+    def charts(self) -> list[Chart]:
+        """Return the gap of each joint in the episode in view."""
+        lines = self._lines_in_view()
+        known = [(line, self._simulated.at(line["at"])) for line in lines]
+        both = [(line, found[0]) for line, found in known if found is not None]
+        if len(both) < 2 or self.workcell is None:
+            return []
+        seconds = np.array([line["at"] - both[0][0]["at"] for line, _ in both])
+        gap = 1e3 * np.array([q - np.array(line["state"]["q"]) for line, q in both])
+        names = [joint_name(name) for name in self.workcell.spec.arm.joint_names]
+        lines_of = {name: gap[:, joint] for joint, name in enumerate(names)}
+        return [time_chart("Simulated minus measured", seconds, lines_of, "mrad")]
+
+    def _ghost(self, line: dict[str, Any]) -> JointCommand | None:
+        found = self._simulated.at(float(line["at"]))
+        return JointCommand(*found) if found is not None else None
 
 
 def workcell_of(contract: Mapping[str, Any]) -> Workcell:

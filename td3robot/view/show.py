@@ -1,7 +1,7 @@
 """Shows a source on a page, at the source's own pace."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ FRAME_S = 1.0 / 30.0
 LATE_S = 0.25
 
 
-class Wish(NamedTuple):
+class UiEvent(NamedTuple):
     """A person's action on the page: one of :data:`~td3robot.view.source.ACTIONS`, with its value."""
 
     action: str
@@ -29,6 +29,16 @@ class Wish(NamedTuple):
 
 class Page(ABC):
     """A page that shows a source. All calls come from one thread, and none waits long for a browser."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Its address."""
+
+    @property
+    @abstractmethod
+    def ports(self) -> Sequence[int]:
+        """The ports to forward to see it from elsewhere."""
 
     @property
     @abstractmethod
@@ -52,7 +62,7 @@ class Page(ABC):
         """Show curves."""
 
     @abstractmethod
-    def wishes(self) -> list[Wish]:
+    def events(self) -> list[UiEvent]:
         """Return the actions on the page since the last call."""
 
     def seek(self, position: int, length: int) -> None:  # noqa: B027  # not every page has a slider for it
@@ -101,9 +111,9 @@ class Show:
 
     def tick(self) -> None:
         """Carry out the actions on the page, and show one moment."""
-        for wish in self._page.wishes():
+        for event in self._page.events():
             try:
-                self._do(wish)
+                self._do(event)
             except ConfigError as error:
                 self._page.refuse(str(error))
         if not self._page.watched:
@@ -157,9 +167,9 @@ class Show:
             self._drawn = now
             self._page.draw(snapshot)
 
-    def _do(self, wish: Wish) -> None:
+    def _do(self, event: UiEvent) -> None:
         source = self._source
-        match wish.action:
+        match event.action:
             case "play":
                 self._pause(self._playing)
             case "step":
@@ -167,20 +177,20 @@ class Show:
                 self._steps += 1
                 self._due = self._clock()
             case "speed":
-                self._speed = float(wish.value)
+                self._speed = float(event.value)
             case "next":
                 source.next_episode()
                 self._due = self._clock()
             case "goal":
-                source.set_goal(wish.value)
+                source.set_goal(event.value)
                 self._pause(False)
             case "act":
-                source.choose_act(wish.value)
+                source.choose_controller(event.value)
             case "jog":
-                source.jog(*wish.value)
+                source.jog(*event.value)
                 self._pause(False)
             case "seek":
-                source.seek(int(wish.value))
+                source.seek(int(event.value))
                 self._steps = 0 if self._playing else 1
                 self._due = self._clock()
 

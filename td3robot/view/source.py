@@ -60,7 +60,7 @@ class Source(ABC):
         title: Its name.
         kind: What it is, in words.
         actions: The actions that it supports, of :data:`ACTIONS`.
-        acts: What may move the arm, by name; initially the first one.
+        controllers: What may move the arm, by name; initially the first one.
         status: What is going on, in a sentence; empty if the caption says enough.
         ghost: What the translucent arm is, for the legend.
     """
@@ -68,7 +68,7 @@ class Source(ABC):
     title: str
     kind: str
     actions: frozenset[str] = frozenset()
-    acts: tuple[str, ...] = ()
+    controllers: tuple[str, ...] = ()
     status: str = ""
     ghost: str = "where it is commanded to be, where that is elsewhere"
 
@@ -100,8 +100,8 @@ class Source(ABC):
         """
         raise ConfigError(f"{self.title} takes no goal")
 
-    def choose_act(self, name: str) -> None:  # noqa: B027  # not every source has use for it
-        """Choose another of :attr:`acts` to move the arm."""
+    def choose_controller(self, name: str) -> None:  # noqa: B027  # not every source has use for it
+        """Choose another of :attr:`controllers` to move the arm."""
 
     def jog(self, q: Array, gripper: float) -> None:  # noqa: B027  # not every source has use for it
         """Request a posture (n,) [rad] and a closed fraction, subject to the guard."""

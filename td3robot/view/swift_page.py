@@ -6,17 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import spatialgeometry
 import swift
 from spatialmath import SE3
 
 from td3robot.metrics import Chart
-from td3robot.state import Pose
+from td3robot.state import Array, Pose
 from td3robot.view.episodes import BY_HAND
-from td3robot.view.meshes import shapes_of
-from td3robot.view.picture import Picture
-from td3robot.view.show import Page, Wish, guard_line
+from td3robot.view.picture import Picture, camera_pose
+from td3robot.view.show import Page, UiEvent, guard_line
 from td3robot.view.source import Snapshot, Source, Workcell
 from td3robot.view.swift_server import LoopbackSwift
 
@@ -24,6 +24,8 @@ LABELS = 5
 BEHIND_THE_GUARD = "By hand (choose it above), the arm goes where these say, as far and as fast as the guard lets it"
 GOAL_RADIUS_M = 0.02
 GOAL_COLOR = (0.09, 0.64, 0.29, 0.9)
+# A triangle of a binary STL file.
+FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("spare", "<u2")])
 
 
 class SwiftPage(Page):
@@ -37,7 +39,7 @@ class SwiftPage(Page):
         self._source = source
         self._folder = tempfile.TemporaryDirectory(prefix="td3robot-meshes-")
         self._swift = LoopbackSwift(Path(self._folder.name))
-        self._wishes: list[Wish] = []
+        self._events: list[UiEvent] = []
         self._cell: tuple[Workcell, Picture, list[tuple[int, spatialgeometry.Shape]]] | None = None
         self._labels: list[Any] = []
         self._ruling = ""
@@ -47,7 +49,7 @@ class SwiftPage(Page):
 
     @property
     def url(self) -> str:
-        """The page's address."""
+        """Its address on this computer."""
         return self._swift.url
 
     @property
@@ -85,7 +87,7 @@ class SwiftPage(Page):
         if self._ruling:
             words.append(self._ruling)
         if self._cell is not None:
-            words.append(tool_in_words(self._cell[1].tool().to_se3()))
+            words.append(tool_line(self._cell[1].tool().to_se3()))
         for label, text in zip(self._labels, [*words, *[""] * LABELS], strict=False):
             if label.label != text:
                 label.label = text
@@ -94,9 +96,9 @@ class SwiftPage(Page):
     def plot(self, charts: list[Chart]) -> None:
         """Do nothing: Swift has no curves; viser's page does."""
 
-    def wishes(self) -> list[Wish]:
+    def events(self) -> list[UiEvent]:
         """Return the actions in the tab since the last call."""
-        found, self._wishes = self._wishes, []
+        found, self._events = self._events, []
         return found
 
     def playing(self, playing: bool) -> None:
@@ -147,37 +149,28 @@ class SwiftPage(Page):
         env.add_assembly(lambda _: part_poses(picture, geoms), [shape for _, shape in parts])
         goal = spatialgeometry.Sphere(GOAL_RADIUS_M, color=GOAL_COLOR)
         env.add_assembly(lambda _: [self._goal], [goal])
-        self._aim(workcell)
+        env.set_camera_pose(*(point.tolist() for point in camera_pose(workcell, 0.6)))
         if "jog" in self._source.actions:
             self._add_sliders(workcell)
         env.step(0.0)
 
-    def _aim(self, workcell: Workcell) -> None:
-        low, high = np.array(workcell.workspace.low), np.array(workcell.workspace.high)
-        middle = (low + high) / 2
-        ahead = middle[:2] / max(float(np.linalg.norm(middle[:2])), 1e-9)
-        size = float(np.linalg.norm(high - low))
-        look = [*(0.6 * middle[:2]), workcell.spec.table_height_m + 0.25]
-        side = [1.15 * ahead[1] - 0.5 * ahead[0], -1.15 * ahead[0] - 0.5 * ahead[1], 0.5]
-        self._swift.set_camera_pose([a + 0.6 * size * b for a, b in zip(look, side, strict=True)], look)
-
-    def _wish(self, action: str, value: Any = None) -> None:
-        self._wishes.append(Wish(action, value))
+    def _add_event(self, action: str, value: Any = None) -> None:
+        self._events.append(UiEvent(action, value))
 
     def _add_controls(self) -> None:
         env, actions = self._swift, self._source.actions
         if "play" in actions:
-            self._play = env.add_ui(swift.Button(lambda _: self._wish("play"), label="Pause"))
+            self._play = env.add_ui(swift.Button(lambda _: self._add_event("play"), label="Pause"))
         if "next" in actions:
-            env.add_ui(swift.Button(lambda _: self._wish("next"), label="Next episode"))
+            env.add_ui(swift.Button(lambda _: self._add_event("next"), label="Next episode"))
         if "act" in actions:
-            options = list(self._source.acts)
+            options = list(self._source.controllers)
             env.add_ui(swift.Select(lambda index: self._choose(options[int(index)]), label="Moved by", options=options))
 
     def _choose(self, act: str) -> None:
         """Choose what moves the arm; by hand, the sliders start where the arm is."""
         self._by_hand = act == BY_HAND
-        self._wish("act", act)
+        self._add_event("act", act)
         if self._cell is not None and self._by_hand:
             _, picture, _ = self._cell
             posture, closed = picture.commanded_posture()
@@ -189,7 +182,7 @@ class SwiftPage(Page):
         """Handle a slider that a person moved; the page also repeats the values that it was sent."""
         if self._by_hand and abs(value - self._wanted[number]) > 0.5:
             self._wanted[number] = value
-            self._wish("jog", (np.radians(self._wanted[:-1]), float(self._wanted[-1]) / 100.0))
+            self._add_event("jog", (np.radians(self._wanted[:-1]), float(self._wanted[-1]) / 100.0))
 
     def _add_sliders(self, workcell: Workcell) -> None:
         env, arm = self._swift, workcell.spec.arm
@@ -216,8 +209,48 @@ def part_poses(picture: Picture, geoms: Sequence[int]) -> list[SE3]:
     return [Pose(data.geom_xpos[geom], data.geom_xmat[geom].reshape(3, 3)).to_se3() for geom in geoms]
 
 
-def tool_in_words(tool: SE3) -> str:
-    """Return the tool's position and orientation in words."""
+def tool_line(tool: SE3) -> str:
+    """Write the tool's position and orientation."""
     x, y, z = 1e3 * tool.t
     roll, pitch, yaw = tool.rpy(unit="deg")
     return f"Tool at ({x:.0f}, {y:.0f}, {z:.0f}) mm, roll {roll:.0f}°, pitch {pitch:.0f}°, yaw {yaw:.0f}°"
+
+
+def shapes_of(picture: Picture, folder: Path) -> list[tuple[int, spatialgeometry.Shape]]:
+    """Return every visible geometry as a shape, with its number; meshes are written to a folder first."""
+    return [(geom, _shape(picture.model, geom, folder)) for geom in picture.seen_geoms()]
+
+
+def write_stl(path: Path, vertices: Array, faces: Array) -> None:
+    """Write a mesh as binary STL.
+
+    Args:
+        path: The file.
+        vertices: (n, 3) [m].
+        faces: (m, 3) vertex indices.
+    """
+    corners = vertices[faces]
+    facets = np.zeros(len(faces), FACET)
+    facets["corners"] = corners
+    facets["normal"] = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    path.write_bytes(bytes(80) + np.uint32(len(faces)).tobytes() + facets.tobytes())
+
+
+def _shape(model: mujoco.MjModel, geom: int, folder: Path) -> spatialgeometry.Shape:
+    material = model.geom_matid[geom]
+    color = (model.mat_rgba[material] if material >= 0 else model.geom_rgba[geom]).tolist()
+    size = model.geom_size[geom].tolist()
+    match mujoco.mjtGeom(model.geom_type[geom]):
+        case mujoco.mjtGeom.mjGEOM_MESH:
+            mesh = model.mesh(model.geom_dataid[geom])
+            path = folder / f"mesh{model.geom_dataid[geom]}.stl"
+            if not path.exists():
+                vertices = model.mesh_vert[int(mesh.vertadr[0]) :][: int(mesh.vertnum[0])]
+                write_stl(path, vertices, model.mesh_face[int(mesh.faceadr[0]) :][: int(mesh.facenum[0])])
+            return spatialgeometry.Mesh(str(path), color=color)
+        case mujoco.mjtGeom.mjGEOM_BOX:
+            return spatialgeometry.Cuboid([2 * half for half in size], color=color)
+        case mujoco.mjtGeom.mjGEOM_CYLINDER | mujoco.mjtGeom.mjGEOM_CAPSULE:
+            return spatialgeometry.Cylinder(size[0], 2 * size[1], color=color)
+        case _:
+            return spatialgeometry.Sphere(max(size), color=color)

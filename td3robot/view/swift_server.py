@@ -21,14 +21,14 @@ from swift.Swift import Swift
 from swift.SwiftRoute import SwiftSocket
 
 from td3robot.errors import ConfigError
-from td3robot.view.address import LOOPBACK
+from td3robot.view.viewer_process import LOOPBACK
 
 FIRST_PAGE_PORT, PORTS = 52000, 100
 PAGE = Path(swift.__file__).parent / "public"
 RETRIEVE = "/retrieve/"
 # How long a reloaded tab has to leave before it comes back, and how often its queue is checked [s].
 LEAVE_S = 3.0
-LOOK_S = 0.005
+POLL_INTERVAL_S = 0.005
 
 
 class LoopbackSwift(Swift):  # type: ignore[misc]
@@ -120,7 +120,7 @@ class OneTab(SwiftSocket):  # type: ignore[misc]
         while True:
             with contextlib.suppress(Empty):
                 return self.outq.get_nowait()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
@@ -137,12 +137,21 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", f"/?{self._socket_port}")
             self.end_headers()
-            return
-        if wanted.path.startswith(RETRIEVE):
-            self._send_mesh(Path(unquote(wanted.path[len(RETRIEVE) - 1 :])))
-            return
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            super().do_GET()
+        elif wanted.path.startswith(RETRIEVE) and not self._is_mesh(Path(self.translate_path(self.path))):
+            self.send_error(403, "only the arm's meshes are to be had here")
+        else:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                super().do_GET()
+
+    def translate_path(self, path: str) -> str:
+        """Return the file of a request: a mesh by its absolute path, or one of Swift's own."""
+        wanted = urlsplit(path).path
+        if not wanted.startswith(RETRIEVE):
+            return super().translate_path(path)
+        return str(Path(unquote(wanted[len(RETRIEVE) - 1 :])).resolve())
+
+    def _is_mesh(self, path: Path) -> bool:
+        return path.is_relative_to(self._meshes) and path.is_file()
 
     def list_directory(self, path: Any) -> None:
         """Refuse: there is nothing to list."""
@@ -155,19 +164,6 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""
-
-    def _send_mesh(self, path: Path) -> None:
-        path = path.resolve()
-        if not path.is_relative_to(self._meshes) or not path.is_file():
-            self.send_error(403, "only the arm's meshes are to be had here")
-            return
-        content = path.read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Type", "model/stl")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.wfile.write(content)
 
 
 def _listen(handler: Any) -> http.server.ThreadingHTTPServer:

@@ -5,17 +5,19 @@ from pathlib import Path
 import yaml
 
 from td3robot import catalog
-from td3robot.build import make_robot_env
-from td3robot.config import RunConfig, load_config
+from td3robot.build import make_robot_env, robot_spec
+from td3robot.config import RobotEnvironmentConfig, RunConfig, load_config
 from td3robot.errors import ConfigError
 from td3robot.policy.checkpoint import CONFIG, KINDS, MANIFEST, Checkpoint
 from td3robot.records import FILE
-from td3robot.robots.cells import load_cell
-from td3robot.view.arm import LiveArm
-from td3robot.view.episodes import HELD_S, Act, AtRandom, Episodes, at_rest
+from td3robot.robots.cells import CellConfig, load_cell
+from td3robot.view.episodes import HOLD_S, Act, AtRandom, Episodes, at_rest
 from td3robot.view.record import Recorded
-from td3robot.view.source import Source
+from td3robot.view.source import Snapshot, Source, Workcell
 from td3robot.view.training import Run, require_robot
+
+# How often an arm is read [s].
+ARM_PERIOD_S = 0.05
 
 
 def open_target(target: str, seed: int, follow: bool) -> Source:
@@ -78,11 +80,11 @@ def _configuration(path: Path, seed: int) -> Source:
     config = require_robot(load_config(path).environment, path)
     environment = make_robot_env(config)
     size = environment.action_kind.layout.size
-    acts: dict[str, Act] = {
+    controllers: dict[str, Act] = {
         "nothing": at_rest(size),
-        "random actions": AtRandom(size, environment.robot.spec.periods(HELD_S)),
+        "random actions": AtRandom(size, environment.robot.spec.periods(HOLD_S)),
     }
-    return Episodes(config, environment, acts, path.stem, "a configuration, in simulation; no policy acts", seed)
+    return Episodes(config, environment, controllers, path.stem, "a configuration, in simulation; no policy acts", seed)
 
 
 def _checkpoint(path: Path, seed: int) -> Source:
@@ -92,3 +94,45 @@ def _checkpoint(path: Path, seed: int) -> Source:
     environment = make_robot_env(config)
     environment.contract().require_same(policy.contract, "this td3robot", "the checkpoint")
     return Episodes(config, environment, {"the policy": policy.act}, run.name, "a policy in simulation", seed)
+
+
+class LiveArm(Source):
+    """What a cell's controller reports.
+
+    Args:
+        cell: How to reach the arm. It is opened passive: no program starts on the controller, and nothing moves.
+
+    Raises:
+        RobotError: It cannot be reached.
+    """
+
+    kind = "the arm as it reports itself; opened for reading only"
+
+    def __init__(self, cell: CellConfig, title: str) -> None:
+        self.title = title
+        self._workspace = RobotEnvironmentConfig(robot=cell.robot).guard.workspace
+        self._robot = cell.driver(robot_spec(cell.robot), passive=True)
+        try:
+            self._robot.connect()
+        except BaseException:
+            self._robot.close()
+            raise
+
+    @property
+    def workcell(self) -> Workcell:
+        """The arm, with its own kinematics if the controller reports them."""
+        return Workcell(self._robot.spec, (), self._workspace)
+
+    def advance(self) -> Snapshot:
+        """Read the arm.
+
+        Raises:
+            RobotError: It no longer reports, or has latched a fault.
+        """
+        status = self._robot.status()
+        caption = (f"Read-only; the state is {1e3 * status.state_age_s:.0f} ms old",)
+        return Snapshot(self._robot.read(), caption=caption, lasts_s=ARM_PERIOD_S)
+
+    def close(self) -> None:
+        """Release the arm."""
+        self._robot.close()

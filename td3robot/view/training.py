@@ -24,7 +24,7 @@ class Run(Source):
 
     kind = "a training run; its newest policy plays evaluation episodes in simulation"
     actions = Episodes.actions | {"goal"}
-    acts = ("the newest policy", "by hand")
+    controllers = ("the newest policy", "by hand")
 
     def __init__(self, path: Path, seed: int = 12345) -> None:
         self.title, self._path, self._seed = path.resolve().name, path, seed
@@ -65,10 +65,10 @@ class Run(Source):
         if self._episodes is not None:
             self._episodes.set_goal(position)
 
-    def choose_act(self, name: str) -> None:
+    def choose_controller(self, name: str) -> None:
         """Choose whether the policy or the sliders move the arm."""
         if self._episodes is not None:
-            self._episodes.choose_act(name)
+            self._episodes.choose_controller(name)
 
     def jog(self, q: Array, gripper: float) -> None:
         """Request a posture, subject to the guard."""
@@ -111,7 +111,9 @@ class Run(Source):
         made = make_robot_env(config)
         if self._act is None:
             self._act = at_rest(made.action_kind.layout.size)
-        self._episodes = Episodes(config, made, {self.acts[0]: self._act_newest}, self.title, self.kind, self._seed)
+        self._episodes = Episodes(
+            config, made, {self.controllers[0]: self._act_newest}, self.title, self.kind, self._seed
+        )
         self.actions = self._episodes.actions
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -17,9 +17,10 @@ from viser import uplot
 
 from td3robot.metrics import COLORS, Chart
 from td3robot.state import Array
-from td3robot.view.picture import Picture
-from td3robot.view.show import Page, Wish, guard_line
+from td3robot.view.picture import Picture, camera_pose
+from td3robot.view.show import Page, UiEvent, guard_line
 from td3robot.view.source import Snapshot, Source, Workcell
+from td3robot.view.viewer_process import LOOPBACK
 
 GHOST, GOAL, TRAIL, CHANGED, WALLS = (40, 120, 255), (22, 163, 74), (37, 99, 235), (220, 38, 38), (245, 158, 11)
 GOAL_RADIUS_M = 0.02
@@ -58,7 +59,7 @@ class ViserPage(Page):
         self._server: Any = viser.ViserServer(host=host, port=port, label="td3robot", verbose=False)
         _keep_private(self._server)
         self._source = source
-        self._wishes: SimpleQueue[Wish] = SimpleQueue()
+        self._events: SimpleQueue[UiEvent] = SimpleQueue()
         self._charts: dict[str, tuple[tuple[str, ...], Any]] = {}
         self._trail: deque[tuple[Array, bool]] = deque(maxlen=TRAIL_POINTS)
         self._frames, self._dragged = 0, False
@@ -69,9 +70,14 @@ class ViserPage(Page):
         self._server.on_client_connect(self._announce)
 
     @property
-    def port(self) -> int:
+    def url(self) -> str:
+        """Its address on this computer."""
+        return f"http://{LOOPBACK}:{self.ports[0]}"
+
+    @property
+    def ports(self) -> Sequence[int]:
         """The port it listens on."""
-        return int(self._server.get_port())
+        return [int(self._server.get_port())]
 
     @property
     def watched(self) -> bool:
@@ -82,7 +88,9 @@ class ViserPage(Page):
         """Show arm, table, objects and workspace, and the first camera."""
         self._picture = picture = Picture(workcell)
         scene = self._server.scene
-        self._aim(workcell)
+        camera = self._server.initial_camera
+        camera.position, camera.look_at = camera_pose(workcell, 1.0)
+        camera.fov = np.radians(45.0)
         self._scene = ViserMujocoScene(self._server, picture.model, num_envs=1)
         self._scene.camera_tracking_enabled = False
         scene.configure_environment_map("studio", environment_intensity=0.35)
@@ -134,18 +142,18 @@ class ViserPage(Page):
             with self._curves:
                 self._charts[chart.title] = labels, self._add_chart(chart, data)
 
-    def wishes(self) -> list[Wish]:
+    def events(self) -> list[UiEvent]:
         """Return the actions in any tab since the last call."""
         found = []
         while True:
             try:
-                found.append(self._wishes.get_nowait())
+                found.append(self._events.get_nowait())
             except Empty:
                 return found
 
     def seek(self, position: int, length: int) -> None:
         """Move the slider of a record."""
-        if "seek" in self._source.actions and length > 1 and not self._wishes.qsize():
+        if "seek" in self._source.actions and length > 1 and not self._events.qsize():
             self._seeker.max = length
             self._seeker.value = min(max(position, 1), length)
 
@@ -174,13 +182,13 @@ class ViserPage(Page):
                 client.get_render(8, 8, timeout=LOADING_S)
         notice.remove()
 
-    def _wish(self, action: str, value: Any = None) -> None:
-        self._wishes.put(Wish(action, value))
+    def _add_event(self, action: str, value: Any = None) -> None:
+        self._events.put(UiEvent(action, value))
 
-    def _wish_of(self, event: Any, action: str, value: Any) -> None:
+    def _add_event_of(self, event: Any, action: str, value: Any) -> None:
         """Record a person's action, but not what this program set itself."""
         if event.client is not None:
-            self._wish(action, value)
+            self._add_event(action, value)
 
     def _add_controls(self) -> None:
         gui, actions = self._server.gui, self._source.actions
@@ -192,16 +200,18 @@ class ViserPage(Page):
         self._buttons = [name for action, name in BUTTONS.items() if action in actions]
         if self._buttons:
             self._play = gui.add_button_group("Playback", self._buttons)
-            self._play.on_click(lambda _: self._wish(ACTION_OF[self._play.value]))
+            self._play.on_click(lambda _: self._add_event(ACTION_OF[self._play.value]))
         if "seek" in actions:
             self._seeker = gui.add_slider("Moment", min=1, max=2, step=1, initial_value=1)
-            self._seeker.on_update(lambda event: self._wish_of(event, "seek", self._seeker.value - 1))
+            self._seeker.on_update(lambda event: self._add_event_of(event, "seek", self._seeker.value - 1))
         if "speed" in actions:
             speed = gui.add_dropdown("Speed", SPEEDS, initial_value="1x")
-            speed.on_update(lambda _: self._wish("speed", speed.value.removesuffix("x")))
-        if "act" in actions and len(self._source.acts) > 1:
-            self._acts = gui.add_dropdown("Moved by", self._source.acts, initial_value=self._source.acts[0])
-            self._acts.on_update(lambda event: self._wish_of(event, "act", self._acts.value))
+            speed.on_update(lambda _: self._add_event("speed", speed.value.removesuffix("x")))
+        if "act" in actions and len(self._source.controllers) > 1:
+            self._controllers = gui.add_dropdown(
+                "Moved by", self._source.controllers, initial_value=self._source.controllers[0]
+            )
+            self._controllers.on_update(lambda event: self._add_event_of(event, "act", self._controllers.value))
         self._curves = gui.add_folder("Curves")
         self._jogging = gui.add_folder("By hand, behind the guard", expand_by_default=False, visible="jog" in actions)
         with gui.add_folder("What is what", expand_by_default=False):
@@ -219,7 +229,7 @@ class ViserPage(Page):
             closed = gui.add_slider(f"{gripper.name} closed (%)", min=0.0, max=100.0, step=1.0, initial_value=0.0)
         for slider in (*sliders, closed):
             slider.on_update(
-                lambda event: self._wish_of(
+                lambda event: self._add_event_of(
                     event, "jog", (np.radians([each.value for each in sliders]), closed.value / 100.0)
                 )
             )
@@ -244,17 +254,6 @@ class ViserPage(Page):
             data, tuple(lines), title=f"{chart.title} ({chart.unit})" if chart.unit else chart.title,
             scales=_scales(chart, data), axes=({}, {"size": 58}), height=170, legend={"show": True}, padding=PADDING,
         )  # fmt: skip
-
-    def _aim(self, workcell: Workcell) -> None:
-        """Look at the workspace from the side and from above."""
-        low, high = np.array(workcell.workspace.low), np.array(workcell.workspace.high)
-        middle = (low + high) / 2
-        ahead = middle[:2] / max(float(np.linalg.norm(middle[:2])), 1e-9)
-        size = float(np.linalg.norm(high - low)) / 1.2
-        away = np.array([1.15 * ahead[1] - 0.5 * ahead[0], -1.15 * ahead[0] - 0.5 * ahead[1], 0.55])
-        look = np.array([*(0.75 * middle[:2]), workcell.spec.table_height_m + 0.25])
-        camera = self._server.initial_camera
-        camera.look_at, camera.position, camera.fov = look, look + 1.2 * size * away, np.radians(45.0)
 
     def _add_ghost(self, picture: Picture) -> None:
         self._ghost = []
@@ -294,7 +293,7 @@ class ViserPage(Page):
     def _drag(self, event: Any) -> None:
         self._dragged = event.phase != "end"
         if event.phase == "end":
-            self._wish("goal", np.array(event.target.position, np.float64))
+            self._add_event("goal", np.array(event.target.position, np.float64))
 
     def _draw_arm(self) -> None:
         assert self._picture is not None

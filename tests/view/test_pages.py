@@ -21,9 +21,8 @@ from td3robot.cli import app
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.metrics import time_chart
-from td3robot.view.address import LOOPBACK, free_port, how_to_get_there, open_browser
-from td3robot.view.beside import ViewBeside
 from td3robot.view.source import Snapshot, Source, Workcell
+from td3robot.view.viewer_process import LOOPBACK, ViewerProcess, forwarding_line, free_port, open_browser
 
 WAIT_S = 60.0
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's list of sockets")
@@ -32,7 +31,7 @@ linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Lin
 class Resting(Source):
     title, kind = "resting", "an arm at rest"
     actions = frozenset({"play", "step", "next", "goal", "act", "jog"})
-    acts = ("nothing", "by hand")
+    controllers = ("nothing", "by hand")
 
     def __init__(self, arm="ur5e"):
         config = RobotEnvironmentConfig(robot=RobotConfig(arm=arm))
@@ -171,24 +170,23 @@ def test_sliders_of_swift_move_the_arm_only_once_somebody_chose_to_and_begin_whe
         page.draw(snapshot)
         page._sliders = [type("Slider", (), {"value": 0.0})() for _ in range(7)]
         page._moved(0, 10.0)
-        assert page.wishes() == []
+        assert page.events() == []
         page._choose("by hand")
-        assert [wish.action for wish in page.wishes()] == ["act"]
+        assert [event.action for event in page.events()] == ["act"]
         home = np.round(np.degrees(snapshot.state.q))
         assert [slider.value for slider in page._sliders] == [*home, 0.0]
         page._moved(0, home[0])  # the page repeats it
-        assert page.wishes() == []
+        assert page.events() == []
         page._moved(0, home[0] + 10.0)
-        (wish,) = page.wishes()
-        assert wish.action == "jog"
-        np.testing.assert_allclose(np.degrees(wish.value[0]), home + np.array([10.0, 0, 0, 0, 0, 0]))
+        (event,) = page.events()
+        assert event.action == "jog"
+        np.testing.assert_allclose(np.degrees(event.value[0]), home + np.array([10.0, 0, 0, 0, 0, 0]))
 
 
 @pytest.mark.parametrize("arm", ["ur5e", "ur3e"])  # meshes, and cylinders
 def test_shapes_for_swift_are_where_the_model_has_them(tmp_path, arm):
-    from td3robot.view.meshes import shapes_of
     from td3robot.view.picture import Picture
-    from td3robot.view.swift_page import part_poses
+    from td3robot.view.swift_page import part_poses, shapes_of
 
     picture = Picture(Resting(arm).workcell)
     shapes = shapes_of(picture, tmp_path)
@@ -199,7 +197,7 @@ def test_shapes_for_swift_are_where_the_model_has_them(tmp_path, arm):
 
 
 def test_a_mesh_is_written_as_stl(tmp_path):
-    from td3robot.view.meshes import write_stl
+    from td3robot.view.swift_page import write_stl
 
     path = tmp_path / "one.stl"
     write_stl(path, np.eye(3), np.array([[0, 1, 2]]))
@@ -223,7 +221,7 @@ def test_viser_listens_on_loopback_alone_and_opens_no_tunnel(viser_page):
     _, page = viser_page
     assert set(listening()) == {LOOPBACK}
     assert page._server.request_share_url() is None
-    assert get(f"http://{LOOPBACK}:{page.port}")[0] == 200
+    assert get(f"http://{LOOPBACK}:{page.ports[0]}")[0] == 200
 
 
 def test_viser_shows_a_moment_curves_and_words_and_writes_nothing_to_standard_output(viser_page, capfd):
@@ -240,7 +238,7 @@ def test_viser_shows_a_moment_curves_and_words_and_writes_nothing_to_standard_ou
     assert not page._charts
     assert not page.watched
     np.testing.assert_allclose(page._goal.position, snapshot.goal)
-    assert page.wishes() == []
+    assert page.events() == []
     assert capfd.readouterr().out == ""
 
 
@@ -287,8 +285,8 @@ def test_the_slider_of_a_record_counts_moments_as_the_words_do():
         assert (page._seeker.min, page._seeker.value, page._seeker.max) == (1, 161, 186)
         (moved,) = page._seeker._impl.update_cb
         moved(type("Event", (), {"client": object()})())
-        (wish,) = page.wishes()
-        assert wish == ("seek", 160)  # whose moment is the 161st
+        (event,) = page.events()
+        assert event == ("seek", 160)  # whose moment is the 161st
 
 
 def test_axes_of_curves_hold_every_value_of_a_short_run_as_it_grows(viser_page, tmp_path):
@@ -332,10 +330,10 @@ def test_a_port_in_use_is_one_sentence_and_without_one_the_next_is_taken():
 
 def test_over_ssh_it_says_how_to_forward_the_ports():
     away = {"SSH_CONNECTION": "10.0.0.2 50000 10.0.0.9 22", "USER": "ann"}
-    line = how_to_get_there("http://127.0.0.1:8080", [8080, 53000], away)
+    line = forwarding_line("http://127.0.0.1:8080", [8080, 53000], away)
     assert "ssh -N -L 8080:127.0.0.1:8080 -L 53000:127.0.0.1:53000 ann@10.0.0.9" in line
     assert "\n" not in line
-    assert how_to_get_there("http://127.0.0.1:8080", [8080], {}) == "view: http://127.0.0.1:8080"
+    assert forwarding_line("http://127.0.0.1:8080", [8080], {}) == "view: http://127.0.0.1:8080"
 
 
 def test_no_browser_is_one_sentence(monkeypatch):
@@ -374,13 +372,13 @@ def has_viser():
 
 def test_a_viewer_that_is_killed_is_one_sentence_and_a_closed_one_none(tmp_path, has_viser):
     said, told = [], threading.Event()
-    with ViewBeside(lambda sentence: (said.append(sentence), told.set())) as viewer:
+    with ViewerProcess(lambda sentence: (said.append(sentence), told.set())) as viewer:
         viewer.start(tmp_path)
         viewer._process.send_signal(signal.SIGKILL)
         assert told.wait(WAIT_S)
-    assert said == ["the viewer was ended by signal 9; everything else goes its way without it"]
+    assert said == ["the viewer was ended by signal 9; this command continues without it"]
     quiet = []
-    with ViewBeside(quiet.append) as viewer:
+    with ViewerProcess(quiet.append) as viewer:
         viewer.start(tmp_path)
         process = viewer._process
         assert os.sched_getscheduler(process.pid) == os.SCHED_IDLE
@@ -390,8 +388,8 @@ def test_a_viewer_that_is_killed_is_one_sentence_and_a_closed_one_none(tmp_path,
 
 def test_a_viewer_ends_with_the_program_that_started_it(tmp_path, has_viser):
     program = (
-        "import os, sys\nfrom pathlib import Path\nfrom td3robot.view.beside import ViewBeside\n"
-        "viewer = ViewBeside(print)\nviewer.start(Path(sys.argv[1]))\nprint(viewer._process.pid, flush=True)\n"
+        "import os, sys\nfrom pathlib import Path\nfrom td3robot.view.viewer_process import ViewerProcess\n"
+        "viewer = ViewerProcess(print)\nviewer.start(Path(sys.argv[1]))\nprint(viewer._process.pid, flush=True)\n"
         "sys.stdin.read()\nos._exit(1)\n"
     )
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)

@@ -1,10 +1,10 @@
-"""Pace, pauses and wishes, with a page that only remembers."""
+"""Pace, pauses and events, with a page that only remembers."""
 
 import numpy as np
 
 from td3robot.errors import ConfigError, RobotError
 from td3robot.state import RobotState
-from td3robot.view.show import Page, Show, Wish
+from td3robot.view.show import Page, Show, UiEvent
 from td3robot.view.source import Snapshot, Source
 
 STATE = RobotState(np.zeros(6), np.zeros(6), np.zeros(2), 0.0)
@@ -31,6 +31,7 @@ class Counted(Source):
 
 
 class Remembering(Page):
+    url, ports = "http://nowhere", ()
     def __init__(self):
         self.watched_by, self.asked, self.drawn, self.refused, self.plays = 1, [], 0, [], True
 
@@ -50,7 +51,7 @@ class Remembering(Page):
     def plot(self, charts):
         pass
 
-    def wishes(self):
+    def events(self):
         asked, self.asked = self.asked, []
         return asked
 
@@ -96,7 +97,7 @@ def test_it_keeps_the_source_s_own_pace():
 
 def test_twice_as_fast_it_draws_no_more_often_than_it_can_be_seen():
     source, page, clock, show = shown()
-    page.asked = [Wish("speed", 4.0)]
+    page.asked = [UiEvent("speed", 4.0)]
     run(show, clock, 5.0)
     assert abs(source.moments - 400) <= 4
     assert page.drawn <= 160
@@ -115,21 +116,21 @@ def test_nobody_looks_and_nothing_is_played():
 
 def test_pause_step_and_play():
     source, page, clock, show = shown(1.0)
-    page.asked = [Wish("play")]
+    page.asked = [UiEvent("play")]
     run(show, clock, 1.0)
     paused = source.moments
     assert not page.plays
-    page.asked = [Wish("step"), Wish("step")]
+    page.asked = [UiEvent("step"), UiEvent("step")]
     run(show, clock, 1.0)
     assert source.moments == paused + 2
-    page.asked = [Wish("play")]
+    page.asked = [UiEvent("play")]
     run(show, clock, 1.0)
     assert source.moments > paused + 15
 
 
 def test_a_goal_that_cannot_be_had_is_refused_in_words():
     source, page, clock, show = shown()
-    page.asked = [Wish("goal", np.zeros(3)), Wish("next")]
+    page.asked = [UiEvent("goal", np.zeros(3)), UiEvent("next")]
     run(show, clock, 0.2)
     assert page.refused == ["out of reach"]
     assert source.asked == ["next"]

@@ -14,12 +14,10 @@ from td3robot.metrics import FollowedLog
 from td3robot.records import CHUNK, RecordIndex
 from td3robot.robots.cells import load_cell
 from td3robot.robots.physical import Status
-from td3robot.view.arm import LiveArm
 from td3robot.view.episodes import BY_HAND
 from td3robot.view.picture import Picture, at_home
-from td3robot.view.record import Recorded
-from td3robot.view.replayed import Replayed, Simulated
-from td3robot.view.targets import open_target
+from td3robot.view.record import Recorded, Replayed, SimulatedMotion
+from td3robot.view.targets import LiveArm, open_target
 from td3robot.view.training import Run
 
 ROOT = Path(td3robot.__file__).parents[1]
@@ -91,8 +89,8 @@ def test_by_hand_the_arm_goes_where_it_is_asked_as_far_as_the_guard_lets_it():
         snapshot = source.advance()
     assert snapshot.reasons
     assert np.abs(snapshot.state.q - below).max() > 0.1
-    assert BY_HAND in source.acts
-    source.choose_act("the policy")
+    assert BY_HAND in source.controllers
+    source.choose_controller("the policy")
     assert "by the policy" in source.advance().caption[0]
     source.close()
 
@@ -104,7 +102,7 @@ def test_a_configuration_shows_an_arm_that_rests_or_acts_at_random():
         at_rest = source.advance()
     assert np.abs(at_rest.state.q - first.state.q).max() < 0.02
     assert at_rest.objects
-    source.choose_act("random actions")
+    source.choose_controller("random actions")
     for _ in range(20):
         moved = source.advance()
     assert np.abs(moved.state.q - first.state.q).max() > 0.02
@@ -182,7 +180,7 @@ def test_a_replay_shows_the_simulated_arm_as_the_ghost_where_something_was_sent(
     path = write_record(periods=6)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     periods = [line for line in lines if line["kind"] == "period"]
-    simulated = Simulated(6)
+    simulated = SimulatedMotion(6)
     for line in periods[:5]:
         simulated.add(line["at"], np.array(line["state"]["q"]) + 0.01, 0.25)
     source = Replayed(path, simulated)
