@@ -29,9 +29,9 @@ from td3robot.errors import RobotError
 from td3robot.records import FILE, Record, read_record
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
-from td3robot.standin.labs import Setup
-from td3robot.standin.labs.ur import UrLab
-from td3robot.standin.watch import RestWatch
+from td3robot.simulators.sessions import SimulatorConfig
+from td3robot.simulators.sessions.ur import UrSession
+from td3robot.simulators.standstill import StandstillMonitor
 from td3robot.state import JointCommand
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.reach import ReachConfig
@@ -108,7 +108,7 @@ class Outcome:
 class DrillOperator(LabOperator):
     """Notes when something was said, and stops an arm that goes on."""
 
-    def __init__(self, lab: UrLab, say: Callable[[str], None]) -> None:
+    def __init__(self, lab: UrSession, say: Callable[[str], None]) -> None:
         super().__init__(lab, say)
         self.at: list[float] = []
         self.stop_at = np.inf
@@ -130,12 +130,12 @@ class Scene:
         host: The stand-in's address.
         records: Directory of the drills' records.
         say: Told what the operator reads.
-        patience: Factor on how late targets and states may be, for computers that are busy with other things.
+        timeout_scale: Factor on how late targets and states may be, for computers that are busy with other things.
         tasks: Of the drills to come.
         near: Where the driver connects to, where a proxy is between it and the stand-in.
 
     Attributes:
-        standin, arm: The stand-in, and the arm of the drill in progress.
+        simulator, arm: The stand-in, and the arm of the drill in progress.
         wire: The proxy, or None.
     """
 
@@ -144,11 +144,11 @@ class Scene:
         host: str,
         records: Path,
         say: Callable[[str], None] = lambda text: None,
-        patience: float = 1.0,
+        timeout_scale: float = 1.0,
         tasks: tuple[str, ...] = ("reach", "grasp"),
         near: str | None = None,
     ) -> None:
-        self._host, self._records, self._say, self._patience, self._near = host, records, say, patience, near
+        self._host, self._records, self._say, self._timeout_scale, self._near = host, records, say, timeout_scale, near
         self._ledger = Ledger(directory=records / "state")
         self._arms: dict[str, UrRobot] = {}
         self.wire: Wire | None = None
@@ -176,7 +176,7 @@ class Scene:
         """
         self._tidy()
         robot = self._arms["reach"]
-        start = np.array(self.standin.state()["q"])
+        start = np.array(self.simulator.state()["q"])
         strike(self)
         begin, said = monotonic(), None
         try:
@@ -193,7 +193,7 @@ class Scene:
             robot.close()
             if self.wire is not None:
                 self.wire.clear()
-        moved = float(np.abs(self.standin.state()["q"] - start).max())
+        moved = float(np.abs(self.simulator.state()["q"] - start).max())
         assert said is None or moved < MOVED_RAD, f"{said}, and the arm had moved by {moved:.3f} rad"
         return said, took
 
@@ -217,7 +217,7 @@ class Scene:
         robot.connect()
         serial = serial_of(robot.facts)
         record = Record(folder / FILE)
-        watch = self.lab.watch()
+        watch = self.lab.standstill_monitor()
         striker = threading.Thread(target=self._strike, daemon=True)
         session = Session(environment, self._act, record, self._operator, "run", lambda number: striker.start())
         session.on_fault = partial(self._ledger.latch, serial)
@@ -246,14 +246,20 @@ class Scene:
         return self._judge(drill, session, watch, folder / FILE, latched, left)
 
     def _judge(
-        self, drill: Drill, session: Session, watch: RestWatch, path: Path, latched: str | None, left: tuple[str, ...]
+        self,
+        drill: Drill,
+        session: Session,
+        watch: StandstillMonitor,
+        path: Path,
+        latched: str | None,
+        left: tuple[str, ...],
     ) -> Outcome:
         struck = self._struck_at
         told = [(at, text) for at, text in zip(self._operator.at, self._operator.said, strict=True) if at >= struck]
         fault = session.fault
         lines = list(read_record(path))
         try:
-            seen = fault is not None and not self.standin.child.ended
+            seen = fault is not None and not self.simulator.child.ended
             rest = watch.rest_after(struck) if seen else None
             fastest = self.lab.wire()["measured"]["tcp_speed_m_s"]
         except RobotError:
@@ -298,7 +304,7 @@ class Scene:
 
     def _make(self, task: str) -> RobotEnv:
         kind = GraspConfig() if task == "grasp" else ReachConfig()
-        guard = GuardConfig(max_state_age_s=GuardConfig().max_state_age_s * self._patience)
+        guard = GuardConfig(max_state_age_s=GuardConfig().max_state_age_s * self._timeout_scale)
         config = RobotEnvironmentConfig(task=kind, episode_s=30.0, guard=guard)
         self._arms[task] = arm = UrRobot(robot_spec(self.cell.robot), self.cell)
         objects = None
@@ -307,27 +313,27 @@ class Scene:
         return make_robot_env(config, cell=self.cell, objects=objects, robot=arm)
 
     def _start(self) -> None:
-        setup = Setup(RobotConfig(), GraspConfig().objects(), self._host, patience=self._patience)
-        self.lab = UrLab(setup)
-        self.standin = self.lab.standin
+        setup = SimulatorConfig(RobotConfig(), GraspConfig().objects(), self._host, timeout_scale=self._timeout_scale)
+        self.lab = UrSession(setup)
+        self.simulator = self.lab.simulator
         ur = self.lab.cell.ur.model_copy(update={"connect_timeout_s": 5.0, "host": self._near or self._host})
         self.wire = Wire(self._near, self._host) if self._near else None
         self.cell = self.lab.cell.model_copy(update={"ur": ur})
 
     def _tidy(self) -> None:
         """Undo the last drill."""
-        if self.standin.child.ended:
+        if self.simulator.child.ended:
             self._close_lab()
             self._start()
             self._environments = {name: self._make(name) for name in self._environments}
-        self.standin.reset()
-        self.standin.ask(remote=True, speed_slider=1.0)
-        if self.standin.state()["gripper"]["STA"] != ACTIVE:
+        self.simulator.reset()
+        self.simulator.ask(remote=True, speed_slider=1.0)
+        if self.simulator.state()["gripper"]["STA"] != ACTIVE:
             UrRobot(robot_spec(self.cell.robot), self.cell).activate_gripper()
 
 
 def _fault(kind: str, **values: Any) -> Callable[[Scene], None]:
-    return lambda scene: scene.standin.fault(kind, **values)
+    return lambda scene: scene.simulator.fault(kind, **values)
 
 
 def _kill_worker(scene: Scene) -> None:

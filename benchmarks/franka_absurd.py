@@ -17,8 +17,8 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.standin.franka.log import extremes, read_log
-from td3robot.standin.franka.process import FrankaStandin, judge_log
+from td3robot.simulators.franka.log import extremes, read_log
+from td3robot.simulators.franka.process import FrankaSimulator, check_log
 from td3robot.state import Array, JointCommand
 
 PERIODS_OF_A_KIND = 37
@@ -67,7 +67,7 @@ def main() -> None:
     cell = CellConfig.model_validate({"franka": franka})
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "commands.bin"
-        standin = FrankaStandin(options.host, log=log)
+        standin = FrankaSimulator(options.host, log=log)
         robot = cell.driver(robot_spec(cell.robot))
         try:
             robot.connect()
@@ -76,7 +76,7 @@ def main() -> None:
         finally:
             robot.close()
             standin.close()
-        verdict, records = judge_log(log), read_log(log)
+        verdict, records = check_log(log), read_log(log)
     print("guard:", dict(asked.interventions), "of", asked.commands)
     print("stand-in:", len(standin.events_of("reflex")), "reflexes,", len(standin.events_of("violation")), "violations")
     for column, meaning in (("c", "commanded by the client's generator"), ("q", "measured")):

@@ -29,14 +29,14 @@ from td3robot.robots.simulated.camera import Camera
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.spec import robot_spec
-from td3robot.standin.arm import PERIOD_S, SimulatedArm
-from td3robot.standin.calibration import own_parameters
-from td3robot.standin.control_script import SERVO_J, ControlScript
-from td3robot.standin.controller import Controller
-from td3robot.standin.network import Line
-from td3robot.standin.personalities import NAMED, NOMINAL, Personality, drawn
-from td3robot.standin.settings import StandinConfig
-from td3robot.standin.vision import VisionSystem
+from td3robot.simulators.arm import PERIOD_S, SimulatedArm
+from td3robot.simulators.calibration import own_parameters
+from td3robot.simulators.control_script import SERVO_J, ControlScript
+from td3robot.simulators.controller import Controller
+from td3robot.simulators.network import Line
+from td3robot.simulators.presets import NAMED, NOMINAL, Preset, drawn
+from td3robot.simulators.settings import ControllerConfig
+from td3robot.simulators.vision import VisionSystem
 from td3robot.state import Array, JointCommand, Pose
 
 # The shoulder lift: it carries the arm, and is among the softest of every cell.
@@ -86,17 +86,19 @@ class Responses:
 
 
 class Cell:
-    """A stand-in of one personality, ticked as its process would, with targets as its driver would stream them."""
+    """A stand-in of one preset, ticked as its process would, with targets as its driver would stream them."""
 
-    def __init__(self, personality: Personality) -> None:
-        config = StandinConfig(gripper_active=True, **personality.settings())
-        spec, traits = config.spec(), config.traits
+    def __init__(self, preset: Preset) -> None:
+        config = ControllerConfig(gripper_active=True, **preset.settings())
+        spec, cell_model = config.spec(), config.cell_model
         self.home = spec.arm.home
-        self.arm = SimulatedArm(spec, (), own_parameters(spec.arm, config.calibration), traits.tool, traits.friction)
+        self.arm = SimulatedArm(
+            spec, (), own_parameters(spec.arm, config.calibration), cell_model.tool, cell_model.friction
+        )
         self.controller = Controller(self.arm, config)
-        self.line = Line(lambda: self.controller.time_s, config.seed, traits.network)
+        self.line = Line(lambda: self.controller.time_s, config.seed, cell_model.network)
         self._driver = UrConfig(host="none")
-        self._stream_ticks = round(1.0 / (PERIOD_S * (personality.stream_hz or self._driver.rtde_rate_hz)))
+        self._stream_ticks = round(1.0 / (PERIOD_S * (preset.stream_hz or self._driver.rtde_rate_hz)))
         self.controller.start_program(ControlScript(self.controller))
         self.slowest = 1.0
 
@@ -163,18 +165,18 @@ def _only_joint(angle: float) -> Array:
     return q
 
 
-def of_standin(personality: Personality) -> Responses:
+def of_standin(preset: Preset) -> Responses:
     """Measure one cell of the stand-in."""
     found = Responses()
     for name, command in COMMANDS.items():
-        cell = Cell(personality)
+        cell = Cell(preset)
         rest = cell.run(SETTLE_S, lambda t: 0.0)[1][-1]
         times, q = cell.run(HOLD_S, lambda t, command=command: _streamed(command, t))  # type: ignore[misc]
         found.joint[name] = times, q - rest
         found.slowest = min(found.slowest, cell.slowest)
-    cell = Cell(personality)
+    cell = Cell(preset)
     found.closing = cell.close(CLOSING_S)
-    found.seen, found.age = _watched(personality)
+    found.seen, found.age = _watched(preset)
     return found
 
 
@@ -186,14 +188,14 @@ def _streamed(command: Command, t: float) -> float:
     return before + (command(begin + period_s) - before) * (t - begin) / period_s
 
 
-def _watched(personality: Personality) -> tuple[Reading, Reading]:
+def _watched(preset: Preset) -> tuple[Reading, Reading]:
     """Run the cell's vision system; return what is known of the object."""
     scene, newest, rows = Scene(), object_pose(0.0), []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.setblocking(False)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        camera = VisionSystem(scene, address, personality.traits.camera)  # type: ignore[arg-type]
+        camera = VisionSystem(scene, address, preset.cell_model.camera)  # type: ignore[arg-type]
         for tick in range(round(WATCHED_S / PERIOD_S)):
             scene.time_s = tick * PERIOD_S
             camera.tick()
@@ -344,10 +346,10 @@ class Pictured:
     plain: Responses
     real: list[Responses]
     cells: dict[str, Responses]
-    personalities: dict[str, Personality]
+    presets: dict[str, Preset]
 
     def lines(self, axes: Axes, sections: tuple[str, ...], pick: Callable[[Responses], Reading], scale: float) -> None:
-        """Draw the cells that differ in one of some sections of their traits; drawn ones are thin."""
+        """Draw the cells that differ in one of some sections of their models; drawn ones are thin."""
         drawn_before = False
         for index, (name, found) in enumerate(self.cells.items()):
             if not self.differs(name, sections):
@@ -362,7 +364,7 @@ class Pictured:
 
     def differs(self, name: str, sections: tuple[str, ...]) -> bool:
         """Whether a cell is the nominal one, or another in what a panel is about."""
-        mine, theirs = self.personalities[name].traits, NOMINAL.traits
+        mine, theirs = self.presets[name].cell_model, NOMINAL.cell_model
         return name == NOMINAL.name or any(getattr(mine, section) != getattr(theirs, section) for section in sections)
 
     def simulation(self, axes: Axes, pick: Callable[[Responses], Reading], scale: float) -> None:
@@ -453,10 +455,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=60, help="so many episodes of the training simulation under real")
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     arguments = parser.parse_args()
-    personalities = NAMED | {str(seed): drawn(seed) for seed in range(arguments.seeds)}
-    cells = {name: of_standin(one) for name, one in personalities.items()}
+    presets = NAMED | {str(seed): drawn(seed) for seed in range(arguments.seeds)}
+    cells = {name: of_standin(one) for name, one in presets.items()}
     real = [of_simulation("real", seed) for seed in range(arguments.draws)]
-    shown = Pictured(of_simulation("off", 0), real, cells, personalities)
+    shown = Pictured(of_simulation("off", 0), real, cells, presets)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, picture in (("joint", joint_picture), ("gripper", gripper_picture), ("camera", camera_picture)):
         picture(shown).savefig(arguments.out / f"responses_{name}.png", dpi=80)

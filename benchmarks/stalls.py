@@ -17,7 +17,7 @@ import numpy as np
 from td3robot.build import robot_spec
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
-from td3robot.standin.process import start_standin
+from td3robot.simulators.process import start_ur_simulator
 from td3robot.state import JointCommand
 
 SPEED = 0.3  # [rad/s]
@@ -60,7 +60,7 @@ def main() -> None:
     arguments = parser.parse_args()
     ur = {"host": arguments.host, "rtde_rate_hz": arguments.rtde_rate, "late_periods": 5.0}
     cell = CellConfig.model_validate({"ur": ur})
-    with start_standin(arguments.host, gripper_active=True) as standin:
+    with start_ur_simulator(arguments.host, gripper_active=True) as standin:
         robot = UrRobot(robot_spec(cell.robot), cell)
         robot.connect()
         stopped = {"stand-in": standin.child.pid, "worker": robot.worker_pid}

@@ -21,8 +21,8 @@ from typing import Any
 from drills import Drill, Outcome, Scene
 from wire import ROBOT
 
-from td3robot.standin.labs.ur import UrLab
-from td3robot.standin.loopback import free_host
+from td3robot.simulators.loopback import free_host
+from td3robot.simulators.sessions.ur import UrSession
 
 STATE = ("actual_q", "actual_qd", "actual_TCP_pose", "target_q")
 # Where the arm goes on, for so long after the fault [s].
@@ -354,9 +354,9 @@ def main() -> None:
     faults = [fault for fault in FAULTS if re.search(arguments.only, fault.name)] * arguments.rounds
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        far = free_host(UrLab.ports)
+        far = free_host(UrSession.ports)
         near = far.replace("127.0.0.", "127.0.1.")
-        scene = Scene(far, Path(folder), patience=arguments.patience, tasks=("reach",), near=near)
+        scene = Scene(far, Path(folder), timeout_scale=arguments.timeout_scale, tasks=("reach",), near=near)
         try:
             for fault in faults:
                 row = inject(scene, fault)

@@ -80,7 +80,7 @@ class Quiet:
 
 # Folders whose tests drive in real time. One process runs them all: two controllers and two drivers at real-time
 # priority would leave two cores to nobody else for most of a second.
-IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/standin/")
+IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/simulators/")
 
 
 @pytest.hookimpl(optionalhook=True)

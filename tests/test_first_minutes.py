@@ -230,7 +230,7 @@ def test_rehearse_says_what_is_missing_before_anything_is_built(td3robot, tmp_pa
         raise AssertionError("something was built")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(rehearsal, "start_lab", build)
+    monkeypatch.setattr(rehearsal, "start_session", build)
     monkeypatch.setitem(sys.modules, "rtde_control", None)
     status, out, err = td3robot("rehearse", "ur5e_reach")
     assert (status, out) == (2, "")
@@ -250,10 +250,10 @@ def test_deploy_says_what_is_missing_before_it_connects(monkeypatch, tmp_path):
 def test_a_rehearsal_takes_an_address_whose_ports_are_free():
     import socket
 
-    from td3robot.standin.labs import lab_of
-    from td3robot.standin.loopback import free_host
+    from td3robot.simulators.loopback import free_host
+    from td3robot.simulators.sessions import session_of
 
-    lab = lab_of("ur5e")
+    lab = session_of("ur5e")
     first = free_host(lab.ports)
     with socket.socket() as taken:
         taken.bind((first, lab.ports[-1]))
@@ -264,15 +264,15 @@ def test_a_rehearsal_takes_an_address_whose_ports_are_free():
 
 
 def test_rehearsals_that_start_together_take_different_addresses(monkeypatch):
-    from td3robot.standin import labs, loopback
+    from td3robot.simulators import labs, loopback
 
     monkeypatch.setattr(loopback, "_is_free", lambda host, port: True)
-    assert len({loopback.free_host(labs.lab_of("ur5e").ports) for _ in range(20)}) > 10
+    assert len({loopback.free_host(labs.session_of("ur5e").ports) for _ in range(20)}) > 10
 
 
 def test_without_a_free_address_it_says_so(monkeypatch):
-    from td3robot.standin import labs, loopback
+    from td3robot.simulators import labs, loopback
 
     monkeypatch.setattr(loopback, "_is_free", lambda host, port: False)
     with pytest.raises(RobotError, match=r"no address from 127\.0\.0\.2"):
-        loopback.free_host(labs.lab_of("ur5e").ports)
+        loopback.free_host(labs.session_of("ur5e").ports)

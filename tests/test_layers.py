@@ -45,8 +45,8 @@ MAY_IMPORT = {
     "envs": GROUND | {"policy.contract", "robots", "tasks"},
     "build": GROUND | {"policy", "robots", "tasks", "envs"},
     "learning": GROUND | {"policy", "robots", "tasks", "envs", "build"},
-    "standin": GROUND | {"robots"},
-    "deploy": GROUND | {"policy", "robots", "envs", "build", "standin"},
+    "simulators": GROUND | {"robots"},
+    "deploy": GROUND | {"policy", "robots", "envs", "build", "simulators"},
     "report": GROUND | {"policy", "robots", "tasks", "envs", "build", "deploy"},
     "sweep": GROUND | {"policy.checkpoint", "learning.changes", "learning.run_lock", "report.picture"},
     "view": GROUND | {"policy", "robots", "tasks", "envs", "build"},
@@ -114,7 +114,7 @@ def test_torch_stays_with_the_learner(path):
 
 def test_only_robots_and_pictures_know_the_simulator():
     knowing = {path for path in FILES if any(name.split(".")[0] == "mujoco" for name in imports(path))}
-    assert {part_of(path) for path in knowing} <= {"robots", "envs", "standin", "view"}
+    assert {part_of(path) for path in knowing} <= {"robots", "envs", "simulators", "view"}
     assert {path.name for path in knowing if part_of(path) == "envs"} <= {"renderer.py"}
     assert {path.name for path in knowing if part_of(path) == "view"} <= {"picture.py", "swift_page.py"}
 
@@ -137,7 +137,7 @@ def small_checkpoint(path):
 
 
 def test_a_stand_in_needs_no_torch():
-    result = run("import sys, td3robot.standin.server; print('torch' in sys.modules)")
+    result = run("import sys, td3robot.simulators.server; print('torch' in sys.modules)")
     assert result.stdout.strip() == "False", result.stderr
 
 

@@ -129,11 +129,11 @@ def _realtime(check: Check) -> None:
 
 def _ports(check: Check) -> None:
     from td3robot.errors import RobotError
-    from td3robot.standin.labs import lab_of
-    from td3robot.standin.loopback import free_host
+    from td3robot.simulators.loopback import free_host
+    from td3robot.simulators.sessions import session_of
 
     try:
-        found, free = f"free on {free_host(lab_of('ur5e').ports)}", True
+        found, free = f"free on {free_host(session_of('ur5e').ports)}", True
     except RobotError as error:
         found, free = str(error), False
     check.add("ports of a simulated controller", "free on loopback", found, free, "end what listens there", ATTENTION)

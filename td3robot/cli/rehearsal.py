@@ -55,18 +55,18 @@ def rehearse(
     """Rehearse a deployment on a simulated controller. Uses the real client, and compares with plain simulation."""
     from td3robot.deploy.played import open_checkpoint
     from td3robot.deploy.rehearsal import Plan, Rehearsal
-    from td3robot.standin.personalities import NOMINAL, drawn, personality
+    from td3robot.simulators.presets import NOMINAL, drawn, preset
 
     if watched:
         require_viser()
     if rate not in (None, 125, 500):
         raise ConfigError(f"--rtde-rate {rate} is not 125 or 500")
-    places = [personality(name) for name in cell or ()] + [drawn(number) for number in range(cells)] or [NOMINAL]
+    places = [preset(name) for name in cell or ()] + [drawn(number) for number in range(cells)] or [NOMINAL]
     played = open_checkpoint(checkpoint)
     reports: list[dict[str, Any]] = []
     for place in places:
         with attended(watched) as begun:
-            plan = Plan(played, episodes, seed, speed, faults, host, records, rate, personality=place, on_record=begun)
+            plan = Plan(played, episodes, seed, speed, faults, host, records, rate, preset=place, on_record=begun)
             if place is not NOMINAL:
                 say(f"cell {place.name}: {place.reason}; {differences_text(place.differences())}")
             reports.append(Rehearsal(plan, say).run())

@@ -46,20 +46,20 @@ def standin(
     """Simulate a UR controller on this computer. Real sockets, faults on request; Ctrl-C ends it."""
     import logging
 
-    from td3robot.standin.personalities import personality
-    from td3robot.standin.server import run_standin
-    from td3robot.standin.settings import make_standin_config
+    from td3robot.simulators.presets import preset
+    from td3robot.simulators.server import run_simulator
+    from td3robot.simulators.settings import make_controller_config
 
     robot, objects = robot_and_objects(config) if config else (None, ())
-    place = personality(cell)
-    settings = make_standin_config(
+    place = preset(cell)
+    settings = make_controller_config(
         arm, robot, objects, gripper, faults, host=host, tracker=tracker, polyscope=polyscope, remote=not local,
         powered=not powered_off, lab_port=lab_port, allow_network=allow_network,
         **place.settings() | ({"calibration": "off"} if nominal else {}),
     )  # fmt: skip
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     said = f"a stand-in for a {arm} serves on {host} (lab: port {lab_port}); Ctrl-C ends it"
-    run_standin(settings, on_listening=lambda: stderr.print(said, soft_wrap=True))
+    run_simulator(settings, on_listening=lambda: stderr.print(said, soft_wrap=True))
 
 
 def robot_and_objects(path: Path) -> "tuple[RobotConfig, tuple[ObjectModel, ...]]":

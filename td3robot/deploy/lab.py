@@ -8,7 +8,7 @@ import numpy as np
 from td3robot.deploy.operator import Operator
 from td3robot.robots.camera_figures import Arrival
 from td3robot.robots.objects import Objects, Sighting
-from td3robot.standin.labs import Lab
+from td3robot.simulators.sessions import SimulatorSession
 from td3robot.state import Pose
 
 # Where objects are out of the way.
@@ -23,14 +23,14 @@ class LabObjects(Objects):
         lab: The lab in which they lie.
     """
 
-    def __init__(self, seen: Objects, lab: Lab) -> None:
+    def __init__(self, seen: Objects, lab: SimulatorSession) -> None:
         self._seen, self._lab = seen, lab
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place every object, and wait until it is seen there."""
         for name, pose in poses.items():
             self._lab.place(name, pose)
-        sleep(self._lab.setup.personality.traits.camera.settled_s)
+        sleep(self._lab.config.preset.cell_model.camera.settled_s)
         return self._seen.arrange(poses)
 
     def read(self) -> Mapping[str, Sighting]:
@@ -61,7 +61,7 @@ class LabOperator(Operator):
         said: Every sentence so far.
     """
 
-    def __init__(self, lab: Lab, say: Callable[[str], None]) -> None:
+    def __init__(self, lab: SimulatorSession, say: Callable[[str], None]) -> None:
         self._lab, self._say = lab, say
         self.said: list[str] = []
 
@@ -79,7 +79,7 @@ class LabOperator(Operator):
 
     def take(self, what: str) -> None:
         """Put every object aside."""
-        for item in self._lab.setup.objects:
+        for item in self._lab.config.objects:
             self._lab.place(item.name, ASIDE)
 
     def require_keys(self) -> None:

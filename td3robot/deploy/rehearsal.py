@@ -22,9 +22,9 @@ from td3robot.errors import RobotError
 from td3robot.records import FILE, Record, write_report
 from td3robot.robots.findings import Check
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.standin.labs import RestWatch, Setup, lab_of, start_lab
-from td3robot.standin.loopback import free_host
-from td3robot.standin.personalities import NOMINAL, Personality
+from td3robot.simulators.loopback import free_host
+from td3robot.simulators.presets import NOMINAL, Preset
+from td3robot.simulators.sessions import SimulatorConfig, StandstillMonitor, session_of, start_session
 
 # Mode in a rehearsal's record and report, where those of a deployment have their rung.
 MODE = "rehearse"
@@ -40,8 +40,8 @@ class Plan:
 
     Attributes:
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
-        faults, host, stream_hz, patience, personality: Settings of the stand-in and its driver; see
-            :class:`Setup`. Without a host, the stand-in uses a free loopback address.
+        faults, host, stream_hz, timeout_scale, preset: Settings of the stand-in and its driver; see
+            :class:`SimulatorConfig`. Without a host, the stand-in uses a free loopback address.
         on_record: Called with the record's path once it has begun, before anything moves.
     """
 
@@ -54,8 +54,8 @@ class Plan:
     records: Path = Path("records")
     stream_hz: int | None = None
     act: Act | None = None
-    patience: float = 1.0
-    personality: Personality = NOMINAL
+    timeout_scale: float = 1.0
+    preset: Preset = NOMINAL
     on_record: Callable[[Path], None] = lambda path: None
 
 
@@ -83,11 +83,11 @@ class Rehearsal:
             RobotError: The stand-in did not start, or the check says no-go.
         """
         plan = self.plan
-        lab_of(self._config.robot.arm).require_driver()
+        session_of(self._config.robot.arm).require_driver()
         setup = self._setup()
         self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
         folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.played.name}"
-        with start_lab(setup) as self._lab:
+        with start_session(setup) as self._lab:
             self._operator = LabOperator(self._lab, self._say)
             with self._station() as station:
                 station.robot.activate_gripper()
@@ -102,7 +102,7 @@ class Rehearsal:
         report = {
             "mode": MODE,
             "checkpoint": str(plan.played.path),
-            "cell": {"name": plan.personality.name, "differs": plan.personality.differences()},
+            "cell": {"name": plan.preset.name, "differs": plan.preset.differences()},
             "speed": plan.speed,
             "record": str(folder / FILE),
             "check": check.to_json(),
@@ -126,16 +126,16 @@ class Rehearsal:
         )  # fmt: skip
         self.plan.on_record(record.path)
 
-    def _setup(self) -> Setup:
+    def _setup(self) -> SimulatorConfig:
         plan, config = self.plan, self._config
-        host = plan.host or free_host(lab_of(config.robot.arm).ports)
-        return Setup(
-            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.patience, plan.personality
+        host = plan.host or free_host(session_of(config.robot.arm).ports)
+        return SimulatorConfig(
+            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.timeout_scale, plan.preset
         )
 
     def _station(self) -> Station:
         cell = self._lab.cell
-        if not self._lab.setup.objects:
+        if not self._lab.config.objects:
             return Station(self._config, cell)
         seen = cell.objects(object_bounds(self._config, robot_spec(cell.robot)))
         return Station(self._config, cell, LabObjects(seen, self._lab))
@@ -162,7 +162,7 @@ class Rehearsal:
         driver: dict[str, float] = {}
         while len(session.episodes) < self.plan.episodes:
             done = len(session.episodes)
-            watch = self._lab.watch() if self.plan.faults else None
+            watch = self._lab.standstill_monitor() if self.plan.faults else None
             if watch is not None:
                 watch.start()
             session.run(self.plan.episodes - done, self.plan.seed, first=done)
@@ -173,7 +173,7 @@ class Rehearsal:
                 break
         return session.episodes, driver
 
-    def _after_fault(self, session: Session, watch: RestWatch, robot: PhysicalRobot) -> None:
+    def _after_fault(self, session: Session, watch: StandstillMonitor, robot: PhysicalRobot) -> None:
         stopped = monotonic()
         sleep(WATCHED_S)
         watch.finish()

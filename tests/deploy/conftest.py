@@ -16,7 +16,7 @@ from td3robot.policy.checkpoint import Contents, write
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
-from td3robot.standin.process import start_standin
+from td3robot.simulators.process import start_ur_simulator
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
 COUNTERS = {"step": 0, "updates": 0, "evaluated_step": 0, "warm_start": False}
@@ -47,7 +47,7 @@ def make_cell(host):
 @pytest.fixture(scope="session")
 def stood_in(own_host, ends_with):
     pytest.importorskip("rtde_control")
-    with start_standin(own_host(0)) as standin:
+    with start_ur_simulator(own_host(0)) as standin:
         ends_with(Path(__file__).parent, standin)
         yield standin
 

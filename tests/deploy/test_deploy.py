@@ -18,7 +18,7 @@ from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.deploy.operator import Signals
 from td3robot.errors import ConfigError
 from td3robot.records import read_record
-from td3robot.standin.watch import RestWatch
+from td3robot.simulators.standstill import StandstillMonitor
 
 GOAL = (0.2, 0.5, 0.3)
 
@@ -182,7 +182,7 @@ def running(standin, cell, checkpoint, tmp_path):
 
 @pytest.mark.slow
 def test_killing_the_program_stops_the_arm_and_leaves_the_record(running, standin, tmp_path):
-    watch = RestWatch(standin)
+    watch = StandstillMonitor(standin)
     watch.start()
     time.sleep(0.2)
     killed = time.monotonic()

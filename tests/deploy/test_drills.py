@@ -34,7 +34,7 @@ SLOW = {
 @pytest.fixture(scope="module")
 def scene(own_host, tmp_path_factory):
     pytest.importorskip("rtde_control")
-    scene = Scene(own_host(1), tmp_path_factory.mktemp("drills"), patience=2.0)
+    scene = Scene(own_host(1), tmp_path_factory.mktemp("drills"), timeout_scale=2.0)
     yield scene
     scene.close()
 
@@ -64,7 +64,7 @@ def test_a_fault(scene, drill):
 
 
 def test_every_fault_of_the_standin_is_drilled():
-    from td3robot.standin.fault_kinds import FAULTS
+    from td3robot.simulators.fault_kinds import FAULTS
 
     held = [cell.cell_contents for drill in DRILLS for cell in drill.strike.__closure__ or ()]
     drilled = {value for value in held if isinstance(value, str)}

@@ -11,7 +11,7 @@ from td3robot.deploy.played import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
 from td3robot.policy.contract import Contract
 from td3robot.robots.findings import Check
-from td3robot.robots.ur.absence import nobody_at
+from td3robot.robots.ur.absence import connection_refused_message
 
 
 def numbers(terms, prefix=()):
@@ -130,10 +130,10 @@ def test_a_wrong_address_is_said_in_one_sentence(cell, checkpoint, person, tmp_p
 
 def test_nobody_at_an_address_of_a_network_is_about_cable_and_address():
     error = OSError(111, "Connection refused")
-    assert nobody_at("192.168.0.10", 30004, error).endswith(
+    assert connection_refused_message("192.168.0.10", 30004, error).endswith(
         "(Connection refused); check ur.host, the cable and the robot's network settings"
     )
-    assert "cable" not in nobody_at("127.0.0.2", 30004, error)
+    assert "cable" not in connection_refused_message("127.0.0.2", 30004, error)
 
 
 def test_a_cell_unlike_that_of_training_is_refused(standin, cell, checkpoint, person, tmp_path):

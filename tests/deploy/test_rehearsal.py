@@ -41,7 +41,7 @@ def test_the_quaternion_of_a_rotation():
 def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
     pytest.importorskip("rtde_control")
     said = []
-    plan = Plan(played, episodes=1, host=own_host(2), records=tmp_path, patience=5.0)
+    plan = Plan(played, episodes=1, host=own_host(2), records=tmp_path, timeout_scale=5.0)
     report = Rehearsal(plan, said.append).run()
     json.dumps(report, allow_nan=False)
     assert said[0] == f"starting a simulated controller of the ur5e on {plan.host}"
@@ -65,7 +65,7 @@ def test_a_rehearsal_with_a_fault_recovers_and_goes_on(own_host, played, tmp_pat
     pytest.importorskip("rtde_control")
     faults = tmp_path / "faults.yaml"
     faults.write_text(yaml.safe_dump({"faults": [{"kind": "protective_stop", "episode": 0, "at_s": 0.5}]}))
-    plan = Plan(played, 2, host=own_host(3), records=tmp_path, faults=faults, patience=5.0)
+    plan = Plan(played, 2, host=own_host(3), records=tmp_path, faults=faults, timeout_scale=5.0)
     report = Rehearsal(plan, lambda text: None).run()
     assert report["arm"]["ended"] == {"fault": 1, "time": 1}
     (fault,) = report["faults"]
@@ -80,7 +80,7 @@ def grasp_plan(tmp_path, write_checkpoint, **values):
         played.policy.contract.observation, config.task, config.action, robot_spec(config.robot),
         config.guard.max_tcp_speed_m_s,
     )  # fmt: skip
-    return Plan(played, act=script.act, records=tmp_path / "records", patience=5.0, **values)
+    return Plan(played, act=script.act, records=tmp_path / "records", timeout_scale=5.0, **values)
 
 
 @pytest.mark.slow

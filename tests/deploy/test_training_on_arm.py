@@ -19,7 +19,7 @@ from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import Checkpoint, find
 from td3robot.robots.cells import load_cell
 from td3robot.robots.ur.robot import UrRobot
-from td3robot.standin.process import start_standin
+from td3robot.simulators.process import start_ur_simulator
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
 SMALL = (
@@ -118,7 +118,7 @@ def test_a_fault_in_training_on_the_arm_waits_for_its_operator(standin, tmp_path
 @pytest.fixture
 def two_arms(standin, own_host, tmp_path):
     """Give the cells of two arms, and the second one's stand-in."""
-    with start_standin(own_host(5)) as other:
+    with start_ur_simulator(own_host(5)) as other:
         paths = []
         for name, host in (("left", standin.host), ("right", other.host)):
             paths.append(tmp_path / f"{name}.yaml")

@@ -35,7 +35,7 @@ def each(faults):
 @pytest.fixture(scope="module")
 def scene(own_host, tmp_path_factory):
     pytest.importorskip("rtde_control")
-    scene = Scene(own_host(3), tmp_path_factory.mktemp("wire"), patience=3.0, tasks=("reach",), near=own_host(4))
+    scene = Scene(own_host(3), tmp_path_factory.mktemp("wire"), timeout_scale=3.0, tasks=("reach",), near=own_host(4))
     yield scene
     scene.close()
 

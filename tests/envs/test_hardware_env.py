@@ -13,7 +13,7 @@ from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import NEAR_RAD
 from td3robot.robots.ur.urcap import RobotiqGripper
-from td3robot.standin.process import start_standin
+from td3robot.simulators.process import start_ur_simulator
 from td3robot.tasks.grasp import OBJECT, GraspConfig
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def tracker_port():
 def standin(hosts, tracker_port):
     pytest.importorskip("rtde_control")
     objects = {OBJECT: GraspConfig().object.model_dump()}
-    with start_standin(hosts[1], objects=objects, tracker=f"127.0.0.1:{tracker_port}") as standin:
+    with start_ur_simulator(hosts[1], objects=objects, tracker=f"127.0.0.1:{tracker_port}") as standin:
         RobotiqGripper(standin.host, cell_of(standin).gripper, GRIPPERS["robotiq_2f85"]).activate()
         yield standin
 

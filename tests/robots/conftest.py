@@ -12,8 +12,8 @@ from td3robot.errors import ConfigError
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.urcap import RobotiqGripper
-from td3robot.standin.franka.process import FrankaStandin, simulator_python
-from td3robot.standin.process import start_standin
+from td3robot.simulators.franka.process import FrankaSimulator, simulator_python
+from td3robot.simulators.process import start_ur_simulator
 
 FRANKA = RobotConfig(arm="fr3", gripper="franka_hand")
 
@@ -28,7 +28,7 @@ def another_host(hosts):
 def standin(hosts, ends_with):
     """Start one stand-in for all tests of this folder; its gripper is active."""
     pytest.importorskip("rtde_control")
-    with start_standin(hosts[0]) as standin:
+    with start_ur_simulator(hosts[0]) as standin:
         ends_with(Path(__file__).parent, standin)
         gripper = CellConfig.model_validate({"ur": {"host": standin.host}}).gripper
         RobotiqGripper(standin.host, gripper, GRIPPERS["robotiq_2f85"]).activate()
@@ -76,7 +76,7 @@ def lost_share(standin):
 def franka_standin(hosts, ends_with):
     """Start one stand-in for an FR3 for all tests of this folder, where this computer can."""
     require_franka()
-    standin = FrankaStandin(hosts[3])
+    standin = FrankaSimulator(hosts[3])
     ends_with(Path(__file__).parent, standin)
     try:
         if (lost := lost_share(standin)) > MAY_LOSE:

@@ -11,8 +11,8 @@ from td3robot.robots.simulated.camera import Camera
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
 from td3robot.robots.simulated.variation import Variation
-from td3robot.standin.arm import RATE_HZ, SimulatedArm
-from td3robot.standin.traits import FrictionTraits, ToolTraits
+from td3robot.simulators.arm import RATE_HZ, SimulatedArm
+from td3robot.simulators.cell_model import FrictionModel, ToolModel
 from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig
 
@@ -659,7 +659,7 @@ def test_cells_share_one_model_until_they_are_varied_and_a_standin_has_its_own()
     nominal = {name: getattr(other.model, name).copy() for name in ("body_mass", "actuator_biasprm", "dof_damping")}
     one.vary(Variation(payload_kg=1.0, servo_lag=0.7))
     assert one.model is not other.model
-    loaded = SimulatedArm(one.spec, tool=ToolTraits(payload_kg=1.0), friction=FrictionTraits(viscous_s=0.02))
+    loaded = SimulatedArm(one.spec, tool=ToolModel(payload_kg=1.0), friction=FrictionModel(viscous_s=0.02))
     loaded.set_lag(0.05)
     plain = MujocoRobot(loaded.spec, RATE_HZ)
     plain.connect()

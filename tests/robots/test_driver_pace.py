@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 from td3robot.robots.driver.interpolation import SLACK, TargetStream
-from td3robot.robots.driver.pace import BEGINS_AT, SLOWEST, pace
+from td3robot.robots.driver.pace import BEGINS_AT, SLOWEST, speed_scale
 
 PERIOD, LIMIT = 0.05, 0.25
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, BEGINS_AT])
 def test_a_tool_well_below_its_limit_is_not_slowed(share):
-    assert pace(share * LIMIT, LIMIT) == 1.0
+    assert speed_scale(share * LIMIT, LIMIT) == 1.0
 
 
 def test_the_nearer_to_the_limit_the_slower_and_never_slower_than_half():
-    paces = [pace(share * LIMIT, LIMIT) for share in (0.93, 0.96, 1.0, 1.1, 2.0, 1e300)]
+    paces = [speed_scale(share * LIMIT, LIMIT) for share in (0.93, 0.96, 1.0, 1.1, 2.0, 1e300)]
     assert paces == sorted(paces, reverse=True)
     assert paces[0] < 1.0 and paces[2] == pytest.approx(0.6) and paces[-1] == SLOWEST
-    assert pace(1e9, np.inf) == 1.0
+    assert speed_scale(1e9, np.inf) == 1.0
 
 
 @pytest.mark.parametrize("tick", [0.002, 0.008])
@@ -77,7 +77,7 @@ def fastest(lags, watched, tick=0.008, latency=1):
             q = q + PERIOD * np.array([both + 0.24, both])
             stream.aim(q.tolist(), now)
             due += PERIOD
-        target = stream.at(now, pace(seen[-1 - latency], LIMIT) if watched else 1.0)
+        target = stream.at(now, speed_scale(seen[-1 - latency], LIMIT) if watched else 1.0)
         seen.append(arm.follow(np.array(target), tick))
         speeds.append(seen[-1])
     return max(speeds)

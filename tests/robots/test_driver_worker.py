@@ -57,7 +57,7 @@ class FakeController(UrLink):
     def getTargetQ(self):  # noqa: N802  # ur_rtde's name
         return (self.q if self.held is None else self.held).tolist()
 
-    def kick(self, state):
+    def feed_watchdog(self, state):
         if state.program_running:
             self.note("kick")
 
@@ -430,14 +430,14 @@ def test_a_lost_connection_ends_the_worker_without_another_call(scene):
     assert scene.memory.state.read().status == Status.FAILED
 
 
-@pytest.mark.parametrize("call", ["observe", "require_healthy", "servo", "kick"])
+@pytest.mark.parametrize("call", ["observe", "require_healthy", "servo", "feed_watchdog"])
 def test_a_client_that_loses_its_connection_during_a_call_is_a_lost_connection(scene, call):
     """ur_rtde raises boost's socket error out of the call that meets it, before ``isConnected`` is false."""
 
     def reset(*_):
         raise RuntimeError("Connection reset by peer")
 
-    if call != "kick":
+    if call != "feed_watchdog":
         scene.stream(0.1, 20)
     scene.at(0.3, lambda: setattr(scene.arm, call, reset))
     assert scene.run(2.0)

@@ -21,8 +21,8 @@ from td3robot.robots.driver.link import StoppedError
 from td3robot.robots.findings import Check
 from td3robot.robots.franka.link import FrankaLink, FrankaState
 from td3robot.robots.kinematics import Kinematics
-from td3robot.standin.franka.process import VARIABLE, FrankaStandin, judge_log
-from td3robot.standin.labs import Setup, start_lab
+from td3robot.simulators.franka.process import VARIABLE, FrankaSimulator, check_log
+from td3robot.simulators.sessions import SimulatorConfig, start_session
 from td3robot.state import JointCommand, ObjectModel
 
 KIT = {"arm": "fr3", "gripper": "franka_hand"}
@@ -93,7 +93,7 @@ def test_a_host_where_nobody_is_is_named():
 def test_the_simulator_s_environment_is_asked_for_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "python"))
     with pytest.raises(ConfigError, match=rf"run launch/franka_sim\.sh, or set {VARIABLE}"):
-        FrankaStandin("127.0.0.1")
+        FrankaSimulator("127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_simulator_s_environment_is_asked_for_by_name(monkeypatch, tmp_path)
 )
 def test_a_lab_that_cannot_be_had_is_said(change, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        start_lab(Setup(RobotConfig(**KIT), **change))
+        start_session(SimulatorConfig(RobotConfig(**KIT), **change))
 
 
 @pytest.mark.parametrize("field", ["q", "q_d"])
@@ -207,7 +207,7 @@ def test_no_more_targets_bring_the_arm_to_rest_and_are_a_fault(franka_standin):
 
 def test_the_hand_says_what_it_holds(franka_standin, hosts):
     host = hosts[3].replace("127.34.", "127.35.")
-    standin = FrankaStandin(host, object_width=0.03)
+    standin = FrankaSimulator(host, object_width=0.03)
     robot = driver(cell(host))
     robot.connect()
     stream(robot, 10, closed=1.0)
@@ -227,14 +227,14 @@ def test_absurd_policies_break_no_limit_of_the_arm(hosts, tmp_path, franka_stand
         sys.path.pop(0)
     host = hosts[3].replace("127.34.", "127.36.")
     config = RobotEnvironmentConfig.model_validate({"robot": KIT, "guard": {"max_state_age_s": 1.0}}).guard
-    standin, robot = FrankaStandin(host, log=tmp_path / "log"), driver(cell(host))
+    standin, robot = FrankaSimulator(host, log=tmp_path / "log"), driver(cell(host))
     robot.connect()
     asked = drive(robot, config, seconds=10.0)
     robot.close()
     standin.close()
     assert standin.events_of("reflex") == standin.events_of("violation") == []
     assert asked.interventions.total() > 100
-    verdict = judge_log(tmp_path / "log")
+    verdict = check_log(tmp_path / "log")
     assert verdict["commands"] > 5000
     assert verdict["violations"] == []
     assert verdict["acceleration"] <= 10.0 and verdict["jerk"] <= 5000.0 and verdict["speed_share"] <= 1.0

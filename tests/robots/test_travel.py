@@ -11,9 +11,9 @@ from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.travel import NEAR_RAD, SPEED_SHARE, Travel
-from td3robot.standin.arm import SimulatedArm
-from td3robot.standin.motion import Reference, Servo
-from td3robot.standin.traits import ServoTraits, ToolTraits
+from td3robot.simulators.arm import SimulatedArm
+from td3robot.simulators.cell_model import ServoModel, ToolModel
+from td3robot.simulators.motion import Reference, Servo
 from td3robot.state import JointCommand
 
 CONFIG = GuardConfig()
@@ -101,13 +101,13 @@ class Overshooting:
     TARGETS, TICKS = 5, 5
 
     def __init__(self, spec):
-        self.arm = SimulatedArm(spec, tool=ToolTraits(payload_kg=0.3, longer_m=0.002))
-        self.traits = ServoTraits(damping=(0.5,) * 6, transport_s=0.012)
+        self.arm = SimulatedArm(spec, tool=ToolModel(payload_kg=0.3, longer_m=0.002))
+        self.model = ServoModel(damping=(0.5,) * 6, transport_s=0.012)
 
     def fastest_tool(self, start, commands):
         """Return the fastest tool speed on a way that begins at rest [m/s]."""
         self.arm.reset(start)
-        servo, reference, fastest = Servo(start, self.traits), Reference(start), 0.0
+        servo, reference, fastest = Servo(start, self.model), Reference(start), 0.0
         for before, command in pairwise([start, *commands, *commands[-1:] * 10]):
             for target in np.linspace(before, command, self.TARGETS + 1)[1:]:
                 servo.aim(target, 0.05 / self.TARGETS)

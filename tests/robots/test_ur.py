@@ -18,7 +18,7 @@ from td3robot.errors import ConfigError, MissingExtraError, RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
-from td3robot.standin.process import start_standin
+from td3robot.simulators.process import start_ur_simulator
 from td3robot.state import JointCommand
 
 SPEED = 0.3  # [rad/s]
@@ -347,7 +347,7 @@ def test_late_and_lost_packages_are_lived_with(robot, cell):
 
 @pytest.mark.slow
 def test_a_controller_that_dies_is_noticed(another_host):
-    with start_standin(another_host) as own:
+    with start_ur_simulator(another_host) as own:
         robot = make(own.host, max_state_age_s=0.5)
         robot.gripper.activate()
         robot.connect()
@@ -475,7 +475,7 @@ def test_an_arm_without_a_cell_is_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ur3e", "ur10e", "ur16e", "ur20"])
 def test_every_arm_of_the_family_is_driven(name, another_host):
-    with start_standin(another_host, robot={"arm": name}, gripper_active=True) as own:
+    with start_ur_simulator(another_host, robot={"arm": name}, gripper_active=True) as own:
         cell = CellConfig.model_validate(
             {
                 "robot": {"backend": "ur", "arm": name},

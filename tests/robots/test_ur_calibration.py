@@ -27,9 +27,9 @@ from td3robot.robots.ur.calibration import (
 )
 from td3robot.robots.ur.models import model_names
 from td3robot.robots.ur.robot import UrRobot
-from td3robot.standin.calibration import drawn_parameters
-from td3robot.standin.ports.primary import kinematics_info
-from td3robot.standin.settings import CalibrationConfig
+from td3robot.simulators.calibration import drawn_parameters
+from td3robot.simulators.ports.primary import kinematics_info
+from td3robot.simulators.settings import CalibrationConfig
 
 
 def is_ur(name):

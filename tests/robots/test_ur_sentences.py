@@ -2,7 +2,7 @@
 
 import pytest
 
-from td3robot.robots.ur.sentences import LONGEST, translated
+from td3robot.robots.ur.sentences import LONGEST, explain_ur_error
 
 SAID = {
     "One of the RTDE input registers are already in use! Currently you must disable the EtherNet/IP adapter, PROFINET "
@@ -23,19 +23,19 @@ SAID = {
 
 @pytest.mark.parametrize("said", SAID)
 def test_each_sentence_has_ours(said):
-    ours = translated(RuntimeError(said), "192.168.0.10", "dashboard server")
+    ours = explain_ur_error(RuntimeError(said), "192.168.0.10", "dashboard server")
     assert SAID[said] in ours
     assert "192.168.0.10" in ours
     assert said[:100] in ours  # for who looks it up
 
 
 def test_the_likelier_cause_comes_first():
-    ours = translated(RuntimeError(next(iter(SAID))), "host", "RTDE server")
+    ours = explain_ur_error(RuntimeError(next(iter(SAID))), "host", "RTDE server")
     assert ours.index("another program") < ours.index("EtherNet/IP")
 
 
 def test_what_nobody_knows_is_passed_on_in_one_line_of_bounded_length():
-    ours = translated(RuntimeError("what\n is\tthis " + "x" * 9999), "host", "RTDE server")
+    ours = explain_ur_error(RuntimeError("what\n is\tthis " + "x" * 9999), "host", "RTDE server")
     assert ours.startswith("the RTDE server of the controller at host cannot be used: what is this xxx")
     assert len(ours) < LONGEST + 100 and "\n" not in ours
-    assert translated(RuntimeError(""), "host", "RTDE server").endswith("ur_rtde gives no reason")
+    assert explain_ur_error(RuntimeError(""), "host", "RTDE server").endswith("ur_rtde gives no reason")

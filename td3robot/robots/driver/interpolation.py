@@ -50,16 +50,16 @@ class TargetStream:
         if not self._braking:
             self._waiting.append((list(q), sent_at, periods * self._period))
 
-    def at(self, now: float, pace: float = 1.0) -> list[float]:
+    def at(self, now: float, speed_scale: float = 1.0) -> list[float]:
         """Return the target (n,) [rad] at a time [s], which must not run backwards.
 
         Args:
             now: Time [s].
-            pace: Factor, at most 1, on the speed at which the time since the last call is played.
+            speed_scale: Factor, at most 1, on the speed at which the time since the last call is played.
         """
         self.slip(now - self._seen - self._tick)
         passed = min(abs(now - self._seen), self._tick + TOLERANCE_S)  # at first, nothing was seen
-        self._slow((1.0 - pace) * passed)
+        self._slow((1.0 - speed_scale) * passed)
         self._seen = now
         while self._waiting and now >= self._ends:
             self._begin(now - passed)

@@ -114,7 +114,7 @@ class ArmLink(ABC):
         """Return whether targets still reach the arm, so that it can be braked by them."""
         return True
 
-    def kick(self, state: Any) -> None:  # noqa: B027  # where no watchdog has to be fed
+    def feed_watchdog(self, state: Any) -> None:  # noqa: B027  # where no watchdog has to be fed
         """Send the controller a sign of life; called every tick while nothing is streamed."""
 
     def may_end(self, speed: float) -> bool:

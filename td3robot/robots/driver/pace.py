@@ -11,7 +11,7 @@ BEGINS_AT, GAIN = 0.92, 5.0
 SLOWEST = 0.5
 
 
-def pace(speed: float, limit: float) -> float:
+def speed_scale(speed: float, limit: float) -> float:
     """Return the factor, at most 1, on the planned speed at which targets are played.
 
     Args:

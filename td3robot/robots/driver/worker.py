@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from td3robot.processes import Channel, ChannelClosedError, Parent
 from td3robot.robots.driver.interpolation import TargetStream
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
-from td3robot.robots.driver.pace import pace
+from td3robot.robots.driver.pace import speed_scale
 from td3robot.robots.driver.plausibility import Plausibility
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, WorkerState
 from td3robot.robots.driver.timing import quantiles_ms
@@ -112,7 +112,7 @@ class Worker:
                 self._state = replace(self._state, status=Status.SETTLING)
             return
         self._streamed_at = None
-        self._link.kick(self._state)
+        self._link.feed_watchdog(self._state)
         if status == Status.HOLDING and self._new_target():
             self._state = replace(self._state, status=Status.STREAMING)
         elif status == Status.SETTLING and (self._speed() < AT_REST_RAD_S or now - self._ended_at > SETTLE_S):
@@ -142,7 +142,7 @@ class Worker:
             )
         if (behind := self._stream.behind_s(now)) > (late - 1.0) * self._period:
             why = "this computer is too busy to stream them in time"
-            if self._pace() < 1.0:
+            if self._speed_scale() < 1.0:
                 why = "its tool is so fast that it is slowed down, and the program that decides does not wait for it"
             raise StoppedError(f"the arm is {1e3 * behind:.0f} ms behind its targets: {why}")
         self._link.require_streamable(self._state)
@@ -153,7 +153,7 @@ class Worker:
     def _send(self, now: float) -> None:
         if (waited := self._link.waited_s(self._state)) > 0.0:
             self._stream.slip(waited)  # the arm has nothing to catch up with
-        q = self._stream.at(now, self._pace())
+        q = self._stream.at(now, self._speed_scale())
         self._link.servo(q)
         sent = monotonic()
         self._stream.sent(sent)
@@ -162,8 +162,8 @@ class Worker:
         self._streamed_at = sent
         self._state = replace(self._state, target=tuple(q), slipped_s=self._stream.slipped_s)
 
-    def _pace(self) -> float:
-        return pace(self._state.tcp_speed, self._settings.max_tcp_speed_m_s)
+    def _speed_scale(self) -> float:
+        return speed_scale(self._state.tcp_speed, self._settings.max_tcp_speed_m_s)
 
     def _stop(self, now: float) -> None:
         self._drop_targets()

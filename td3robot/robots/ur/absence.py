@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 
 
-def nobody_at(host: str, port: int, error: OSError, services: str = "", arm: str = "ARM") -> str:
+def connection_refused_message(host: str, port: int, error: OSError, services: str = "", arm: str = "ARM") -> str:
     """Return a message that nobody listens, and what to do: on a loopback address, only a stand-in could.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import perf_counter, sleep
 
 from td3robot.errors import RobotError
-from td3robot.robots.ur.absence import nobody_at
+from td3robot.robots.ur.absence import connection_refused_message
 from td3robot.robots.ur.lines import LineReader
 
 PORT = 29999
@@ -30,7 +30,7 @@ class DashboardClient:
             self._socket = socket.create_connection((host, PORT), timeout=TIMEOUT_S)
         except OSError as error:
             services = ", and that the dashboard server is enabled under Settings, Security, Services"
-            raise RobotError(nobody_at(host, PORT, error, services, arm)) from None
+            raise RobotError(connection_refused_message(host, PORT, error, services, arm)) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lines = LineReader(self._socket, LONGEST)
         try:

@@ -17,8 +17,8 @@ from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, c
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.driver.tool import pose_of
 from td3robot.robots.ur import JOINTS
-from td3robot.robots.ur.absence import nobody_at
-from td3robot.robots.ur.sentences import translated
+from td3robot.robots.ur.absence import connection_refused_message
+from td3robot.robots.ur.sentences import explain_ur_error
 
 DASHBOARD_PORT, RTDE_PORT = 29999, 30004
 # Major PolyScope version of the e-Series: 3 is CB3's, 10 is PolyScope X.
@@ -115,7 +115,7 @@ class UrLink(ArmLink):
                 self._take_control(rate)
             dashboard.disconnect()
         except (*self.client_errors, UnicodeDecodeError) as error:
-            raise StoppedError(translated(error, self._host, what), False) from None
+            raise StoppedError(explain_ur_error(error, self._host, what), False) from None
         return facts | {
             "payload_kg": float(self._receive.getPayload()),
             "tcp_pose": list(self._receive.getActualTCPPose()),
@@ -245,7 +245,7 @@ class UrLink(ArmLink):
                 "the controller refused a target (servoJ returned false): its control script ended or stands still"
             )
 
-    def kick(self, state: UrState) -> None:
+    def feed_watchdog(self, state: UrState) -> None:
         """Feed the watchdog, if the control script runs.
 
         Raises:
@@ -344,7 +344,7 @@ def _require_listener(host: str, port: int, timeout_s: float) -> None:
     try:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError as error:
-        raise StoppedError(nobody_at(host, port, error), connected=False) from None
+        raise StoppedError(connection_refused_message(host, port, error), connected=False) from None
 
 
 def _rtde_version(host: str, timeout_s: float) -> tuple[int, int] | None:

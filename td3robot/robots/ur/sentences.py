@@ -53,7 +53,7 @@ SENTENCES = (
 LONGEST = 200
 
 
-def translated(error: BaseException, host: str, what: str) -> str:
+def explain_ur_error(error: BaseException, host: str, what: str) -> str:
     """Return what an error of ur_rtde means, with its own words for those who look them up.
 
     Args:

@@ -1,0 +1,138 @@
+"""The stand-in for an FR3 as a child process, in the environment that ``launch/franka_sim.sh`` makes."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from td3robot.errors import ConfigError, RobotError
+from td3robot.processes import ChannelClosedError, ChildProcess, end_process
+
+# Where that environment is, unless the variable names another interpreter.
+VARIABLE, ENVIRONMENT = "TD3ROBOT_FRANKA_SIM", Path(".venv-franka-sim")
+START_S, END_S, ANSWER_S = 60.0, 10.0, 5.0
+
+
+def simulator_python() -> Path:
+    """Return the interpreter of franka-sim's environment.
+
+    Raises:
+        ConfigError: There is none; says how to make it.
+    """
+    named = os.environ.get(VARIABLE)
+    python = Path(named) if named else ENVIRONMENT / "bin" / "python"
+    if not python.is_file():
+        raise ConfigError(
+            f"there is no {python}, where franka-sim, the stand-in for a Franka, would be: run launch/franka_sim.sh, "
+            f"or set {VARIABLE} to the interpreter of its environment"
+        )
+    return python
+
+
+def check_log(path: Path) -> dict[str, Any]:
+    """Check a log of commands with franka-sim's offline checker; see ``limit_check.py`` for the result.
+
+    Raises:
+        ConfigError: There is no environment for it.
+        RobotError: The check failed.
+    """
+    child = _start("limit_check")
+    try:
+        child.channel.send(path)
+        verdict: dict[str, Any] = child.channel.receive()
+    except ChannelClosedError:
+        child.process.wait()
+        raise RobotError(f"the log {path} could not be checked: {child.last_words()}") from None
+    finally:
+        child.close()
+    return verdict
+
+
+class FrankaSimulator:
+    """A stand-in FR3 on a loopback address, with motion limits enforced. It ends with this process.
+
+    Args:
+        host: A 127.x.x.x address.
+        **options: Options of ``serve.py``.
+
+    Attributes:
+        events: Its events so far, oldest first.
+
+    Raises:
+        ConfigError: There is no environment for it.
+        RobotError: It did not start.
+    """
+
+    def __init__(self, host: str, **options: Any) -> None:
+        self.host, self.events = host, list[dict[str, Any]]()
+        self._changed = threading.Condition()
+        self._child = _start("serve")
+        self._order({"host": host, **options})
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        if not self._await("ready", 1, START_S):
+            said = self._child.last_words() or f"status {self._child.process.poll()}"
+            self.close()
+            raise RobotError(f"the stand-in for a Franka did not start on {host} ({said})")
+
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
+        """Return all its events of one kind."""
+        return [event for event in self.events if event["event"] == kind]
+
+    def reflex(self) -> None:
+        """Stop the arm as a contact would."""
+        self._order("reflex")
+
+    def flush(self) -> None:
+        """Make it write out its log of commands.
+
+        Raises:
+            RobotError: It does not answer.
+        """
+        count = len(self.events_of("flushed")) + 1
+        self._order("flush")
+        if not self._await("flushed", count, ANSWER_S):
+            raise RobotError("the stand-in for a Franka does not answer")
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._child.kill()
+
+    def close(self) -> None:
+        """Make it write its log and end. May be repeated."""
+        self._child.channel.end_sending()
+        end_process(self._child.process, END_S)
+        self._reader.join()  # it has read the last event
+        self._child.close()
+
+    def _order(self, message: Any) -> None:
+        try:
+            self._child.channel.send(message)
+        except ChannelClosedError:
+            raise RobotError("the stand-in for a Franka has ended") from None
+
+    def _await(self, kind: str, count: int, timeout_s: float) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self.events_of(kind)) >= count or self._child.ended, timeout_s)
+        return len(self.events_of(kind)) >= count
+
+    def _read(self) -> None:
+        try:
+            while True:
+                event = self._child.channel.receive()
+                with self._changed:
+                    self.events.append(event)
+                    self._changed.notify_all()
+        except ChannelClosedError:
+            with self._changed:
+                self._changed.notify_all()
+
+
+def _start(module: str) -> ChildProcess:
+    return ChildProcess(
+        f"td3robot.simulators.franka.{module}:run_child",
+        interpreter=str(simulator_python()),
+        ends_itself=True,
+        lean=True,
+        keep_output=True,
+    )

@@ -1,0 +1,177 @@
+"""Starts a stand-in as a child of this process, proves that it is ours, and talks to its lab."""
+
+import json
+import secrets
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from td3robot.errors import RobotError
+from td3robot.processes import ChannelClosedError, ChildProcess
+from td3robot.simulators.loopback import free_host
+from td3robot.simulators.server import READY, run_child
+from td3robot.simulators.settings import DASHBOARD_PORT, PORTS, ControllerConfig, check_controller_config
+
+START_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S, END_TIMEOUT_S = 5.0, 5.0
+
+
+class UrSimulator:
+    """A running stand-in, as a context manager. It dies with this process, however that ends.
+
+    Attributes:
+        config: Its settings.
+        child: The process.
+    """
+
+    def __init__(self, config: ControllerConfig, child: ChildProcess) -> None:
+        self.config, self.child = config, child
+        self._lab: socket.socket | None = None
+        self._buffer = b""
+
+    @property
+    def host(self) -> str:
+        """Address of the controller's ports."""
+        return self.config.host
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Send a request to the lab and return the answer; :mod:`td3robot.simulators.ports.lab` lists the requests.
+
+        Raises:
+            RobotError: It refused, or does not answer.
+        """
+        try:
+            if self._lab is None:
+                self._lab = socket.create_connection((self.host, self.config.lab_port), ANSWER_TIMEOUT_S)
+            self._lab.sendall(json.dumps(request).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(self._read_line())
+        except OSError as error:
+            self._lab = None
+            raise RobotError(f"the stand-in on {self.host} does not answer in its lab: {error}") from None
+        if not answer.pop("ok"):
+            raise RobotError(f"the stand-in's lab refused {request}: {answer['error']}")
+        return answer
+
+    def state(self) -> dict[str, Any]:
+        """Return the true state: posture, modes, objects, extremes at the wire, and the clock's figures."""
+        return self.ask(state=True)
+
+    def place(self, name: str, position_m: Sequence[float], quaternion_wxyz: Sequence[float] = (1, 0, 0, 0)) -> None:
+        """Place an object at a pose, at rest."""
+        self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
+
+    def fault(self, kind: str, **values: Any) -> None:
+        """Request a fault; :mod:`td3robot.simulators.fault_kinds` lists them."""
+        self.ask(fault={"kind": kind, **values})
+
+    def begin_episode(self, number: int) -> None:
+        """Announce an episode, so that its faults begin."""
+        self.ask(episode=number)
+
+    def emergency_stop(self, pressed: bool = True) -> None:
+        """Press the emergency stop, or release it."""
+        self.ask(emergency_stop=pressed)
+
+    def reset(self, q: Sequence[float] | None = None) -> None:
+        """Place the arm at q (by default, at home), with all stops cleared and faults ended."""
+        self.ask(reset=True if q is None else {"q": list(q)})
+
+    def record(self) -> list[list[float]]:
+        """Return the servoJ targets received since the last call: controller time [s], then six angles [rad]."""
+        record: list[list[float]] = []
+        left = 1
+        while left:
+            answer = self.ask(record=True)
+            record += answer["record"]
+            left = answer["left"]
+        return record
+
+    def log(self) -> list[str]:
+        """Return the controller's log, oldest entry first."""
+        return [text for _, text in self.ask(log=True)["log"]]
+
+    def kill(self) -> None:
+        """Kill it at once, as if its cable were pulled."""
+        self.child.kill()
+
+    def close(self) -> None:
+        """Stop it and wait for its end. May be repeated."""
+        if self._lab is not None:
+            self._lab.close()
+            self._lab = None
+        self.child.close(END_TIMEOUT_S)
+
+    def output(self) -> str:
+        """Return what it wrote to standard error."""
+        return self.child.output()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_line(self) -> bytes:
+        assert self._lab is not None
+        while b"\n" not in self._buffer:
+            data = self._lab.recv(1 << 16)
+            if not data:
+                raise ConnectionError("it closed the connection")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+def start_ur_simulator(host: str | None = None, **values: Any) -> UrSimulator:
+    """Start a stand-in on its own address, and return when it serves.
+
+    Args:
+        host: Loopback address; two stand-ins cannot share one. None takes a free one.
+        **values: Other fields of :class:`ControllerConfig`.
+
+    Raises:
+        RobotError: It did not start, or something else answers at the address.
+    """
+    values.setdefault("token", secrets.token_hex(16))
+    config = check_controller_config({"host": host or free_host(PORTS), **values})
+    simulator = UrSimulator(config, ChildProcess(run_child, ends_itself=True, keep_output=True))
+    try:
+        _await_ready(simulator)
+        _prove(simulator)
+    except BaseException:
+        simulator.close()
+        raise
+    return simulator
+
+
+def _await_ready(simulator: UrSimulator) -> None:
+    channel = simulator.child.channel
+    try:
+        channel.send(simulator.config)
+        if not channel.poll(START_TIMEOUT_S):
+            raise RobotError(f"the stand-in on {simulator.host} did not start within {START_TIMEOUT_S:g} s")
+        answer = channel.receive()
+    except ChannelClosedError:
+        simulator.child.process.wait()
+        answer = simulator.child.last_words() or "it said nothing"
+    if answer != READY:
+        raise RobotError(f"the stand-in on {simulator.host} did not start: {answer}")
+
+
+def _prove(simulator: UrSimulator) -> None:
+    """Refuse anything that is not the child that was just started."""
+    expected = simulator.config.serial_number
+    with socket.create_connection((simulator.host, DASHBOARD_PORT), ANSWER_TIMEOUT_S) as dashboard:
+        stream = dashboard.makefile("rw", encoding="utf-8", newline="\n")
+        stream.readline()
+        stream.write("get serial number\n")
+        stream.flush()
+        found = stream.readline().strip()
+    if found != expected or simulator.ask(state=True)["token"] != simulator.config.token:
+        raise RobotError(
+            f"the controller on {simulator.host} has serial number {found}, and the stand-in that was started has "
+            f"{expected}; something else listens there, and nothing was moved"
+        )

@@ -1,0 +1,166 @@
+"""The stand-in's process: its ports, its 500 Hz clock, and its end when its parent ends."""
+
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from td3robot.errors import Td3RobotError
+from td3robot.processes import Parent
+from td3robot.simulators import settings
+from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm
+from td3robot.simulators.calibration import own_parameters
+from td3robot.simulators.clock import Clock
+from td3robot.simulators.controller import Controller
+from td3robot.simulators.faults import Faults
+from td3robot.simulators.loop import LAB, Connection, Loop, Service
+from td3robot.simulators.network import Line
+from td3robot.simulators.ports.dashboard import DashboardPort
+from td3robot.simulators.ports.lab import LabContext, LabPort
+from td3robot.simulators.ports.primary import PrimaryPort
+from td3robot.simulators.ports.rtde import InputsInUse, RtdePort
+from td3robot.simulators.ports.rtde_outputs import sources
+from td3robot.simulators.ports.script import ScriptPort
+from td3robot.simulators.ports.urcap import GripperPort
+from td3robot.simulators.vision import VisionSystem
+
+# If later than this, the clock does not catch up: the controller's time falls behind wall time [s].
+MAX_LATE_S = 0.02
+# Real-time priority, if allowed: a real controller is another computer, which nothing here slows down. Above the
+# driver's worker (20 by default), in which ur_rtde spins while it waits for the controller.
+PRIORITY = 30
+READY = "ready"
+
+
+class Server:
+    """One stand-in. ``run`` returns when it is told to stop, or its parent is gone."""
+
+    def __init__(self, config: settings.ControllerConfig) -> None:
+        self.config = config
+        self.loop = Loop(config.host)
+        self._listen()  # first, so that a taken port is reported at once
+        spec = config.spec()
+        parameters = own_parameters(spec.arm, config.calibration)
+        self.arm = SimulatedArm(
+            spec, config.object_models(), parameters, config.cell_model.tool, config.cell_model.friction
+        )
+        self.controller = Controller(self.arm, config)
+        self.line = Line(lambda: self.controller.time_s, config.seed, config.cell_model.network)
+        self.vision = VisionSystem(self.arm, config.tracker, config.cell_model.camera, config.seed)
+        self.faults = Faults(config.faults, self.controller, self.line, self.loop, self.vision)
+        self.clock = Clock()
+        self._began = time.monotonic()
+        self.controller.inputs.clock = lambda: time.monotonic() - self._began
+        self.stopped = False
+        self._parent: Parent | None = None
+        self._sources, self._in_use = sources(self.controller), InputsInUse()
+
+    def _listen(self) -> None:
+        for service in (
+            Service("rtde", settings.RTDE_PORT, self._rtde),
+            Service("dashboard", settings.DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
+            Service("primary", settings.PRIMARY_PORT, self._primary),
+            Service("secondary", settings.SECONDARY_PORT, self._primary),
+            Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
+            Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
+            Service(LAB, self.config.lab_port, self._lab),
+        ):
+            self.loop.listen(service)
+
+    def run(self) -> None:
+        """Tick until stopped."""
+        self._warm_up()
+        self.clock.is_real_time = _ask_for_real_time()
+        gc.collect()
+        gc.freeze()
+        self._began = time.monotonic() - self.controller.time_s
+        while not self.stopped:
+            due = self._began + self.controller.time_s + PERIOD_S
+            self.loop.poll(due)
+            late = time.monotonic() - due
+            if late > MAX_LATE_S:
+                self.clock.lost_s += late
+                self._began += late
+                self.controller.lose(late)
+            self.clock.count(max(late, 0.0))
+            self.tick()
+        self.loop.close()
+
+    def tick(self) -> None:
+        """Advance by one controller period on every port."""
+        if self._parent is not None and self.controller.ticks % RATE_HZ == 0 and self._parent.is_gone:
+            self.stop()
+        self.faults.tick()
+        self.line.tick()
+        self.controller.tick()
+        self.vision.tick()
+        self.loop.tick()
+
+    def stop(self) -> None:
+        """Make :meth:`run` return after this tick."""
+        self.stopped = True
+
+    def live_with(self, parent: Parent) -> None:
+        """Stop when the channel to the parent closes, or the parent is gone."""
+        self.loop.watch_file(parent.channel.fileno(), self.stop)  # nothing else is sent there
+        self._parent = parent
+
+    def _warm_up(self) -> None:
+        """Make the first steps, which are slow, before time counts."""
+        for _ in range(50):
+            self.arm.step(self.arm.q, 0.0)
+        self.arm.reset(self.arm.spec.arm.home)
+
+    def _primary(self, connection: Connection) -> PrimaryPort:
+        return PrimaryPort(connection, self.controller)
+
+    def _lab(self, connection: Connection) -> LabPort:
+        return LabPort(connection, LabContext(self.controller, self.faults, self.clock))
+
+    def _rtde(self, connection: Connection) -> RtdePort:
+        return RtdePort(connection, self.controller, self._sources, self._in_use, self.line)
+
+
+def run_simulator(
+    config: settings.ControllerConfig,
+    parent: Parent | None = None,
+    on_listening: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a stand-in in this process until it is interrupted.
+
+    Args:
+        config: What to stand in for.
+        parent: Is told when the stand-in serves, and ends it.
+        on_listening: Called once all ports are open.
+
+    Raises:
+        RobotError: A port is taken.
+    """
+    server = Server(config)
+    on_listening()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: server.stop())
+    if parent is not None:
+        server.live_with(parent)
+        parent.answer(READY)
+    server.run()
+
+
+def run_child(parent: Parent) -> None:
+    """Run a stand-in as a child process; the first message has its settings."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        run_simulator(parent.next(), parent)
+    except Td3RobotError as error:
+        parent.answer(error)
+
+
+def _ask_for_real_time() -> bool:
+    """Request real-time scheduling, and return whether it was granted; most systems grant it to administrators only."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
+    except (AttributeError, OSError):
+        return False
+    return True

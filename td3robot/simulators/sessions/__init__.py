@@ -1,0 +1,172 @@
+"""Labs: a simulated controller in its own process, and what a person in the lab would do and see.
+
+A rehearsal drives the controller with the same driver as the real one; everything else goes through the
+:class:`SimulatorSession`. Each backend has a module here, named like its ``robot.backend``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
+
+from td3robot.config import RobotConfig
+from td3robot.errors import ConfigError
+from td3robot.registry import Registry
+from td3robot.robots.cells import CellConfig
+from td3robot.simulators.presets import NOMINAL, Preset
+from td3robot.state import ObjectModel, Pose
+
+SESSIONS: Registry[type["SimulatorSession"]] = Registry("backend", "td3robot.simulators.sessions")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorConfig:
+    """What to simulate, and how to reach it.
+
+    Attributes:
+        robot: As in a run: arm, gripper, table.
+        objects: The objects on the table.
+        host: Address that the simulated controller listens on.
+        faults: A file of faults with their times, or None.
+        stream_hz: How often targets are streamed and states reported; None is the driver's default.
+        timeout_scale: Factor on how late targets and states may be before the driver reports a fault, for busy
+            computers.
+        preset: What makes this cell differ from the one that the training simulation assumes.
+    """
+
+    robot: RobotConfig
+    objects: tuple[ObjectModel, ...] = ()
+    host: str = "127.0.0.2"
+    faults: Path | None = None
+    stream_hz: int | None = None
+    timeout_scale: float = 1.0
+    preset: Preset = NOMINAL
+
+
+class StandstillMonitor(Protocol):
+    """Sample the arm's speed from outside, over a separate connection."""
+
+    def start(self) -> None:
+        """Start sampling."""
+
+    def finish(self) -> None:
+        """Stop sampling."""
+
+    def moved_before(self, at: float) -> bool:
+        """Whether the arm moved in the 0.3 s before a time on the monotonic clock [s]."""
+
+    def rest_after(self, at: float) -> float:
+        """Return how long after a time the arm last moved [s].
+
+        Raises:
+            RobotError: There is no sample after that time.
+        """
+
+
+class SimulatorSession(ABC):
+    """A running stand-in with its table and its tracker, as a context manager. It dies with this process.
+
+    Args of every implementation: one :class:`SimulatorConfig`. The constructor returns when the process serves.
+
+    Raises:
+        RobotError: It did not start, or something else answers.
+        ConfigError: The configuration is not possible.
+
+    Attributes:
+        arms: The arms that it can stand in for, as in ``robot.arm``.
+        ports: The TCP ports that it listens on.
+        cell: How to reach and drive the stand-in; with a tracker if there are objects.
+    """
+
+    arms: ClassVar[Sequence[str]]
+    ports: ClassVar[Sequence[int]]
+    cell: CellConfig
+
+    def __init__(self, config: SimulatorConfig) -> None:
+        self.config = config
+
+    @classmethod
+    @abstractmethod
+    def require_driver(cls) -> None:
+        """Require the packages that drive the arm from this computer.
+
+        Raises:
+            MissingExtraError: They are not installed.
+        """
+
+    @abstractmethod
+    def place(self, name: str, pose: Pose) -> None:
+        """Place an object at a pose in the base frame, at rest."""
+
+    @abstractmethod
+    def begin_episode(self, number: int) -> None:
+        """Announce an episode, so that the faults that wait for it begin."""
+
+    @abstractmethod
+    def clear_faults(self) -> None:
+        """Do what an operator does at the cell after a fault, up to saying that the robot may recover.
+
+        Faults end, buttons are released, settings are restored; the arm stays where it is. What the driver's
+        ``recover`` clears (a protective stop) is left to it.
+        """
+
+    @abstractmethod
+    def gripper_ready(self) -> bool:
+        """Whether the gripper needs no activation."""
+
+    @abstractmethod
+    def standstill_monitor(self) -> StandstillMonitor:
+        """Return a watch of the arm's speed, not started yet."""
+
+    @abstractmethod
+    def reset_wire(self) -> None:
+        """Reset the extremes of :meth:`wire`."""
+
+    @abstractmethod
+    def wire(self) -> dict[str, Any]:
+        """Return the extremes that the controller saw.
+
+        These are mappings ``targets`` and ``measured``, each with ``tcp_speed_m_s``, ``joint_speed_rad_s`` and
+        ``joint_acceleration_rad_s2``.
+        """
+
+    @abstractmethod
+    def clock(self) -> dict[str, float]:
+        """Return how well the stand-in kept time: ``late_p50_s``, ``late_p99_s``, ``late_worst_s``, ``lost_s``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the process. May be repeated."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def session_of(arm: str) -> type[SimulatorSession]:
+    """Return the lab that can stand in for an arm.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    for lab in SESSIONS.values():
+        if arm in lab.arms:
+            return lab
+    known = ", ".join(sorted(arm for lab in SESSIONS.values() for arm in lab.arms))
+    raise ConfigError(f"there is no stand-in for the arm {arm!r} (choices: {known})")
+
+
+def start_session(config: SimulatorConfig) -> SimulatorSession:
+    """Start the stand-in of an arm.
+
+    Raises:
+        ConfigError: There is none.
+        RobotError: It did not start.
+    """
+    return session_of(config.robot.arm)(config)
