@@ -305,7 +305,13 @@ AVOIDED = {
     r"\bthe most\b \(limit": "at most",
     r"\bnormaliser\b": "normalizer",
     r"\bplayed? (the|a|its|back|under|undisturbed)": "evaluate, deploy",
+    r"\b(is|are|was|were|not) told\b": "commanded, informed",
+    r"\b[Ww]hole (run|episode|command|training|configuration)": "complete",
+    r"\b(file|page|document|manual|check|td3robot) says\b": "displays, specifies, reports",
+    r"\bdoes so\b": "the verb itself",
 }
+# Where a reader enters, and so where the warning stands.
+ENTRANCES = {"README.md", "docs/safety.md", "docs/start/engineer.md", "docs/deploy.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -313,6 +319,11 @@ def test_words_are_those_of_the_field(page):
     text = prose(page)
     found = [f"{match[0]!r}: say {instead}" for idiom, instead in AVOIDED.items() for match in re.finditer(idiom, text)]
     assert found == []
+
+
+def test_the_warning_about_hardware_stands_once_where_a_reader_enters():
+    times = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8").count("hardware has been") for page in PAGES}
+    assert {page: count for page, count in times.items() if count} == dict.fromkeys(ENTRANCES, 1)
 
 
 @needs_site
