@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -78,6 +79,26 @@ class Quiet:
         self.messages.append(text)
 
 
+# More examples where all tests run.
+hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=100, deadline=None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw few examples in a run without thorough tests."""
+    hypothesis.settings.load_profile("quick" if "not thorough" in config.option.markexpr else "thorough")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test's cases, leave those that ``@pytest.mark.quick("case", ...)`` does not name to the thorough run."""
+    named = {test for test in items if (mark := test.get_closest_marker("quick")) and test.callspec.id in mark.args}
+    tests = {test.nodeid.partition("[")[0] for test in named}
+    for test in items:
+        if test not in named and test.get_closest_marker("quick") and test.nodeid.partition("[")[0] in tests:
+            test.add_marker("thorough")
+
+
 # Folders whose tests drive in real time. One process runs them all: two controllers and two drivers at real-time
 # priority would leave two cores to nobody else for most of a second.
 IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/simulators/")
@@ -132,8 +153,11 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Have the learner compiled once a session, and nothing of it left on the machine; child processes see it, too."""
-    os.environ["NUMBA_CACHE_DIR"] = str(tmp_path_factory.mktemp("compiled"))
+    """Have the learner compiled once for all test processes and their children, and nothing of it left elsewhere."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each has a folder in that of the session
+        folder = folder.parent
+    os.environ["NUMBA_CACHE_DIR"] = str(folder / "compiled")
 
 
 @pytest.fixture(scope="session")

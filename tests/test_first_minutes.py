@@ -179,6 +179,7 @@ def demo_alone(out, before=""):
     return found.returncode, found.stderr
 
 
+@pytest.mark.thorough
 def test_demo_films_where_there_is_no_browser(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     status, err = demo_alone(tmp_path)

@@ -77,6 +77,7 @@ def files_in(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
+@pytest.mark.thorough
 def test_the_wheel_carries_configurations_cells_and_released_policies_alone(wheel):
     carried = {name for name in files_in(wheel) if name.startswith(("td3robot/configs/", "td3robot/checkpoints/"))}
     for path in (ROOT / "configs").rglob("*.yaml"):
@@ -88,11 +89,13 @@ def test_the_wheel_carries_configurations_cells_and_released_policies_alone(whee
         assert {f"td3robot/checkpoints/{name}/{file}" for file in (*manifest["files"], "README.md")} <= carried
 
 
+@pytest.mark.thorough
 def test_released_policies_are_those_that_git_keeps(wheel):
     kept = re.findall(r"!/checkpoints/(\w+)/", (ROOT / ".gitignore").read_text())
     assert sorted(build["released"]()) == sorted(kept)
 
 
+@pytest.mark.thorough
 def test_the_wheel_imports_and_evaluates_from_another_folder_by_name(run, unzipped):
     said = run("-c", "import td3robot; print(td3robot.__file__)")
     assert Path(said.strip()).is_relative_to(unzipped)
@@ -101,6 +104,7 @@ def test_the_wheel_imports_and_evaluates_from_another_folder_by_name(run, unzipp
     assert figures["success_rate"] == 1.0
 
 
+@pytest.mark.thorough
 def test_every_released_policy_loads_by_name(run, unzipped):
     names = sorted(path.name for path in (unzipped / "td3robot" / "checkpoints").iterdir())
     program = (
@@ -112,6 +116,7 @@ def test_every_released_policy_loads_by_name(run, unzipped):
     run("-c", program, *names)
 
 
+@pytest.mark.thorough
 def test_train_by_name_makes_its_run_in_the_working_directory(run, tmp_path):
     settings = [f"--set={setting}" for setting in SMALL]
     small = ["--steps", 40, "--set=training.random_steps=20", "--set=training.evaluate_every=40", *settings]
@@ -127,6 +132,7 @@ def test_train_by_name_makes_its_run_in_the_working_directory(run, tmp_path):
     assert (mine["path"], mine["step"], mine["resumable"], mine["name"]) == (str(folder), 50, True, "ur5e_reach")
 
 
+@pytest.mark.thorough
 def test_the_metadata_is_whole_and_the_readme_has_no_link_that_only_a_clone_has(wheel):
     name = next(name for name in files_in(wheel) if name.endswith(".dist-info/METADATA"))
     with zipfile.ZipFile(wheel) as archive:

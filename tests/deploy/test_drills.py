@@ -43,6 +43,7 @@ def scene(own_host, tmp_path_factory):
     "drill",
     [pytest.param(drill, id=drill.name, marks=[pytest.mark.slow] * (drill.name in SLOW)) for drill in DRILLS],
 )
+@pytest.mark.quick("protective stop", "controller killed")
 def test_a_fault(scene, drill):
     outcome = scene.perform(drill)
     assert outcome.moving

@@ -110,6 +110,7 @@ def drive_and(end):
 @pytest.mark.parametrize(
     "end", ["os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGQUIT)", "os._exit(0)"]
 )
+@pytest.mark.quick("os.kill(os.getpid(), signal.SIGKILL)")
 def test_a_program_that_dies_driving_leaves_the_robot_latched_everywhere(end, tmp_path, monkeypatch):
     assert "driving" in drive_and(end).stdout
     monkeypatch.chdir(tmp_path)  # another folder, other records

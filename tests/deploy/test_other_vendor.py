@@ -172,6 +172,7 @@ def test_it_climbs_the_ladder_on_one_connection_each(controller, checkpoint, per
         ),
     ],
 )  # fmt: skip
+@pytest.mark.thorough
 def test_each_mode_says_whether_it_passed(controller, checkpoint, person, tmp_path, capsys, keys, why, said):
     person.keys = keys
     request = ask(checkpoint, tmp_path, "confirm", override="a test")
@@ -198,6 +199,7 @@ def test_the_exit_status_says_whether_a_mode_passed(td3robot, checkpoint, tmp_pa
     assert found == status, said
 
 
+@pytest.mark.thorough
 def test_shadow_says_only_what_is_new(controller, checkpoint, person, tmp_path):
     deploy(ask(checkpoint, tmp_path, "shadow", override="a test"), person)
     would = [text for text in person.said if text.startswith("would move the tool")]
@@ -205,6 +207,7 @@ def test_shadow_says_only_what_is_new(controller, checkpoint, person, tmp_path):
     assert all(one != other for one, other in pairwise(would))
 
 
+@pytest.mark.thorough
 def test_what_goes_on_is_said_before_it_takes_its_time(controller, checkpoint, person, tmp_path):
     request = Request(
         checkpoint, OtherCell(robot=RobotConfig()), "run", speed=1.0, episodes=2, records=tmp_path, override="a test"
@@ -223,6 +226,7 @@ def test_what_goes_on_is_said_before_it_takes_its_time(controller, checkpoint, p
     )
 
 
+@pytest.mark.thorough
 def test_without_a_terminal_a_run_has_to_say_that_nobody_attends_it(controller, checkpoint, tmp_path):
     with pytest.raises(ConfigError, match=r"nobody can stop the arm from here; .*--unattended"):
         deploy(ask(checkpoint, tmp_path, "run", override="a test"), Signals())
@@ -233,6 +237,7 @@ def test_without_a_terminal_a_run_has_to_say_that_nobody_attends_it(controller, 
     assert session["unattended"] is True
 
 
+@pytest.mark.thorough
 def test_control_is_not_taken_before_the_ladder_allows_it(controller, checkpoint, person, tmp_path):
     with pytest.raises(LadderError):
         deploy(ask(checkpoint, tmp_path, "run"), person)
@@ -299,6 +304,7 @@ def test_a_camera_outside_of_training_draws_attention_and_forbids_nothing(contro
     assert "gripper speed" not in found  # this cell does not say how its gripper is driven
 
 
+@pytest.mark.thorough
 def test_a_policy_without_objects_is_not_asked_about_a_camera(controller, seen, checkpoint, person, tmp_path):
     _, cell = seen
     report = deploy(Request(checkpoint, cell, "check", speed=1.0, records=tmp_path), person)

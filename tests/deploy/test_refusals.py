@@ -82,6 +82,7 @@ PREPARE = {
 
 
 @pytest.mark.parametrize("name", PREPARE)
+@pytest.mark.quick("emergency stop", "gripper inactive")
 def test_a_robot_that_is_not_ready_is_not_moved(name, standin, cell, checkpoint, person, tmp_path):
     prepare, said = PREPARE[name]
     prepare(standin)

@@ -55,6 +55,7 @@ def test_an_action_has_the_gripper_last(kind, size):
 
 
 @pytest.mark.parametrize("disturbance", ["off", "real"])
+@pytest.mark.quick("real")
 def test_practice_begins_with_the_object_in_the_hand_and_an_evaluation_never_does(disturbance):
     task = GraspConfig(practice_share=1.0, practice_lifted_share=1.0)
     config = CONFIG.model_copy(update={"task": task, "disturbance": DISTURBANCES[disturbance]})
@@ -250,6 +251,7 @@ def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough
 
 
 @pytest.mark.parametrize(("share", "calm"), [(0.0, []), (0.25, [0, 2]), (0.75, [0, 1, 2, 3, 4, 6]), (1.0, [*range(8)])])
+@pytest.mark.quick("0.25-calm1")
 def test_a_share_of_the_environments_is_undisturbed(share, calm, tmp_path):
     training = TrainingConfig(environments=8, undisturbed_share=share)
     environment = CONFIG.model_copy(update={"disturbance": DISTURBANCES["real"]})

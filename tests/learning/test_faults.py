@@ -283,6 +283,7 @@ def wait_for(condition):
 
 
 @pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.quick("True")
 def test_two_signals_end_a_training_whose_environment_hangs(tmp_path, overlap):
     run = tmp_path / "run"
     process = start(run, f"--set=training.overlap={overlap}", FAULT="hang@50")
@@ -299,6 +300,7 @@ def test_two_signals_end_a_training_whose_environment_hangs(tmp_path, overlap):
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
+@pytest.mark.thorough
 def test_a_terminal_that_is_closed_saves_the_run(tmp_path):
     run = tmp_path / "run"
     process = start(run)
@@ -322,6 +324,7 @@ def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     wait_for(lambda: all(has_ended(child) for child in children))
 
 
+@pytest.mark.thorough
 def test_figures_are_alone_on_standard_output_when_an_environment_prints(tmp_path):
     run, config = tmp_path / "run", tmp_path / "run.yaml"
     for overlap in (False, True):

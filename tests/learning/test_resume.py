@@ -232,6 +232,7 @@ def steps_in(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("scene", "kills"), [("pendulum", 6), ("pendulum, overlap", 3)])
+@pytest.mark.quick("pendulum, overlap-3")
 def test_kills_at_random_moments_lose_nothing(tmp_path, scene, kills):
     draw = random.Random(0)
     killer = Killer(tmp_path, scene, draw)

@@ -23,6 +23,7 @@ FASTEST = (
 
 @pytest.mark.parametrize("lean", [True, False], ids=["lean", "whole"])
 @pytest.mark.parametrize("servo", ["undisturbed", "slow", "quick"])
+@pytest.mark.quick("undisturbed-whole", "slow-lean")
 def test_the_fastest_arm_that_was_found_stays_below_the_limit(servo, lean):
     reached = Adversary(SERVOS[servo], lean).play("burst", np.ravel(FASTEST))
     assert reached.periods == POLICIES["burst"].periods
@@ -31,6 +32,7 @@ def test_the_fastest_arm_that_was_found_stays_below_the_limit(servo, lean):
 
 @pytest.mark.parametrize("aim", AIMS)
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.quick("network-speed", "sequence-workspace")
 def test_a_short_search_finds_nothing_above_the_limits(policy, aim):
     reached, replayed = search(SERVOS["undisturbed"], policy, aim, generations=2, seed=0, population=16)
     assert reached.periods > 50

@@ -123,6 +123,7 @@ def assert_opens_and_closes(robot, postures):
     assert_whole(robot)
 
 
+@pytest.mark.quick("robotiq_2f85-260")
 def test_the_linkage_stands_a_hundred_cycles_and_impacts(cell, postures):
     hardest = cycles(cell, postures, 100, seed=0)
     assert hardest > 50.0  # [N]: they were impacts

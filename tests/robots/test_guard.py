@@ -256,7 +256,7 @@ def play(run, campaign, arm):
             run.wish(wish(step, run.q[-1]))
 
 
-@settings(max_examples=60, **CALM)
+@settings(**CALM)
 @given(start=START, campaign=CAMPAIGN)
 def test_no_sequence_of_wishes_breaks_a_limit(spec, guard, start, campaign):
     q = start_posture(start, spec.arm, guard)
@@ -266,7 +266,7 @@ def test_no_sequence_of_wishes_breaks_a_limit(spec, guard, start, campaign):
     assert_limits_kept(run, spec.arm)
 
 
-@settings(max_examples=25, **CALM)
+@settings(**CALM)
 @given(start=START, campaign=CAMPAIGN)
 @example(start=None, campaign=[(absurd, 0, 80), (between_the_limits, 0, 80), (push_tool, 0, 80)])
 def test_no_sequence_of_wishes_breaks_a_limit_with_the_simulated_arm(spec, guard, robot, start, campaign):
@@ -278,7 +278,7 @@ def test_no_sequence_of_wishes_breaks_a_limit_with_the_simulated_arm(spec, guard
     assert np.abs(np.array(run.q[1:]) - run.measured).max() <= CONFIG.max_lead_rad
 
 
-@settings(max_examples=15, **CALM)
+@settings(**CALM)
 @given(start=START, campaign=CAMPAIGN)
 def test_the_limits_hold_for_other_settings_too(spec, kinematics, start, campaign):
     config = GuardConfig(

@@ -178,6 +178,7 @@ def test_missed_ticks_are_counted_and_not_caught_up(robot):
     assert robot.status().missed_ticks == robot.missed_ticks
 
 
+@pytest.mark.thorough
 def test_the_clock_waits_for_a_worker_that_is_held_up_again_and_again(cell):
     robot = make(cell.host, late_periods=6)
     robot.connect()
@@ -206,6 +207,7 @@ def test_a_killed_worker_is_noticed_and_the_watchdog_stops_the_arm(robot, cell):
     Hand(robot).drive(5, -SPEED)
 
 
+@pytest.mark.thorough
 def test_a_hanging_worker_is_noticed_and_stops_when_it_wakes(robot, cell):
     hand = Hand(robot)
     hand.drive(20)
@@ -247,6 +249,7 @@ def gone(pid):
     return False
 
 
+@pytest.mark.thorough
 def test_a_killed_parent_leaves_no_motion_and_no_worker(cell):
     parent = subprocess.Popen([sys.executable, "-c", PARENT, cell.host], stdout=subprocess.PIPE, text=True)
     worker, *imported = parent.stdout.readline().split()
@@ -266,6 +269,7 @@ def test_a_killed_parent_leaves_no_motion_and_no_worker(cell):
     robot.close()
 
 
+@pytest.mark.thorough
 def test_a_protective_stop_latches_until_it_is_unlocked_after_five_seconds(robot, cell):
     hand = Hand(robot)
     hand.drive(20)
@@ -390,6 +394,7 @@ def test_another_robot_is_refused_at_connect(cell):
     cell.ask(clear_faults=True)
 
 
+@pytest.mark.thorough
 def test_there_is_only_one_who_controls_the_arm(robot, cell):
     with pytest.raises(RobotError, match=r"another program drives the controller at .*end that .*if there is none, a"):
         make(cell.host).connect()

@@ -37,6 +37,7 @@ def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, star
 
 
 @linux_only
+@pytest.mark.thorough
 def test_a_terminal_shows_a_table_of_the_runs_as_they_train(tmp_path, start, long_enough):
     ours, terminal = pty.openpty()
     wide = {"COLUMNS": "120", "LINES": "40", "TERM": "xterm"}
@@ -84,6 +85,7 @@ def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, sta
 
 
 @linux_only
+@pytest.mark.thorough
 def test_a_search_is_stopped_and_goes_on_and_says_which_figures_it_cannot_write(tmp_path, start, long_enough):
     pytest.importorskip("optuna")
     sweep = tmp_path / "sweep"
@@ -109,6 +111,7 @@ def test_a_search_is_stopped_and_goes_on_and_says_which_figures_it_cannot_write(
 
 
 @linux_only
+@pytest.mark.thorough
 def test_a_sweep_that_is_killed_leaves_no_training_behind(tmp_path, start, long_enough):
     swept = start("sweep", "gym_pendulum", "--cores", 1, "--out", tmp_path / "sweep", *long_enough)
     (training,) = wait_for(lambda: children_of(swept.pid), "a training")

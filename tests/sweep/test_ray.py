@@ -18,6 +18,7 @@ from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.sweep.on_ray import RayPool
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")

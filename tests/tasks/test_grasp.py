@@ -517,7 +517,7 @@ any_world = st.builds(
 any_action = st.lists(st.floats(-1, 1, width=32), min_size=5, max_size=5).map(lambda a: np.array(a, np.float32))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(any_world, any_world, any_action, any_action, st.sampled_from([(), ("lead",)]))
 def test_every_term_is_bounded_by_its_weight(task, goal, before, after, action, previous, interventions):
     score = task.score(Moment(before, after, action, previous, interventions), goal)
@@ -585,7 +585,7 @@ def test_the_turn_left_is_the_smallest_that_grips_the_shorter_side(make, goal, i
     assert seen["object_turn_near"][0] == pytest.approx(tanh(turn / 0.1))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(yaw=angle, tool_yaw=angle, quarters=st.integers(-4, 4))
 @pytest.mark.parametrize(
     ("item", "step"),
