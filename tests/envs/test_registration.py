@@ -124,6 +124,7 @@ def observe_elsewhere(environment, connection):
 
 
 @pytest.mark.parametrize("used", [False, True])
+@pytest.mark.quick("True")
 def test_an_environment_survives_spawn(used):
     environment = make_robot_env(RobotEnvironmentConfig.model_validate(QUICK))
     expected = first_observations(environment)
@@ -138,6 +139,7 @@ def test_an_environment_survives_spawn(used):
     assert process.exitcode == 0
 
 
+@pytest.mark.thorough
 def test_gymnasium_steps_environments_in_spawned_processes():
     config = RobotEnvironmentConfig.model_validate(QUICK)
     make = [partial(make_robot_env, config), partial(gymnasium.make, f"td3robot:{REACH}", **QUICK)]

@@ -85,6 +85,7 @@ def weights_hash(agent: TD3) -> str:
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+@pytest.mark.quick("three layers", "average of the actor")
 def test_two_hundred_updates_are_those_of_the_reference(changes):
     one, other, replay = make_agent(**changes), make_agent(**changes), make_replay()
     draws = [np.random.default_rng(5), np.random.default_rng(5)]
@@ -126,6 +127,7 @@ LARGER = {"actor_hidden": (64, 64), "critic_hidden": (64, 64), "batch_size": 128
 
 
 @pytest.mark.parametrize("changes", [*CASES.values(), LARGER], ids=[*CASES, "larger"])
+@pytest.mark.quick("plain", "layer norm")
 def test_the_compiled_learner_is_as_near_to_exact_arithmetic_as_the_reference(changes):
     """Larger networks always have a ReLU at whose edge two roundings fall apart, in either learner."""
     one, other, replay = make_agent(**changes), make_agent(**changes), make_replay()

@@ -54,6 +54,7 @@ def taught(learner, count: int, seed: int = 5):
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES.keys())
+@pytest.mark.quick("plain", "three layers")
 def test_its_updates_are_those_of_the_reference(changes):
     reference, agent = make_agent(**changes), make_agent(**changes)
     expected, metrics = taught(ReferenceLearner(reference), 100), taught(Unrecorded(agent), 100)

@@ -78,6 +78,7 @@ def in_a_fresh_process(function, *arguments) -> None:
         (True, "compiled"),
     ],
 )
+@pytest.mark.thorough
 def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, learner):
     config = configuration("ur5e_reach", overlap, f"training.learner={learner}")
     train(config, tmp_path / "straight")
@@ -130,6 +131,7 @@ def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_wo
         ),
     ],
 )
+@pytest.mark.quick("all options-True", "compiled-False")
 def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent, overlap):
     shorter = ("training.steps=600", "training.evaluate_every=150", "training.checkpoint_every=150")
     config = configuration("gym_pendulum", overlap, *shorter, *agent)
@@ -140,6 +142,7 @@ def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent,
 
 
 @pytest.mark.parametrize("learner", ["reference", "compiled"])
+@pytest.mark.quick("compiled")
 def test_a_drop_of_the_learning_rates_is_a_resume_with_lower_rates(tmp_path, learner):
     shorter = ("training.steps=600", "training.evaluate_every=300", "training.checkpoint_every=300")
     config = configuration("gym_pendulum", False, *shorter, f"training.learner={learner}")

@@ -29,6 +29,7 @@ def test_the_nominal_cell_answers_as_training_does_but_for_a_servoj_of_8_ms(plai
     assert figure("oldest", nominal) == pytest.approx(16.7, abs=2.0)
 
 
+@pytest.mark.thorough
 def test_a_cells_traits_are_found_again(plain):
     cell = Preset(
         "test",
@@ -49,6 +50,7 @@ def test_a_cells_traits_are_found_again(plain):
     assert "| test | " in responses.table(plain, [plain], {"test": found})
 
 
+@pytest.mark.thorough
 def test_an_episode_of_real_is_drawn_by_its_seed():
     first, again, other = (responses.of_simulation("real", seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.joint["step"][1], again.joint["step"][1])

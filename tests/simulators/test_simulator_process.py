@@ -104,6 +104,7 @@ def ended(process):
         process.kill()
 
 
+@pytest.mark.thorough
 def test_the_command_serves_another_version_until_it_is_interrupted(spec):
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed; pip install 'td3robot[ur]'")
     host = free_host(PORTS)

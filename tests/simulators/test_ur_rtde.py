@@ -52,6 +52,7 @@ say(way=receive.getActualQ()[0] - before, qd=receive.getActualQd())
     assert max(abs(value) for value in said["qd"]) < 1e-2
 
 
+@pytest.mark.thorough
 def test_slider_stretches_the_way_to_a_target(standin, ur_rtde):
     said = ur_rtde("""
 receive = rtde_receive.RTDEReceiveInterface(host)
@@ -68,6 +69,7 @@ say(moved=moved, took=time.perf_counter() - start, fraction=receive.getTargetSpe
     assert 0.95 < said["took"] < 1.4, "0.2 rad at half of 0.4 rad/s take one second"
 
 
+@pytest.mark.thorough
 def test_the_watchdog_stops_speedj_when_its_client_is_gone(standin, ur_rtde, eventually):
     said = ur_rtde("""
 control = rtde_control.RTDEControlInterface(host)
@@ -86,6 +88,7 @@ say(running=control.isProgramRunning())
     assert np.allclose(q, standin.state()["q"], atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_without_a_watchdog_speedj_goes_on_after_its_client(standin, ur_rtde):
     ur_rtde("""
 control = rtde_control.RTDEControlInterface(host)
@@ -183,6 +186,7 @@ say(refused=refused)
     assert "enable remote control" in said["refused"]
 
 
+@pytest.mark.thorough
 def test_taking_the_robot_into_local_control_ends_the_program(standin, ur_rtde):
     standin.fault("local_mode", at_s=0.8)
     said = ur_rtde("""
@@ -192,6 +196,7 @@ say(ok=stream(control, 2.0, lambda t: q0), running=control.isProgramRunning())
     assert said == {"ok": False, "running": False}
 
 
+@pytest.mark.thorough
 def test_an_unknown_script_is_refused_and_said_so(standin, ur_rtde):
     said = ur_rtde("""
 control = rtde_control.RTDEControlInterface(host)
@@ -235,6 +240,7 @@ say(ok=ok, second=second, after=after, bits=receive.getActualDigitalOutputBits()
     assert said["payload"] == 0.9 and said["mode"] == 7
 
 
+@pytest.mark.thorough
 def test_moves_in_the_background_and_their_progress(standin, ur_rtde):
     said = ur_rtde("""
 receive = rtde_receive.RTDEReceiveInterface(host)
@@ -256,6 +262,7 @@ say(started=started, running=running, stopped=stopped, resting=resting, at=recei
     assert said["at"] == pytest.approx(0.1, abs=2e-3)
 
 
+@pytest.mark.thorough
 def test_moving_while_servoing_is_refused_as_the_script_would(standin, ur_rtde):
     said = ur_rtde("""
 control = rtde_control.RTDEControlInterface(host)
@@ -266,6 +273,7 @@ say(moved=control.moveJ(q0, 0.5, 1.0), running=control.isProgramRunning())
     assert any("another thread is already controlling the robot" in text for text in standin.log())
 
 
+@pytest.mark.thorough
 def test_what_is_not_modelled_ends_the_program_and_is_named(standin, ur_rtde):
     said = ur_rtde("""
 control = rtde_control.RTDEControlInterface(host)
@@ -305,6 +313,7 @@ say(ok=ok, stopped=receive.isProtectiveStopped())
     assert any(reason in text for text in standin.log() for reason in reasons)
 
 
+@pytest.mark.thorough
 def test_too_fast_is_a_protective_stop(standin, ur_rtde):
     said = ur_rtde("""
 receive = rtde_receive.RTDEReceiveInterface(host)
