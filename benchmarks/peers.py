@@ -27,7 +27,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from ablations import Silent
 from learner import peer_policy
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -74,6 +73,19 @@ class Curve:
         self.points.append((step, round(seconds, 1), figures.success_rate))
         print(json.dumps(self.points[-1]), file=sys.stderr, flush=True)
         return (figures.success_rate or 0.0) >= self.wanted
+
+
+class Silent:
+    """A listener that says nothing."""
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Ignore."""
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """Ignore."""
+
+    def message(self, text: str) -> None:
+        """Ignore."""
 
 
 class Watch(Silent):

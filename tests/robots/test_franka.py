@@ -20,6 +20,7 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.driver.link import StoppedError
 from td3robot.robots.findings import Check
 from td3robot.robots.franka.link import FrankaLink, FrankaState
+from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.simulators.franka.process import VARIABLE, FrankaSimulator, check_log
 from td3robot.simulators.sessions import SimulatorConfig, start_session
@@ -219,22 +220,48 @@ def test_the_hand_says_what_it_holds(franka_standin, hosts):
     standin.close()
 
 
-def test_absurd_policies_break_no_limit_of_the_arm(hosts, tmp_path, franka_standin):
-    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-    try:
-        from franka_absurd import drive
-    finally:
-        sys.path.pop(0)
+def absurd(step, commanded, home, rng):
+    """Do the worst: jumps, reversals at every step, far beyond the limits, and the hand at random."""
+    n, kind = len(home), (step // 37) % 5
+    if kind == 0:
+        return JointCommand(rng.uniform(-4.0, 4.0, n), float(rng.integers(2)))
+    if kind == 1:
+        return JointCommand(commanded + rng.normal(0.0, 10.0, n), float(rng.uniform()))
+    if kind == 2:
+        return JointCommand(commanded + (1e9 if step % 2 else -1e9) * np.ones(n), 0.0)
+    if kind == 3:
+        return JointCommand(commanded + np.where(rng.uniform(size=n) < 0.5, -0.3, 0.3), 1.0)
+    return JointCommand(home + rng.normal(0.0, 0.02, n), 0.0)
+
+
+def drive_absurdly(robot, config, seconds):
+    """Drive a connected robot for so many seconds of its control clock, and stop; returns the guard that was asked."""
+    rng, home = np.random.default_rng(0), robot.spec.arm.home
+    guard = Guard(robot.spec, config, Kinematics(robot.spec, config.clearance_m))
+    guard.reset(robot.read().q)
+    for step in range(round(seconds * robot.spec.control_rate_hz)):
+        wish = absurd(step, guard.commanded.q, home, rng)
+        robot.send(guard.filter(wish, robot.read(), robot.now()).command)
+        robot.advance()
+    robot.stop()
+    return guard
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(10.0, marks=pytest.mark.thorough), pytest.param(600.0, marks=pytest.mark.slow)]
+)
+@pytest.mark.timeout(900)
+def test_absurd_policies_break_no_limit_of_the_arm(hosts, tmp_path, franka_standin, seconds):
     host = hosts[3].replace("127.34.", "127.36.")
     config = RobotEnvironmentConfig.model_validate({"robot": KIT, "guard": {"max_state_age_s": 1.0}}).guard
     standin, robot = FrankaSimulator(host, log=tmp_path / "log"), driver(cell(host))
     robot.connect()
-    asked = drive(robot, config, seconds=10.0)
+    asked = drive_absurdly(robot, config, seconds)
     robot.close()
     standin.close()
     assert standin.events_of("reflex") == standin.events_of("violation") == []
     assert asked.interventions.total() > 100
     verdict = check_log(tmp_path / "log")
-    assert verdict["commands"] > 5000
+    assert verdict["commands"] > 500 * seconds
     assert verdict["violations"] == []
     assert verdict["acceleration"] <= 10.0 and verdict["jerk"] <= 5000.0 and verdict["speed_share"] <= 1.0
