@@ -32,6 +32,7 @@ class Counted(Source):
 
 class Remembering(Page):
     url, ports = "http://nowhere", ()
+
     def __init__(self):
         self.watched_by, self.asked, self.drawn, self.refused, self.plays = 1, [], 0, [], True
 
