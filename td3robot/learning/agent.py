@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from td3robot.config.run import AGENTS
 from td3robot.errors import ConfigError, choose
 from td3robot.learning.normalizer import RunningNormalizer
 from td3robot.learning.replay import Batch
+
+if TYPE_CHECKING:
+    from td3robot.learning.learner import Learner
 
 Groups = dict[str, dict[str, Tensor]]
 
@@ -34,17 +37,14 @@ class Agent(ABC):
 
     Attributes:
         Config: The hyperparameters that a configuration may set; a subclass adds the agent's own.
-        compiled: Module of the compiled learner for this agent's updates, on the CPU, if there is one.
-        recorded: Module of the learner that records them as a CUDA graph, if there is one.
         trained: Groups that an optimizer updates: a checkpoint for play holds these, and another run starts from them.
         updates: How many updates were done.
+        period: Updates after which their kinds repeat: that of the actor may come with every second one.
         generator: Draws the noise of updates.
         learning_rate_share: Share of the configured learning rates at which the next updates learn.
     """
 
     Config: ClassVar[type[AgentConfig]] = AgentConfig
-    compiled: ClassVar[str | None] = None
-    recorded: ClassVar[str | None] = None
     trained: ClassVar[tuple[str, ...]]
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
@@ -52,8 +52,19 @@ class Agent(ABC):
         self.device = resolve_device(config.device)
         self.normalizer = RunningNormalizer(observation_size, config.normalize_observations, self.device)
         self.generator = torch.Generator().manual_seed(seed)
-        self.updates = 0
+        self.updates, self.period = 0, 1
         self.learning_rate_share = 1.0
+
+    @classmethod
+    def fast_learner(cls, device: str) -> "type[Learner] | None":
+        """Return the learner that does these updates faster on a type of device, if there is one.
+
+        It is imported here, and nowhere else. A run uses it only after it was seen to do the same updates.
+
+        Raises:
+            LearnerUnavailableError: It needs something that is not installed.
+        """
+        return None
 
     @abstractmethod
     def select_action(self, observation: NDArray[np.floating], play: bool = False) -> NDArray[np.float32]:

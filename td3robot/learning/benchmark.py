@@ -18,7 +18,7 @@ from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.learning.agent import make_agent
 from td3robot.learning.environments import physics_threads
-from td3robot.learning.learner import make_learner
+from td3robot.learning.learner_choice import make_learner
 from td3robot.learning.replay import ReplayBuffer, Transition
 from td3robot.robots.guard import Guard, Ruling
 from td3robot.robots.simulated.disturbed import without_disturbances

@@ -34,12 +34,12 @@ class CudaGraphLearner(Learner):
     """
 
     name = "cuda_graph"
-    threads = 1
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, threads: int = 1, report: Callable[[str], None] = print) -> None:
         if not isinstance(agent, TD3):
             raise LearnerUnavailableError(f"CUDA graphs are recorded of TD3 only, not of {type(agent).__name__}")
-        self._agent = agent
+        super().__init__(agent, 1)
+        self._agent: TD3 = agent
         self._sizes = agent.observation_size, agent.action_size
         batch = agent.config.batch_size
         self._rows = torch.zeros(batch, sum(row_widths(*self._sizes)), device=agent.device)
@@ -153,6 +153,3 @@ class CudaGraphLearner(Learner):
             return metrics
 
         return replay
-
-
-LEARNER = CudaGraphLearner

@@ -15,6 +15,7 @@ from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
 from td3robot.learning.adam import adam
 from td3robot.learning.agent import Agent, Groups
+from td3robot.learning.learner import Learner, LearnerUnavailableError
 from td3robot.learning.networks import Actor, Critic
 from td3robot.learning.replay import Batch
 
@@ -29,11 +30,10 @@ class TD3(Agent):
     """Actor, two separate critics, a target for each, and their optimizers; arguments as in :class:`Agent`."""
 
     trained = TRAINED
-    compiled = "td3robot.learning.compiled.learner"
-    recorded = "td3robot.learning.cuda_graph"
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
         super().__init__(observation_size, action_size, config, seed)
+        self.period = config.policy_freq
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             sizes = (observation_size, action_size)
@@ -60,6 +60,21 @@ class TD3(Agent):
         self._targets: list[Tensor] = [
             *self.actor_target.parameters(), *self.Q1_target.parameters(), *self.Q2_target.parameters(),
         ]  # fmt: skip
+
+    @classmethod
+    def fast_learner(cls, device: str) -> type[Learner]:
+        """Return the compiled learner for the CPU, or the recorded one for a GPU."""
+        if device == "cuda":
+            from td3robot.learning.cuda_graph import CudaGraphLearner
+
+            return CudaGraphLearner
+        try:
+            from td3robot.learning.compiled.learner import CompiledLearner
+        except ModuleNotFoundError as error:
+            raise LearnerUnavailableError(
+                f"the compiled learner needs {error.name}, which is not installed: pip install {error.name}"
+            ) from None
+        return CompiledLearner
 
     @torch.no_grad()
     def select_action(self, observation: NDArray[np.floating], play: bool = False) -> NDArray[np.float32]:

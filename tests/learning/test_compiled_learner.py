@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,8 +16,8 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from td3robot.config import AgentConfig, TrainingConfig
-from td3robot.learning import learner as learners
-from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner, make_learner
+from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner
+from td3robot.learning.learner_choice import make_learner
 from td3robot.learning.replay import Batch, ReplayBuffer, Transition
 from td3robot.learning.td3 import TD3
 
@@ -253,26 +255,17 @@ def test_the_products_have_as_many_threads_as_they_were_given_and_no_more():
     assert [each["num_threads"] for each in blas.info()] == before
 
 
-class Other(TD3):
-    """An agent with an update of its own."""
-
-
 @pytest.fixture
 def without_numba(monkeypatch):
-    found = learners.find_spec
-    monkeypatch.setattr(learners, "find_spec", lambda name: None if name == "numba" else found(name))
+    missing = ModuleNotFoundError("No module named 'numba'", name="numba")
+    loader = SimpleNamespace(find_spec=Mock(side_effect=missing))
+    monkeypatch.delitem(sys.modules, "td3robot.learning.compiled.learner")
+    monkeypatch.setattr(sys, "meta_path", [loader, *sys.meta_path])
 
 
 def test_it_is_chosen_where_it_is_possible():
     assert learner_of(make_agent(), "auto").name == "compiled"
     assert learner_of(make_agent(), "reference").name == "reference"
-
-
-def test_an_agent_with_an_update_of_its_own_does_it_itself():
-    agent = Other(OBSERVATION, ACTION, make_agent().config, 0)
-    assert learner_of(agent, "auto").name == "reference"
-    with pytest.raises(LearnerUnavailableError, match=r"not for Other on cpu; use 'auto' or 'reference'$"):
-        compiled(agent)
 
 
 def test_without_numba_the_reference_does_the_updates_and_says_why(without_numba):

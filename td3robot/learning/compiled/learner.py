@@ -27,9 +27,8 @@ from td3robot.learning.td3 import TD3
 # What loading a damaged cache raises, and what else can keep the learner from being compiled.
 DAMAGED = (RuntimeError, UnpicklingError, EOFError, KeyError)
 FAILED = (*DAMAGED, NumbaError, OSError, ImportError)
-# Whoever has waited for this long is told why [s]; loading from the cache takes a fraction of it.
-PATIENCE_S = 2.0
-MOST = 64  # updates per call: their noise and rows are drawn beforehand
+ANNOUNCE_S = 2.0  # print "compiling" after this delay; loading from the cache takes a fraction of it
+UPDATES_PER_CALL = 64  # their noise and rows are drawn beforehand
 
 
 class CompiledLearner(Learner):
@@ -51,9 +50,10 @@ class CompiledLearner(Learner):
     def __init__(self, agent: Agent, threads: int, report: Callable[[str], None]) -> None:
         if not isinstance(agent, TD3) or agent.device.type != "cpu":
             raise LearnerUnavailableError("the compiled learner updates TD3 on the CPU only")
-        self._agent = agent
+        super().__init__(agent, threads)
+        self._agent: TD3 = agent
         self._blas = make_blas()  # loads it, so that its threads are found
-        self.threads, self._blas_threads = threads, ThreadpoolController().select(internal_api="openblas")
+        self._blas_threads = ThreadpoolController().select(internal_api="openblas")
         self._storage = Storage(agent)
         self._scratch = _scratch(agent, self._storage)
         self._compile(report)
@@ -64,9 +64,9 @@ class CompiledLearner(Learner):
         found: list[Metrics] = []
         with self._blas_threads.limit(limits=self.threads):
             while count > 0:
-                chosen, noise = draw(self._agent, replay, rng, min(count, MOST))
+                chosen, noise = draw(self._agent, replay, rng, min(count, UPDATES_PER_CALL))
                 found += self._learn(replay.rows, Draws(chosen, noise.numpy()))
-                count -= MOST
+                count -= UPDATES_PER_CALL
         return found
 
     def _learn(self, rows: NDArray[np.float32], draws: Draws) -> list[Metrics]:
@@ -89,7 +89,7 @@ class CompiledLearner(Learner):
                 f"{cache_home()} cannot be written, so the learner is compiled anew at each start, which takes some "
                 "seconds; set NUMBA_CACHE_DIR to a folder that can be written"
             )
-        waiting = Timer(PATIENCE_S, report, ["compiling the learner, once on this machine (some 10 seconds)"])
+        waiting = Timer(ANNOUNCE_S, report, ["compiling the learner, once on this machine (some 10 seconds)"])
         waiting.daemon = True
         if folder is not None:
             waiting.start()
@@ -153,6 +153,3 @@ def _trace(layout: NetworkLayout, batch: int) -> Trace:
 
 def _room(size: int) -> NDArray[np.float32]:
     return np.zeros(size, np.float32)
-
-
-LEARNER = CompiledLearner

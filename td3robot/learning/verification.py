@@ -1,0 +1,169 @@
+"""Checks, at the start of a run, that a faster learner does the updates that its agent does as the code is now.
+
+Both do some updates on copies of the agent, each from the same state and on the same random transitions. They may
+differ by rounding, about 3e-6 of what an update changes. Anything more means that the algorithm, a network, a loss, an
+optimizer or a metric was changed without its faster form.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from td3robot.learning.agent import Agent, Groups
+from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics, ReferenceLearner
+from td3robot.learning.replay import ReplayBuffer, Transition
+
+# Largest difference between two roundings, as a share of what an update changes: in the median update, and in any. In
+# a few, one ReLU falls to the other side.
+USUAL, ONCE = 3e-5, 1e-2
+ROUNDING = 6e-8  # of a number in single precision, relative
+SMALLEST_BATCH = 64  # in a smaller one, what is rare (noise that is clipped) may not occur
+# What a learner raises for an agent whose networks or attributes are no longer those that it was written for.
+MISFITS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+
+
+class DifferentUpdatesError(LearnerUnavailableError):
+    """A faster learner does other updates than its agent."""
+
+
+class _Situation(NamedTuple):
+    """When and on what to compare: a count of updates, a share of the learning rates, a typical reward."""
+
+    updates: int
+    learning_rate_share: float
+    reward: float
+
+
+def require_same_updates(agent: Agent, make: Callable[[Agent], Learner], last_update: int) -> None:
+    """Require that a faster learner does the updates of :meth:`Agent.update`, now and at the end of the run.
+
+    Args:
+        agent: The agent; it stays as it is.
+        make: Makes the learner for a copy of the agent.
+        last_update: How many updates the run has done at its end.
+
+    Raises:
+        DifferentUpdatesError: It does others; the sentence names what differs.
+        LearnerUnavailableError: There is no such learner here.
+    """
+    with torch.random.fork_rng(devices=[]):
+        reference, copied = _copy(agent), _copy(agent)
+    try:
+        fast = make(copied)
+    except MISFITS as error:
+        raise _different(agent, f"its networks or attributes are others ({error})") from error
+    for situation in (_Situation(agent.updates, 1.0, 0.1), _Situation(last_update, 0.5, 10.0)):
+        _compare(reference, copied, fast, situation)
+
+
+def _compare(reference: Agent, copied: Agent, fast: Learner, situation: _Situation) -> None:
+    """Compare updates, each from the reference's state."""
+    replay = _random_replay(reference, situation.reward)
+    draws, slow = [np.random.default_rng(1), np.random.default_rng(1)], ReferenceLearner(reference)
+    seen: dict[str, list[float]] = defaultdict(list)
+    for updates in _counts(reference.period, situation.updates):
+        before = {
+            name: {key: value.clone() for key, value in each.items()} for name, each in reference.tensors().items()
+        }
+        for each in (reference, copied):
+            each.updates, each.learning_rate_share = updates, situation.learning_rate_share
+        _load(copied, before)
+        copied.generator.set_state(reference.generator.get_state())
+        wanted = slow.learn(replay, draws[0], 1)
+        try:
+            found = fast.learn(replay, draws[1], 1)
+        except MISFITS as error:
+            raise _different(reference, f"its networks or attributes are others ({error})") from error
+        for name, share in _differences(before, reference.tensors(), copied.tensors()).items():
+            seen[name].append(share)
+            if share > ONCE:
+                raise _different(reference, f"an update changes {name} differently, by {share:.1g} of the change")
+        _require_same_metrics(reference, wanted, found)
+    for name, shares in seen.items():
+        if (usual := median(shares)) > USUAL:
+            raise _different(reference, f"an update changes {name} differently, by {usual:.1g} of the change")
+
+
+def _copy(agent: Agent) -> Agent:
+    """Return an agent in the same state, with batches that are large enough, that has seen random observations."""
+    config = agent.config.model_copy(update={"batch_size": max(agent.config.batch_size, SMALLEST_BATCH)})
+    made = type(agent)(agent.observation_size, agent.action_size, config, 0)
+    made.load_tensors(agent.tensors())
+    made.normalizer.load_state(agent.normalizer.state())
+    made.normalizer.update(np.random.default_rng(0).normal(0.5, 2.0, (200, agent.observation_size)))
+    return made
+
+
+def _random_replay(agent: Agent, reward: float) -> ReplayBuffer:
+    """Return random transitions; a hundredth of the numbers in their observations are far from the others."""
+    rng, count = np.random.default_rng(0), 2 * agent.config.batch_size
+    replay = ReplayBuffer(count, agent.observation_size, agent.action_size)
+    seen = rng.normal(size=(count, 2, agent.observation_size))
+    seen[rng.random(seen.shape) < 0.01] = 20.0
+    for observation, following in seen:
+        action = rng.uniform(-1.0, 1.0, agent.action_size)
+        ends, discount = bool(rng.random() < 0.1), float(rng.uniform(0.8, 1.0))
+        replay.add([Transition(observation, action, reward * rng.normal(), following, ends, discount)])
+    return replay
+
+
+def _counts(period: int, first: int) -> range:
+    """Return counts of updates before some updates: two periods, or those around the end of a long one."""
+    if period > 12:
+        first = max(0, (first // period + 1) * period - 12)
+    return range(first, first + min(max(2 * period, 4), 24))
+
+
+@torch.no_grad()
+def _load(agent: Agent, groups: Groups) -> None:
+    """Write an agent's tensors in place; an optimizer that took no step yet has none, which means zeros."""
+    for name, tensors in agent.tensors().items():
+        for key, tensor in tensors.items():
+            tensor.copy_(groups[name].get(key, torch.zeros(())))
+
+
+def _cloned(groups: Groups) -> Groups:
+    return {name: {key: value.clone() for key, value in tensors.items()} for name, tensors in groups.items()}
+
+
+def _vectors(groups: Groups) -> dict[str, Tensor]:
+    """Return numbers of one meaning as one vector: a network's weights, or an optimizer's moments of one kind."""
+    parts: dict[str, list[Tensor]] = defaultdict(list)
+    for name, tensors in groups.items():
+        for key, tensor in tensors.items():
+            part = f"{name}.{key.rpartition('.')[2]}" if name.endswith("_optimizer") else name
+            parts[part].append(tensor.detach().flatten())
+    return {name: torch.cat(tensors) for name, tensors in parts.items()}
+
+
+def _differences(before: Groups, after: Groups, others: Groups) -> dict[str, float]:
+    """Return how far two results of an update are apart, beyond rounding, as a share of what it changes."""
+    old, mine, theirs = map(_vectors, (before, after, others))
+    found = {}
+    for name in sorted(mine.keys() | theirs.keys()):
+        nothing = torch.zeros_like(mine[name] if name in mine else theirs[name])
+        start, one, other = (each.get(name, nothing) for each in (old, mine, theirs))
+        change = max(float((one - start).norm()), float((other - start).norm()))
+        apart = max(0.0, float((one - other).norm()) - ROUNDING * float(one.norm()))
+        found[name] = apart / change if apart > 0.0 else 0.0
+    return found
+
+
+def _require_same_metrics(agent: Agent, wanted: list[Metrics], found: list[Metrics]) -> None:
+    if len(wanted) != len(found):
+        raise _different(agent, "it updates the actor at other updates")
+    for one, other in zip(wanted, found, strict=True):
+        if one.keys() != other.keys():
+            raise _different(agent, f"its metrics are others ({', '.join(sorted(one.keys() ^ other.keys()))})")
+        for name, value in one.items():
+            if not torch.isclose(value, other[name].to(value.device), rtol=1e-3, atol=1e-4):
+                raise _different(agent, f"its {name} is {float(value):.4g} instead of {float(other[name]):.4g}")
+
+
+def _different(agent: Agent, what: str) -> DifferentUpdatesError:
+    return DifferentUpdatesError(f"{type(agent).__name__} is not what its faster learner was written for: {what}")
