@@ -163,14 +163,19 @@ def cells_page() -> str:
     from td3robot.robots.cells import CELLS, CellConfig
     from td3robot.robots.cells.franka import FrankaConfig
     from td3robot.robots.cells.ur import GripperConfig, UrConfig
-    from td3robot.robots.tracker import TaughtPose, TrackerConfig
+    from td3robot.robots.taught import TaughtPose
+    from td3robot.robots.trackers import TRACKERS
 
     sections: list[tuple[str, Any]] = [
         ("Every cell", CellConfig),
         ("ur", UrConfig),
         ("gripper, of a UR", GripperConfig),
     ]
-    sections += [("franka", FrankaConfig), ("tracker", TrackerConfig), ("taught.NAME", TaughtPose)]
+    sections += [
+        ("franka", FrankaConfig),
+        *((f"tracker, kind {name}", TRACKERS[name]) for name in TRACKERS),
+        ("taught.NAME", TaughtPose),
+    ]
     intro = (
         "A cell's file describes one robot in one place: how to reach it and what it carries. Copy one of "
         f"`configs/robots/`. Drivers: {', '.join(code(name) for name in CELLS)}. The section `robot` is that of a "

@@ -95,4 +95,5 @@ class Registry(Mapping[str, T], Generic[T]):
 ARMS: Registry[Any] = Registry("arm", "td3robot.robots.arms")
 GRIPPERS: Registry[Any] = Registry("gripper", "td3robot.robots.grippers")
 CELLS: Registry[Any] = Registry("backend", "td3robot.robots.cells")
+TRACKERS: Registry[Any] = Registry("kind", "td3robot.robots.trackers")
 TASKS: Registry[Any] = Registry("name", "td3robot.tasks")

@@ -76,7 +76,7 @@ def deploy(
     from td3robot.deploy.ledger import RUNGS
     from td3robot.deploy.operator import present_operator
     from td3robot.robots.cells import load_cell
-    from td3robot.robots.tracker import taught_from_text
+    from td3robot.robots.taught import taught_from_text
 
     if mode not in RUNGS:
         raise ConfigError(choose("mode", mode, RUNGS))

@@ -161,4 +161,4 @@ def _chosen(section: type[Section], values: Any) -> type[Section]:
         return task_section(name)
     if section is AgentConfig and (kind := given.get("kind")) in AGENTS:
         return agent_section(kind)
-    return section
+    return section.chosen(given)

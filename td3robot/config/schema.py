@@ -12,7 +12,7 @@ from td3robot.config.robot import SIMULATED
 from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
 from td3robot.config.section import Section
 from td3robot.config.task import TaskConfig, task_section
-from td3robot.registry import ARMS, CELLS, GRIPPERS, TASKS
+from td3robot.registry import ARMS, CELLS, GRIPPERS, TASKS, TRACKERS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -34,8 +34,10 @@ def run_schema() -> dict[str, Any]:
 
 def cell_schema() -> dict[str, Any]:
     """Return the schema of a cell's file."""
-    cells = [CELLS[name] for name in CELLS]
-    return _whole("A cell of td3robot", _any_of(cells), _definitions(cells))
+    cells, trackers = [CELLS[name] for name in CELLS], [TRACKERS[name] for name in TRACKERS]
+    definitions = _definitions([*cells, *trackers])
+    definitions["TrackerConfig"] = _any_of(trackers)
+    return _whole("A cell of td3robot", _any_of(cells), definitions)
 
 
 SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {"run": run_schema, "cell": cell_schema}

@@ -48,6 +48,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @classmethod
+    def chosen(cls, values: Mapping[str, Any]) -> "type[Section]":
+        """Return the class that validates some values: a subclass, if they name a kind that has its own."""
+        return cls
+
     @model_validator(mode="before")
     @classmethod
     def _no_numbers_in_disguise(cls, values: Any) -> Any:

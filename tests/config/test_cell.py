@@ -46,6 +46,8 @@ def test_a_cell_needs_no_more_than_a_host(written):
         ("ur: {hots: a}\n", "unknown key 'ur.hots'; did you mean 'host'"),
         (HOST + "griper: {}\n", "unknown key 'griper'; did you mean 'gripper'"),
         (HOST + "tracker: {prot: 1}\n", "unknown key 'tracker.prot'; did you mean 'port'"),
+        (HOST + "tracker: {kind: upd}\n", "tracker.kind: unknown kind 'upd'; did you mean 'udp'"),
+        (HOST + "tracker: {kind: udp, prot: 1}\n", "unknown key 'tracker.prot'; did you mean 'port'"),
         (HOST + "taught: {object: {position_m: [1, 2]}}\n", "taught.object.position_m"),
         ("ur: {host: a, rtde_rate_hz: 250}\n", "ur.rtde_rate_hz"),
         ("ur: {host: a, lookahead_s: 0.5}\n", "ur.lookahead_s is 0.5"),

@@ -11,7 +11,10 @@ PACKAGE = ROOT / "td3robot"
 SOURCES = [
     *(PACKAGE / "robots" / "ur").glob("*.py"),
     *(PACKAGE / "robots" / "driver").glob("*.py"),
-    *(PACKAGE / "robots" / name for name in ("travel.py", "tracker.py", "guard.py", "spec.py")),
+    *(
+        PACKAGE / "robots" / name
+        for name in ("travel.py", "trackers/__init__.py", "trackers/udp.py", "taught.py", "guard.py", "spec.py")
+    ),
     *(PACKAGE / "deploy" / name for name in ("ledger.py", "operator.py", "speed.py", "deployment.py", "played.py")),
     PACKAGE / "records.py",
     PACKAGE / "envs" / "starts.py",

@@ -26,7 +26,7 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.physical import PhysicalRobot, Status
-from td3robot.robots.tracker import TrackerConfig
+from td3robot.robots.trackers.udp import UdpTrackerConfig
 from td3robot.state import Pose
 
 GOAL = (0.2, 0.5, 0.3)
@@ -285,7 +285,7 @@ def seen(write_checkpoint, tmp_path, monkeypatch):
 
     camera = threading.Thread(target=send)
     camera.start()
-    cell = OtherCell(robot=RobotConfig(), tracker=TrackerConfig(host="127.0.0.33", port=port))
+    cell = OtherCell(robot=RobotConfig(), tracker=UdpTrackerConfig(host="127.0.0.33", port=port))
     yield write_checkpoint(tmp_path / "grasp", config), cell
     stopping.set()
     camera.join()

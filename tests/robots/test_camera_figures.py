@@ -9,7 +9,7 @@ import pytest
 from camera_datagrams import camera
 
 from td3robot.robots.camera_figures import FRAMES, Arrival, camera_figures
-from td3robot.robots.tracker import ObjectTracker, TrackerConfig
+from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
 
 HOST = "127.0.0.32"
 
@@ -69,7 +69,7 @@ def test_a_tracker_keeps_what_told_a_pose_believed_or_not():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         link.bind((HOST, 0))
         port = link.getsockname()[1]
-    tracker = ObjectTracker(["object"], TrackerConfig(host=HOST, port=port))
+    tracker = UdpTracker(("object",), UdpTrackerConfig(host=HOST, port=port))
     message = {"name": "object", "position_m": [0.1, 0.5, 0.02], "quaternion_wxyz": [1, 0, 0, 0]}
     now = time.time()
     sent = [

@@ -13,7 +13,7 @@ from td3robot.config import RobotConfig
 from td3robot.errors import RobotError
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells.ur import GripperConfig
-from td3robot.robots.tracker import ObjectTracker, TrackerConfig
+from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
 from td3robot.robots.ur import dashboard as dashboard_module
 from td3robot.robots.ur.dashboard import DashboardClient
 from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
@@ -164,7 +164,7 @@ def pose(**changes):
     ids=lambda datagram: "",  # they have the time of their collection
 )  # fmt: skip
 def test_a_bad_datagram_costs_one_datagram(datagram, free_udp_port):
-    tracker = ObjectTracker(["cube"], TrackerConfig(host="127.0.0.1", port=free_udp_port, max_age_s=5.0))
+    tracker = UdpTracker(("cube",), UdpTrackerConfig(host="127.0.0.1", port=free_udp_port, max_age_s=5.0))
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stop = threading.Event()
 

@@ -13,7 +13,8 @@ from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, TrackerError
 from td3robot.geometry import about_vertical, rotation_of
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TrackerConfig, taught_from_text
+from td3robot.robots.taught import TaughtObjects, taught_from_text
+from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
 from td3robot.state import Pose
 from td3robot.tasks.grasp import GraspConfig
 
@@ -66,8 +67,8 @@ def tracker(hosts):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind((hosts[0], 0))
         port = free.getsockname()[1]
-    tracker = ObjectTracker(["object"], TrackerConfig(host=hosts[0], port=port, max_age_s=5.0, max_jump_m=0.5), BOUNDS)
-    tracker._listen()
+    tracker = UdpTracker(("object",), UdpTrackerConfig(host=hosts[0], port=port, max_age_s=5.0, max_jump_m=0.5), BOUNDS)
+    tracker._start()
     yield tracker
     tracker.close()
 

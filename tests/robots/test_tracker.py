@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from td3robot.errors import ConfigError, RobotError, TrackerError
-from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TaughtPose, TrackerConfig, taught_from_text
+from td3robot.robots.taught import TaughtObjects, TaughtPose, taught_from_text
+from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
 
 HOST = "127.0.0.31"
 
@@ -20,8 +21,8 @@ def port():
 
 @pytest.fixture
 def tracker(port):
-    tracker = ObjectTracker(["object"], TrackerConfig(host=HOST, port=port))
-    tracker._listen()
+    tracker = UdpTracker(("object",), UdpTrackerConfig(host=HOST, port=port))
+    tracker._start()
     yield tracker
     tracker.close()
     tracker.close()
@@ -196,7 +197,7 @@ def test_a_stamp_that_stands_still_is_a_frozen_tracker(tracker, send):
 
 
 def test_an_address_in_use_is_said(tracker):
-    other = ObjectTracker(["object"], tracker.config)
+    other = UdpTracker(("object",), tracker.config)
     with pytest.raises(TrackerError, match="is another program listening there"):
         other.read()
 

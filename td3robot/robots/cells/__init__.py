@@ -11,7 +11,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticUndefined
 
 from td3robot import catalog, registry
@@ -26,7 +34,8 @@ from td3robot.robots.interface import RobotSpec
 from td3robot.robots.object_bounds import ObjectBounds
 from td3robot.robots.objects import Objects
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.tracker import ObjectTracker, TaughtObjects, TaughtPose, TrackerConfig
+from td3robot.robots.taught import TaughtObjects, TaughtPose
+from td3robot.robots.trackers import TrackerConfig, chosen_tracker
 
 CELLS: Registry[type["CellConfig"]] = registry.CELLS
 
@@ -49,7 +58,7 @@ class CellConfig(Section):
     """
 
     robot: RobotConfig
-    tracker: TrackerConfig | None = None
+    tracker: Annotated[TrackerConfig | None, SerializeAsAny(), BeforeValidator(chosen_tracker)] = None
     taught: dict[str, TaughtPose] = Field(default_factory=dict)
     _name: str = PrivateAttr("CELL")
 
@@ -124,7 +133,7 @@ class CellConfig(Section):
             ConfigError: The cell does not say where one of them lies, or says it lies where none can.
         """
         if self.tracker is not None:
-            return ObjectTracker(bounds.rest_m, self.tracker, bounds)
+            return self.tracker.tracker(tuple(bounds.rest_m), bounds)
         return TaughtObjects(bounds.rest_m, self.taught, bounds)
 
     def named(self, name: str) -> Self:

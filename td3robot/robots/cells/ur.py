@@ -15,7 +15,6 @@ from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, r
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.tracker import Port
 
 Count = Annotated[int, Field(ge=0, le=255)]
 # The shortest useful age limit, in state periods: states arrive with some jitter.
@@ -90,7 +89,7 @@ class GripperConfig(Section):
         answer_timeout_s: How long one answer may take.
     """
 
-    port: Port = 63352
+    port: Annotated[int, Field(ge=1, le=65535)] = 63352
     open_count: Count | None = None
     closed_count: Count | None = None
     speed: Count = 255

@@ -94,7 +94,7 @@ def _cell(config: SimulatorConfig) -> dict[str, Any]:
         "ur": {"host": config.host, "rtde_rate_hz": stream_hz or usual.rtde_rate_hz} | ur,
     }
     if config.objects:
-        cell["tracker"] = {"host": config.host, "port": TRACKER_PORT}
+        cell["tracker"] = {"kind": "udp", "host": config.host, "port": TRACKER_PORT}
     return cell
 
 
