@@ -30,7 +30,7 @@ from mutations import Mutation, damage
 
 from td3robot import build, catalog
 from td3robot.cli import checkpoints as commands
-from td3robot.cli.training import resumed
+from td3robot.cli.resuming import resumed
 from td3robot.config import RunConfig, load_config
 from td3robot.deploy.played import open_checkpoint
 from td3robot.envs.playing import Evaluation

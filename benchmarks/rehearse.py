@@ -15,8 +15,7 @@ from statistics import median
 from drills import DRILLS, Outcome, Scene
 from timing import policy_step_ms
 
-from td3robot.cli.figures import clock_text
-from td3robot.cli.rehearsal import say
+from td3robot.cli.rehearsal import clock_text, say
 from td3robot.deploy.played import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
 from td3robot.report.figures import ROWS

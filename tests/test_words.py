@@ -1,7 +1,8 @@
 """Figures as sentences."""
 
-from td3robot.cli.figures import driver_text
-from td3robot.cli.words import environment_words, evaluation_words, learner_words
+from td3robot.cli.benchmarks import environment_line, learner_line
+from td3robot.cli.evaluation import evaluation_lines
+from td3robot.cli.rehearsal import driver_text
 from td3robot.envs.playing import Evaluation
 from td3robot.format import achieved
 from td3robot.statistics import wilson_interval
@@ -18,7 +19,7 @@ def test_success_has_its_count_interval_and_distance():
 
 
 def test_an_evaluation_is_four_lines_with_units():
-    assert evaluation_words(FIGURES, "reached", 20.0) == [
+    assert evaluation_lines(FIGURES, "reached", 20.0) == [
         "reached 198 of 200 (96.4 to 99.7 %), 2.4 mm from the goal",
         "mean return 12.3 in 100 steps (5.0 s)",
         "fastest tool 239 mm/s, fastest joint 1.39 rad/s",
@@ -30,7 +31,7 @@ def test_an_environment_without_success_says_so():
     plain = FIGURES | dict.fromkeys(
         ("success_rate", "success_ci95", "mean_final_distance_m", "max_tcp_speed_m_s", "guard_interventions")
     )
-    first, second = evaluation_words(plain, "succeeded in")
+    first, second = evaluation_lines(plain, "succeeded in")
     assert first == "200 episodes; this environment does not say what success is"
     assert second == "mean return 12.3 in 100 steps"
 
@@ -40,16 +41,16 @@ def test_speeds_have_units():
         "learner": "compiled", "updates_per_second": 1234.5, "slowest": 1200.2, "fastest": 1250.9, "threads": 1,
         "batch_size": 256, "observation_size": 20, "action_size": 3,
     }  # fmt: skip
-    assert learner_words(learner) == (
+    assert learner_line(learner) == (
         "1,234 updates a second by the compiled learner (slowest pass 1,200, fastest 1,251); batches of 256, 1 thread, "
         "20 numbers observed, 3 in an action"
     )
     guarded = {"steps_per_second": 1000.0, "steps_per_second_without_guard": 1250.0, "guard_overhead": 0.25}
-    assert environment_words(guarded) == (
+    assert environment_line(guarded) == (
         "1,000 steps a second; 1,250 without the guard, which makes a step 25.0 % longer"
     )
     together = {"physics_share": 0.5, "together": 8, "steps_per_second_together": 1600.4, "physics_share_together": 0.8}
-    assert environment_words(guarded | together) == (
+    assert environment_line(guarded | together) == (
         "1,000 steps a second; 1,250 without the guard, which makes a step 25.0 % longer. 8 environments together: "
         "1,600 steps a second. Physics take 50.0 % of a step alone, and 80.0 % together"
     )

@@ -11,19 +11,18 @@ import typer
 from td3robot.cli import (
     benchmarks,
     catalog,
-    checkpoints,
     demo,
     deployment,
     doctor,
-    export,
+    evaluation,
+    inspection,
     rehearsal,
     reports,
-    standin,
     sweep,
     training,
     viewing,
 )
-from td3robot.cli.groups import Commands
+from td3robot.cli.options import Commands
 from td3robot.cli.terminal import stderr
 from td3robot.errors import Td3RobotError
 
@@ -42,15 +41,14 @@ for group in (
     training,
     sweep,
     viewing,
-    checkpoints,
+    evaluation,
+    inspection,
     reports,
     catalog,
     benchmarks,
     doctor,
     rehearsal,
-    standin,
     deployment,
-    export,
 ):
     group.register(app)
 

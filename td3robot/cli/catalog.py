@@ -1,5 +1,7 @@
-"""Lists released policies, configurations, cells and runs, and copies files to edit."""
+"""What there is: lists it, copies files to edit, exports policies, and prints the schema of files."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +9,7 @@ import typer
 from rich.table import Table
 
 from td3robot import catalog
-from td3robot.cli.options import LEARN, Json
+from td3robot.cli.options import LEARN, PROGRAMS, CheckpointPath, Json
 from td3robot.cli.terminal import print_json, stderr, stdout
 from td3robot.errors import ConfigError, choose
 
@@ -16,6 +18,8 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command("list", epilog="Example: td3robot list checkpoints --json", rich_help_panel=LEARN)(list_command)
     app.command(epilog="Example: td3robot copy ur5e cell.yaml", rich_help_panel=LEARN)(copy)
+    app.command(epilog="Example: td3robot export ur5e_reach --onnx reach.onnx", rich_help_panel=PROGRAMS)(export)
+    app.command(epilog="Example: td3robot schema run > run.schema.json", rich_help_panel=PROGRAMS)(schema)
 
 
 def list_command(
@@ -41,7 +45,7 @@ def list_command(
     if found["runs"]:
         _show(f"Runs below {folder}: td3robot inspect PATH", found["runs"], _run_row)
     else:
-        stdout.print(f"No runs below {folder}.", markup=False, soft_wrap=True)
+        stdout.say(f"No runs below {folder}.")
 
 
 def copy(
@@ -59,7 +63,48 @@ def copy(
             file.writelines(line for line in lines if not line.startswith("# yaml-language-server:"))
     except FileExistsError:
         raise ConfigError(f"{path} exists already; give another name") from None
-    stderr.print(f"wrote {path}", markup=False, soft_wrap=True)
+    stderr.say(f"wrote {path}")
+
+
+def export(
+    checkpoint_path: CheckpointPath,
+    legacy: Annotated[str | None, typer.Option(help="Write the older six-file format with this prefix.")] = None,
+    a_max: Annotated[
+        float | None, typer.Option("--a-max", help="With --legacy: the largest action of the program that reads them.")
+    ] = None,
+    names: Annotated[
+        str | None, typer.Option(metavar="fc1,fc2,fc3", help="With --legacy: that program's layer names.")
+    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
+) -> None:
+    """Export a policy to ONNX, or to the older six-file format."""
+    from td3robot.extras import require_extra
+
+    if legacy is None and onnx is None:
+        raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
+    if legacy is None and (a_max is not None or names is not None):
+        raise ConfigError("--a-max and --names go with --legacy PREFIX")
+    if onnx is not None:
+        require_extra("onnx", "exporting to ONNX", "onnxruntime", "onnxscript")
+
+    from td3robot.learning import export
+
+    if legacy is not None:
+        called = None if names is None else [name.strip() for name in names.split(",")]
+        for path in export.to_legacy(checkpoint_path, legacy, a_max, called):
+            stderr.print(f"wrote {path}")
+    if onnx is not None:
+        difference = export.to_onnx(checkpoint_path, onnx)
+        stderr.say(f"wrote {onnx}; largest difference from the policy over 1,000 observations: {difference:.1e}")
+
+
+def schema(of: Annotated[str, typer.Argument(metavar="run|cell", help="Kind of file to describe.")]) -> None:
+    """Print the JSON schema of run or cell files, for editors."""
+    from td3robot.config.schema import SCHEMAS
+
+    if of not in SCHEMAS:
+        raise ConfigError(choose("schema", of, SCHEMAS))
+    sys.stdout.write(json.dumps(SCHEMAS[of](), indent=1) + "\n")
 
 
 def _run(path: Path) -> dict[str, Any]:

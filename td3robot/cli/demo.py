@@ -43,7 +43,7 @@ def demo(
     """Watch the released grasp policy lift a cube."""
     if not (browser and _in_browser()):
         _without_browser(out)
-    stderr.print(NEXT, markup=False, soft_wrap=True)
+    stderr.say(NEXT)
 
 
 def _in_browser() -> bool:
@@ -59,7 +59,7 @@ def _in_browser() -> bool:
     try:
         import_module("td3robot.cli.viewing").view(POLICY)
     except (Td3RobotError, ImportError) as error:
-        stderr.print(f"no view in the browser: {error}", markup=False, soft_wrap=True)
+        stderr.say(f"no view in the browser: {error}")
         return False
     return True
 
@@ -78,7 +78,7 @@ def _without_browser(out: Path) -> None:
             try:
                 show(environment, policy, out)
             except Td3RobotError as error:
-                stderr.print(str(error), markup=False, soft_wrap=True)
+                stderr.say(str(error))
             else:
                 return
     finally:
@@ -100,7 +100,7 @@ def _film(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
                 recorder.add(moment)
 
         (episode,) = play_episodes(Player(environment, policy.act), 1, SEED, on_frame=every_second)
-    stderr.print(f"film: {path}; {_outcome(episode)}", markup=False, soft_wrap=True)
+    stderr.say(f"film: {path}; {_outcome(episode)}")
 
 
 def _strip(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
@@ -130,7 +130,7 @@ def _strip(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
         figure.savefig(path, dpi=100)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
-    stderr.print(f"picture: {path}; {_outcome(episode)}", markup=False, soft_wrap=True)
+    stderr.say(f"picture: {path}; {_outcome(episode)}")
 
 
 def _tell(environment: "RobotEnv", policy: "Policy", _: Path) -> None:
@@ -144,10 +144,10 @@ def _tell(environment: "RobotEnv", policy: "Policy", _: Path) -> None:
     over = False
     while not over:
         if player.figures.steps % rate == 0:
-            stderr.print(_moment(environment, player.figures.steps / rate), markup=False, soft_wrap=True)
+            stderr.say(_moment(environment, player.figures.steps / rate))
         over = player.step()
-    stderr.print(_moment(environment, player.figures.steps / rate), markup=False, soft_wrap=True)
-    stderr.print(_outcome(player.figures), markup=False, soft_wrap=True)
+    stderr.say(_moment(environment, player.figures.steps / rate))
+    stderr.say(_outcome(player.figures))
 
 
 def _outcome(episode: "EpisodeFigures") -> str:

@@ -1,5 +1,6 @@
 """Commands for a physical robot: deploy a policy, check the robot, recover it. No torch here."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from td3robot import catalog
-from td3robot.cli.figures import figures_table
 from td3robot.cli.options import ARM, Cell, CheckpointPath, EpisodeSeed, JsonReport, Records, View
-from td3robot.cli.sessions import attended
+from td3robot.cli.reports import attended
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.errors import ConfigError, choose
+from td3robot.format import NONE
+from td3robot.report.figures import ROWS
 
 if TYPE_CHECKING:
     from td3robot.deploy.deployment import Request
@@ -26,6 +28,14 @@ TIMES = {
     "gripper_round_trip_ms": "the gripper's answer",
     "arm_state_period_ms": "time between two states",
 }
+# Rows for a session that only watched: nothing was sent, so the policy achieved nothing.
+WATCHED = (
+    "Control periods changed by the guard",
+    "Time to decide: median / 99th percentile / longest",
+    "Age of the measured state: median / 99th percentile / longest",
+    "Missed control ticks",
+    "Episodes ended by",
+)
 VERDICTS = {"go": "green", "optional": "dim", "attention": "yellow", "no-go": "red"}
 
 
@@ -108,9 +118,7 @@ def check_robot(
 
     played = open_checkpoint(checkpoint) if checkpoint else None
     cell = load_cell(robot)
-    stderr.print(
-        f"connecting to {cell.host}, and checking it; its states are watched for {CHECK_S:g} s", soft_wrap=True
-    )
+    stderr.say(f"connecting to {cell.host}, and checking it; its states are watched for {CHECK_S:g} s")
     found: Check = check_cell(played, cell, CHECK_S)
     if as_json:
         print_json(found.to_json())
@@ -135,10 +143,7 @@ def recover(
     if as_json:
         print_json(report)
     was = f"; the fault was: {report['was']}" if report["was"] else ""
-    stderr.print(
-        f"robot {report['robot']['serial_number']} is ready; the arm did not move{was}",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+    stderr.say(f"robot {report['robot']['serial_number']} is ready; the arm did not move{was}")
 
 
 def goal_from_text(text: str) -> tuple[float, float, float]:
@@ -161,7 +166,7 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
         name = catalog.shown(Path(report["checkpoint"]))
         title = f"{report['mode']} of {name} at speed {report['speed']:g}"
         stderr.print(figures_table(title, {"": report["figures"]}, report["mode"] != "shadow"))
-    stderr.print(f"record: {report['record']}", soft_wrap=True)
+    stderr.say(f"record: {report['record']}")
 
 
 def _show_rung(report: dict[str, Any], request: "Request") -> None:
@@ -177,9 +182,9 @@ def _show_rung(report: dict[str, Any], request: "Request") -> None:
         said = what.format(" passed") + following
     else:
         said = f"{what.format(' not passed')}: {report['not_passed']}"
-    stderr.print(said, markup=False, soft_wrap=True)
+    stderr.say(said)
     if report["fault"] is not None and mode in ("confirm", "run"):
-        stderr.print(f"once its cause is found: {request.cell.recovery}", markup=False, soft_wrap=True)
+        stderr.say(f"once its cause is found: {request.cell.recovery}")
 
 
 def show_findings(findings: list[dict[str, str]]) -> None:
@@ -193,7 +198,7 @@ def show_findings(findings: list[dict[str, str]]) -> None:
     stderr.print(table)
     for finding in findings:
         if finding["advice"]:
-            stderr.print(f"{finding['verdict']}: {finding['name']}: {finding['advice']}", markup=False, soft_wrap=True)
+            stderr.say(f"{finding['verdict']}: {finding['name']}: {finding['advice']}")
 
 
 def _show_check(check: dict[str, Any]) -> None:
@@ -206,5 +211,23 @@ def _show_check(check: dict[str, Any]) -> None:
         most = max(times["counts"])
         for low, count in zip(check["edges_ms"], times["counts"], strict=True):
             if count:
-                stderr.print(f"  from {low:5.0f} ms  {'#' * max(1, round(40 * count / most))} {count}", markup=False)
+                stderr.say(f"  from {low:5.0f} ms  {'#' * max(1, round(40 * count / most))} {count}")
     stderr.print("GO" if check["go"] else "NO-GO", style="green" if check["go"] else "red")
+
+
+def figures_table(title: str, sides: Mapping[str, dict[str, Any]], moved: bool = True) -> Table:
+    """Return a table of sessions' figures, one named column each, without rows that none of them has.
+
+    Args:
+        title: Title of the table.
+        sides: The figures of each session.
+        moved: Whether anything was sent; if not, what the policy achieved is left out.
+    """
+    table = Table(title=title)
+    for column in ("", *sides):
+        table.add_column(column)
+    for row in ROWS:
+        texts = [row.text(side) for side in sides.values()]
+        if (moved or row.title in WATCHED) and set(texts) != {NONE}:
+            table.add_row(row.title, *texts)
+    return table

@@ -1,10 +1,15 @@
-"""A summary of a checkpoint for people, in a dozen lines."""
+"""Look at checkpoints and runs: a summary for people or programs, and a plot."""
 
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from td3robot import catalog
+from td3robot.cli.options import LOOK, CheckpointPath, Json
+from td3robot.cli.terminal import print_json, show_table, stderr, stdout
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
 from td3robot.format import achieved, change, counted, resume_command
 
@@ -13,7 +18,94 @@ if TYPE_CHECKING:
     from td3robot.policy.checkpoint import Checkpoint
 
 
-def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | None") -> list[str]:
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command(epilog="Example: td3robot inspect ur5e_reach", rich_help_panel=LOOK)(inspect)
+    app.command(
+        epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png", rich_help_panel=LOOK
+    )(plot)
+
+
+def inspect(
+    checkpoint_path: CheckpointPath,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every setting and every term of the contract.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a policy was trained for, how long, and how well."""
+    from td3robot.policy import checkpoint
+
+    saved = checkpoint.opened(checkpoint_path)
+    resumable = resumable_from(checkpoint_path, saved)
+    figures = inspected(saved, resumable)
+    if as_json:
+        print_json(figures)
+    elif everything:
+        newer = {"newer_than_this_run": saved.newer_settings(saved.config())}
+        show_table(figures | newer, f"{catalog.shown(saved.path)}: every file verified")
+    else:
+        for line in inspection_lines(checkpoint_path, saved, resumable):
+            stdout.say(line)
+
+
+def inspected(saved: "Checkpoint", resumable: "Checkpoint | None") -> dict[str, Any]:
+    """Return what ``inspect --json`` prints.
+
+    Args:
+        saved: A checkpoint.
+        resumable: The checkpoint from which its run, or it itself, can be resumed, or None.
+
+    Raises:
+        CheckpointError: A part of the checkpoint is missing, impossible, or does not match the others.
+    """
+    from td3robot.policy.soundness import require_whole
+
+    require_whole(saved, saved.config())
+    counters, run = saved.document("counters"), saved.config()
+    return {
+        "path": str(saved.path),
+        "name": run.name,
+        "seed": run.seed,
+        "step": counters["step"],
+        "updates": counters["updates"],
+        "evaluated_step": counters["evaluated_step"],
+        "trained_on": run.environment.model_dump(mode="json"),
+        "evaluation": saved.document("evaluation"),
+        "contract": dict(saved.contract().terms),
+        "made_with": saved.manifest["made_with"],
+        "bytes": saved.bytes,
+        "resumable": saved.has("replay"),
+        "resumable_from": None if resumable is None else str(resumable.path),
+        "verified": True,
+    }
+
+
+def resumable_from(path: Path, saved: "Checkpoint") -> "Checkpoint | None":
+    """Return the checkpoint from which a run, this checkpoint itself or its run can be resumed, or None."""
+    from td3robot.errors import CheckpointError
+    from td3robot.policy.checkpoint import newest
+
+    for place in (path, saved.path.parent):
+        with suppress(CheckpointError):
+            if (found := newest(place)).has("replay"):
+                return found
+    return None
+
+
+def plot(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path | None, typer.Option(help="Image file; by default training.png in the run directory.")] = None,
+) -> None:
+    """Plot a run's success, return, loss and guard interventions."""
+    from td3robot.report.picture import plot_run
+
+    path = out or run / "training.png"
+    plot_run(run, path)
+    stderr.print(f"picture: {path}")
+
+
+def inspection_lines(asked: Path, saved: "Checkpoint", newest: "Checkpoint | None") -> list[str]:
     """Return lines on what a checkpoint was trained for, how long and how well, and what to do with it.
 
     Args:
@@ -40,6 +132,7 @@ def inspection_words(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         ),
         ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
         ("resume", _resume(asked, run, newest, (reached, wanted))),
+        ("again", _made_again(saved, run, counters["warm_start"])),
         ("next", f"td3robot eval {shell} --episodes 200"),
         ("more", f"td3robot inspect {shell} --all (every setting), --json (for programs)"),
     ]
@@ -96,3 +189,20 @@ def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None", steps: t
         return f"yes: {resume_command(newest.path.parent if of_run else asked, *steps)}"
     config, shell = run.name if run.name in catalog.configurations() else "CONFIG", quote(str(asked))
     return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {shell}"
+
+
+def _made_again(saved: "Checkpoint", run: "RunConfig", warm_start: bool) -> str:
+    """Return the command that makes a policy again, and the file of its configuration."""
+    from td3robot.config import load_config
+    from td3robot.learning.changes import different_settings
+    from td3robot.policy.checkpoint import CONFIG
+
+    if warm_start:
+        return f"by the command and the networks that it was begun with; its settings: {saved.path / CONFIG}"
+    for name, path in catalog.configurations().items():
+        shipped = load_config(path)
+        if different_settings(shipped, run).keys() <= {"seed"}:
+            options = f" --seed {run.seed}" if run.seed != shipped.seed else ""
+            options += f" --steps {run.training.steps}" if run.training.steps != shipped.training.steps else ""
+            return f"td3robot train {name}{options} (settings: {path})"
+    return f"td3robot train {quote(str(saved.path / CONFIG))}"

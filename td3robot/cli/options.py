@@ -1,13 +1,15 @@
 """Options and arguments that several commands share, and the groups in which commands are listed."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 # Groups of commands, in the order that people need them; each command names its own (``rich_help_panel``).
 LEARN, LOOK, ARM, PROGRAMS = "Learn", "Look", "On the arm", "For other programs"
 PANELS = (LEARN, LOOK, ARM, PROGRAMS)
+OTHERS = "More"
 
 Json = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object on standard output.")]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON object on standard output.")]
@@ -24,3 +26,22 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Import the module that the checkpoint names for its environment, and run it.")
 ]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="Seed of the episodes.")]
+
+
+class Commands(TyperGroup):
+    """A command with subcommands, listed by their ``rich_help_panel`` in plain text; no line is cut."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section per group."""
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (*PANELS, OTHERS)}
+        width = max(map(len, self.commands))
+        for name in self.list_commands(ctx):
+            command = self.commands[name]
+            if not command.hidden:
+                panel = getattr(command, "rich_help_panel", None)
+                line = command.get_short_help_str(limit=200).removesuffix(".")
+                panels[panel if panel in panels else OTHERS].append((name.ljust(width), line))
+        for panel, rows in panels.items():
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)

@@ -1,22 +1,26 @@
-"""The command that rehearses a deployment against a stand-in."""
+"""Commands that simulate a robot's controller: rehearse a deployment on one, or serve one."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from td3robot import catalog
-from td3robot.cli.figures import clock_text, driver_text, figures_table
+from td3robot.cli.deployment import figures_table
 from td3robot.cli.options import ARM, CheckpointPath, EpisodeSeed, JsonReport, Records, View
-from td3robot.cli.sessions import attended
+from td3robot.cli.reports import attended
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.cli.viewing import require_viser
 from td3robot.errors import ConfigError
 from td3robot.format import achieved
 from td3robot.report.figures import ROWS
+
+if TYPE_CHECKING:
+    from td3robot.config import RobotConfig
+    from td3robot.state import ObjectModel
 
 # Columns of the table of cells, by the titles of a report's rows.
 CELL_COLUMNS = {
@@ -26,11 +30,19 @@ CELL_COLUMNS = {
     "Control periods changed by the guard": "guard",
     "Episodes ended by": "ended by",
 }
+# Times that a driver measures, as median, 99th percentile and maximum [ms].
+DRIVER_TIMES = {
+    "period": "between two targets",
+    "tick_late": "the control tick late by",
+    "gripper_answer": "the gripper's answer after",
+}
 
 
 def register(app: typer.Typer) -> None:
-    """Add this command to the command line."""
+    """Add these commands to the command line."""
     app.command(epilog="Example: td3robot rehearse ur5e_reach --episodes 20", rich_help_panel=ARM)(rehearse)
+    example = "Example: td3robot standin ur5e --host 127.0.0.2 --config ur5e_grasp"
+    app.command(epilog=example, rich_help_panel=ARM)(standin)
 
 
 def rehearse(
@@ -105,17 +117,16 @@ def show_rehearsal(report: dict[str, Any], what: str) -> None:
     """
     sides = {"simulated controller": report["arm"], "plain simulation": report["simulation"]}
     for name, side in sides.items():
-        stderr.print(f"{name}: {achieved(side, what)}", markup=False, soft_wrap=True)
+        stderr.say(f"{name}: {achieved(side, what)}")
     stderr.print(figures_table(f"{catalog.shown(Path(report['checkpoint']))}, speed {report['speed']:g}", sides))
     if report["driver"]:
-        stderr.print(driver_text(report["driver"]), soft_wrap=True)
-    stderr.print(clock_text(report["standin_clock"]), soft_wrap=True)
+        stderr.say(driver_text(report["driver"]))
+    stderr.say(clock_text(report["standin_clock"]))
     for fault in report["faults"]:
-        stderr.print(f"episode {fault['episode'] + 1}: {fault['said']}", markup=False, soft_wrap=True)
-    stderr.print(
+        stderr.say(f"episode {fault['episode'] + 1}: {fault['said']}")
+    stderr.say(
         f"record: {report['record']}. This shows that td3robot and the robot's driver fit each other; "
-        "no robot was touched.",
-        soft_wrap=True,
+        "no robot was touched."
     )
 
 
@@ -123,3 +134,80 @@ def say(text: str) -> None:
     """Write a sentence to standard error at once."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def driver_text(figures: Mapping[str, float]) -> str:
+    """Return the driver's own timing in words."""
+    parts = [f"{figures['streamed']:,} targets sent"] if "streamed" in figures else []
+    parts += [
+        f"{words} {'/'.join(format(figures[f'{name}_{kind}_ms'], '.2f') for kind in ('p50', 'p99', 'max'))} ms"
+        for name, words in DRIVER_TIMES.items()
+        if f"{name}_p50_ms" in figures
+    ]
+    if "stretched_ms" in figures:
+        parts.append(f"control periods stretched by {figures['stretched_ms']:.1f} ms in all")
+    return f"driver (median/99 %/most): {'; '.join(parts)}"
+
+
+def clock_text(clock: dict[str, Any]) -> str:
+    """Return how well the stand-in kept time, in words; if it was late, its figures at the wire may be too high."""
+    return (
+        f"simulated controller: its ticks were late by {1e3 * clock['late_p50_s']:.2f} ms (median) and "
+        f"{1e3 * clock['late_p99_s']:.2f} ms (99 %) in the last 10 s, by {1e3 * clock['late_worst_s']:.1f} ms at most; "
+        f"{clock['lost_s']:.2f} s were skipped to catch up"
+    )
+
+
+def standin(
+    arm: Annotated[str, typer.Argument(help="The arm to stand in for, for example ur5e or ur10e.")],
+    host: Annotated[str, typer.Option(help="Address to listen on, different for each stand-in.")] = "127.0.0.2",
+    config: Annotated[Path | None, typer.Option(help="A configuration, for its gripper, table and objects.")] = None,
+    gripper: Annotated[str | None, typer.Option(help="The gripper, if no configuration names one.")] = None,
+    faults: Annotated[Path | None, typer.Option(help="YAML file of faults with their times.")] = None,
+    tracker: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to send object poses as datagrams.")
+    ] = None,
+    polyscope: Annotated[str, typer.Option(help="Version of PolyScope: 5.11 or 5.23.")] = "5.11",
+    nominal: Annotated[bool, typer.Option("--nominal", help="Use an arm that matches its data sheet exactly.")] = False,
+    cell: Annotated[
+        str,
+        typer.Option(metavar="NAME|SEED", help="A cell that differs from training: new, worn, webcam ..., or a seed."),
+    ] = "nominal",
+    local: Annotated[bool, typer.Option("--local", help="Start in local control.")] = False,
+    powered_off: Annotated[bool, typer.Option("--powered-off", help="Start with the arm powered off.")] = False,
+    lab_port: Annotated[int, typer.Option(help="Port of the lab: faults, objects, truth.")] = 29990,
+    allow_network: Annotated[
+        bool, typer.Option("--allow-network", help="Allow an address that other computers can reach.")
+    ] = False,
+) -> None:
+    """Simulate a UR controller on this computer. Real sockets, faults on request; Ctrl-C ends it."""
+    import logging
+
+    from td3robot.simulators.presets import preset
+    from td3robot.simulators.server import run_simulator
+    from td3robot.simulators.settings import make_controller_config
+
+    robot, objects = robot_and_objects(config) if config else (None, ())
+    place = preset(cell)
+    settings = make_controller_config(
+        arm, robot, objects, gripper, faults, host=host, tracker=tracker, polyscope=polyscope, remote=not local,
+        powered=not powered_off, lab_port=lab_port, allow_network=allow_network,
+        **place.settings() | ({"calibration": "off"} if nominal else {}),
+    )  # fmt: skip
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    said = f"a stand-in for a {arm} serves on {host} (lab: port {lab_port}); Ctrl-C ends it"
+    run_simulator(settings, on_listening=lambda: stderr.say(said))
+
+
+def robot_and_objects(path: Path) -> "tuple[RobotConfig, tuple[ObjectModel, ...]]":
+    """Return a run's robot, and the objects on its table.
+
+    Raises:
+        ConfigError: It has no robot.
+    """
+    from td3robot.config import RobotEnvironmentConfig, load_config
+
+    environment = load_config(path).environment
+    if not isinstance(environment, RobotEnvironmentConfig):
+        raise ConfigError(f"{path} trains on {environment.kind!r}, which has no robot to stand in for")
+    return environment.robot, environment.task.objects()

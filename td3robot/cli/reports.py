@@ -1,7 +1,8 @@
 """Commands that report on trainings and deployments, and replay records."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from td3robot import catalog
 from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
-from td3robot.cli.viewing import require_viser, show
+from td3robot.cli.viewing import beside, require_viser, show
 from td3robot.errors import ConfigError
 
 
@@ -46,12 +47,12 @@ def report(
         require_page(out)
     with stderr.status("reading"):
         page = make_report([catalog.policy(path) for path in paths], out, force)
-    stderr.print(f"report: {page}", soft_wrap=True, markup=False)
+    stderr.say(f"report: {page}")
     if open_page:
         from td3robot.view.viewer_process import open_browser
 
         if (sentence := open_browser(page.resolve().as_uri())) is not None:
-            stderr.print(f"report: {sentence}", markup=False, soft_wrap=True)
+            stderr.say(f"report: {sentence}")
 
 
 def replay(
@@ -70,8 +71,6 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Replay a record in simulation and measure the gap; export MCAP."""
-    from contextlib import nullcontext
-
     from td3robot.records import RecordError
     from td3robot.report import replay as replaying
     from td3robot.report.html import require_writable, write_page
@@ -102,10 +101,10 @@ def replay(
     write_page(replay_page(again, gap), page, force)
     if as_json:
         print_json({"record": str(again.path)} | figures)
-    stderr.print(f"{figures['periods']} periods replayed: {gap_sentence(figures)}", soft_wrap=True, markup=False)
+    stderr.say(f"{figures['periods']} periods replayed: {gap_sentence(figures)}")
     for path in (page, mcap):
         if path is not None:
-            stderr.print(f"wrote {path}", soft_wrap=True, markup=False)
+            stderr.say(f"wrote {path}")
     if simulated is not None:
         show(lambda: Replayed(again.path, simulated))
 
@@ -131,9 +130,31 @@ def report_at_end(paths: Sequence[Path]) -> None:
     except Exception as error:  # noqa: BLE001  # what was done is done, and its outcome is not the report's to change
         _say_unwritten(paths, str(error) or repr(error))
     else:
-        stderr.print(f"report: {page}", soft_wrap=True, markup=False)
+        stderr.say(f"report: {page}")
 
 
 def _say_unwritten(paths: Sequence[Path], reason: str) -> None:
     again = " ".join(str(path) for path in paths)
     sys.stderr.write(f"td3robot: the report was not written ({reason}); write it with: td3robot report {again}\n")
+
+
+@contextmanager
+def attended(watched: bool) -> Iterator[Callable[[Path], None]]:
+    """Yield a callback for the path of a session's record: the record is shown, if wanted, and reported on at the end.
+
+    Raises:
+        MissingExtraError: It is to be shown, but the viewer is not installed.
+    """
+    records: list[Path] = []
+    try:
+        with beside(watched) as show:
+
+            def begun(record: Path) -> None:
+                """Note a record, and show it."""
+                records.append(record)
+                show(record)
+
+            yield begun
+    finally:
+        for record in records:
+            report_at_end([record.parent])

@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from td3robot.cli.options import LEARN, Json, Overrides
-from td3robot.cli.stopping import signals_call
-from td3robot.cli.terminal import figures_alone, print_json, results, stderr
+from td3robot.cli.terminal import figures_alone, print_json, results, signals_call, stderr
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
 from td3robot.format import counted
@@ -159,7 +158,7 @@ class _Display:
 
     def message(self, text: str) -> None:
         """Print a line above the table."""
-        stderr.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+        stderr.say(f"td3robot: {text}")
 
 
 def _said(run: Run) -> str:
@@ -215,7 +214,7 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, objection: str
     console.print(table)
     failed = [run for run in sweep.runs if run.state == FAILED]
     for run in failed:
-        stderr.print(f"{run.name} failed: {run.words}; its log: {run.job.log}", markup=False, soft_wrap=True)
+        stderr.say(f"{run.name} failed: {run.words}; its log: {run.job.log}")
     lines = [objection or f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
     if sweep.trouble:
         lines.append(f"{sweep.trouble}, so every run was told to save and stop")
@@ -224,7 +223,7 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, objection: str
     if found["best_run"] is not None:
         lines.append(f"evaluate the best setting's best run with: td3robot eval {quote(found['best_run'])}")
     for line in lines:
-        stderr.print(line, markup=False, soft_wrap=True)
+        stderr.say(line)
 
 
 def _spread_words(spread: dict[str, float] | None, success: bool) -> str:

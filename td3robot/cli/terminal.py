@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -17,9 +18,10 @@ from td3robot.policy.contract import Contract
 
 if TYPE_CHECKING:
     from td3robot.envs.playing import Evaluation
+    from td3robot.learning.trainer import Trainer
 
 
-class _LastingConsole(Console):
+class LastingConsole(Console):
     """A console that keeps working without a terminal: output that nobody can read ends nothing."""
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -38,21 +40,31 @@ class _LastingConsole(Console):
             with suppress(OSError):
                 os.write(self.file.fileno(), " ".join(map(str, objects)).encode() + b"\n")
 
+    def say(self, text: str) -> None:
+        """Print a line of text as it is, however long."""
+        self.print(text, markup=False, soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         """Stop printing instead of ending the program."""
         self.quiet = True
 
 
-stderr = _LastingConsole(stderr=True, highlight=False)
-stdout = _LastingConsole(highlight=False)
+stderr = LastingConsole(stderr=True, highlight=False)
+stdout = LastingConsole(highlight=False)
 
 
-def results(as_json: bool) -> Console:
+def results(as_json: bool) -> LastingConsole:
     """Return the console for words about results: with JSON, standard error."""
     return stderr if as_json else stdout
 
 
 STDOUT, STDERR = 1, 2  # descriptors
+# Signals that ask a command to stop, and what a training says to the first, the second and the third of them.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (
+    "stopping after this step; saving",
+    "giving up the environment's step, where it has not ended; saving (once more ends this process without)",
+)
 # Speeds of a full action in words, by their names in a contract.
 SPEEDS = {
     "tcp_m_s": "tool {:.3g} m/s", "tcp_m_s_at_home": "tool {:.3g} m/s at home", "joint_rad_s": "joints {:.3g} rad/s",
@@ -94,7 +106,7 @@ class ProgressListener:
 
     def message(self, text: str) -> None:
         """Print a line above the bar."""
-        stderr.print(f"td3robot: {text}", markup=False, soft_wrap=True)
+        stderr.say(f"td3robot: {text}")
 
 
 def announce_speeds(contract: Contract) -> None:
@@ -106,34 +118,30 @@ def announce_speeds(contract: Contract) -> None:
         SPEEDS.get(name, f"{name} {{:.3g}}").format(value) for name, value in terms["action"]["implied_speeds"].items()
     )
     joint_limit = terms["guard"]["joint_speed_fraction"] * max(terms["robot"]["velocity_rad_s"])
-    stderr.print(
+    stderr.say(
         f"full action: {speeds}; the guard keeps the tool below {terms['guard']['max_tcp_speed_m_s']:g} m/s and joints "
-        f"below {joint_limit:.3g} rad/s",
-        soft_wrap=True,
+        f"below {joint_limit:.3g} rad/s"
     )
 
 
 def note_differences(here: Contract, trained: Contract) -> None:
     """Print every term of a policy's contract that was another one in its training."""
     for name, mine, theirs in here.differences(trained):
-        stderr.print(
-            f"note: {name} is {plain(mine)} here and was {plain(theirs)} in training", markup=False, soft_wrap=True
-        )
+        stderr.say(f"note: {name} is {plain(mine)} here and was {plain(theirs)} in training")
 
 
 def announce_run(config: RunConfig, step: int, device: str, run: str) -> None:
     """Print what is about to be trained, and from which step to which."""
-    stderr.print(
+    stderr.say(
         f"{config.name}: seed {config.seed}, step {step} of {config.training.steps}, "
         f"{config.training.environments} environment{'s' * (config.training.environments > 1)}, learner on {device}, "
-        f"run in {run}",
-        soft_wrap=True,
+        f"run in {run}"
     )
 
 
 def show_table(figures: dict[str, Any], title: str) -> None:
     """Print nested figures as a table of dotted names."""
-    stdout.print(title, markup=False, soft_wrap=True)
+    stdout.say(title)
     table = Table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
@@ -171,3 +179,40 @@ def figures_alone() -> Iterator[None]:
 def print_json(figures: dict[str, Any]) -> None:
     """Print one JSON object, alone on standard output."""
     sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")
+
+
+@contextmanager
+def signals_call(handle: Callable[[], None]) -> Iterator[None]:
+    """Make every signal that asks this process to stop call a function instead.
+
+    A signal that this process ignores, such as SIGHUP under ``nohup``, stays ignored.
+    """
+    previous = {number: signal.signal(number, lambda *_: handle()) for number in _handled_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stopped_by_signals(trainer: "Trainer") -> Iterator[None]:
+    """Make the first signal stop a training after its step, the second abandon the step, the third end the process."""
+    received = 0
+
+    def handle() -> None:
+        """Print what this signal does, and do it."""
+        nonlocal received
+        received += 1
+        if received == len(STOPPING):
+            for number in _handled_signals():
+                signal.signal(number, signal.SIG_DFL)
+        trainer.listener.message(STOPPING[received - 1])
+        trainer.request_stop()
+
+    with signals_call(handle):
+        yield
+
+
+def _handled_signals() -> list[signal.Signals]:
+    return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]

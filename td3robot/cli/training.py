@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from td3robot.cli import arm_training, viewing
+from td3robot.cli import viewing
 from td3robot.cli.options import LEARN, PROGRAMS, Json, Overrides, Records, Trust, View
 from td3robot.cli.reports import report_at_end
-from td3robot.cli.runs import resume_saved, saved_run
-from td3robot.cli.stopping import stopped_by_signals
+from td3robot.cli.resuming import resumed, resumed_on_arms
 from td3robot.cli.terminal import (
     ProgressListener,
     announce_run,
@@ -23,12 +22,12 @@ from td3robot.cli.terminal import (
     note_differences,
     print_json,
     stderr,
+    stopped_by_signals,
 )
 from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
 
 if TYPE_CHECKING:
-    from td3robot.learning.run_lock import RunLock
     from td3robot.learning.trainer import Trainer
 
 
@@ -48,7 +47,7 @@ def train(
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run directory or checkpoint instead.")] = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Start the new run from this checkpoint's networks (fine-tuning).")
+        Path | None, typer.Option(help="TrainRequest the new run from this checkpoint's networks (fine-tuning).")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>-seed<seed>.")
@@ -91,7 +90,7 @@ def train(
         raise ConfigError("--steps says how far in all, and --more how much further; give one of them")
     if watched:
         viewing.require_viser()
-    start = Start(
+    request = TrainRequest(
         config,
         resume,
         init_from,
@@ -107,7 +106,7 @@ def train(
         None if ray is None else Workers(ray, workers or 1),
     )
     with figures_alone():
-        trainer, seconds, first = _trained(start, watched)
+        trainer, seconds, first = _trained(request, watched)
     _finish(trainer, seconds, first, as_json)
     report_at_end([trainer.run_directory])
     if trainer.stop_requested:
@@ -115,7 +114,7 @@ def train(
 
 
 @dataclass(frozen=True)
-class Start:
+class TrainRequest:
     """The options of ``train``, from which a training starts."""
 
     config: Path | None
@@ -133,31 +132,33 @@ class Start:
     workers: Workers | None
 
 
-def _made(start: Start) -> "Trainer":
+def _made(request: TrainRequest) -> "Trainer":
     """Return the trainer; on arms, an ``ArmTrainer``."""
-    if start.robots:
+    if request.robots:
         if (
-            start.resume is None
-            or any(each is not None for each in (start.seed, start.init_from, start.changed, start.workers))
-            or start.overrides
+            request.resume is None
+            or any(each is not None for each in (request.seed, request.init_from, request.changed, request.workers))
+            or request.overrides
         ):
             raise ConfigError(
                 "--robot resumes a run on arms: only --resume, --steps, --more, --out and --records go with it"
             )
-        until = start.steps, start.more
-        return arm_training.resumed_on_arms(start.resume, start.robots, start.out, until, start.records)
-    if start.resume is not None:
-        if any(option is not None for option in (start.out, start.seed, start.init_from)):
+        until = request.steps, request.more
+        return resumed_on_arms(request.resume, request.robots, request.out, until, request.records)
+    if request.resume is not None:
+        if any(option is not None for option in (request.out, request.seed, request.init_from)):
             raise ConfigError("--resume continues a run as it was: --out, --seed and --init-from are for a new run")
-        until = start.steps, start.more
-        return resumed(start.resume, *until, start.overrides, start.changed, start.trust, start.workers)
-    assert start.config is not None
-    return _started(start.config, start.out, start.seed, start.steps, start.init_from, start.overrides, start.workers)
+        until = request.steps, request.more
+        return resumed(request.resume, *until, request.overrides, request.changed, request.trust, request.workers)
+    assert request.config is not None
+    return _started(
+        request.config, request.out, request.seed, request.steps, request.init_from, request.overrides, request.workers
+    )
 
 
-def _trained(start: Start, watched: bool) -> tuple["Trainer", float, int]:
+def _trained(request: TrainRequest, watched: bool) -> tuple["Trainer", float, int]:
     """Train, and return the trainer, the duration [s], and the step at which it began."""
-    trainer = _made(start)
+    trainer = _made(request)
     began, first = perf_counter(), trainer.step
     try:
         _announce(trainer)
@@ -190,7 +191,7 @@ def import_command(
         with closing(make_environment(trainer.config.environment)) as environment:
             actions = action_range(environment)
         for note in import_legacy(trainer.agent, prefix, a_max, actions):
-            stderr.print(f"note: {note}", markup=False, soft_wrap=True)
+            stderr.say(f"note: {note}")
         trainer.warm = True
         trainer.save(strict=True)
     finally:
@@ -249,97 +250,6 @@ def _started(
     return trainer
 
 
-def resumed(
-    path: Path,
-    steps: int | None,
-    more: int | None,
-    overrides: list[str],
-    reason: str | None,
-    trust: bool = False,
-    workers: Workers | None = None,
-) -> "Trainer":
-    """Return the trainer of a saved run, from its newest complete checkpoint.
-
-    Args:
-        path: A run directory or a checkpoint.
-        steps: Continue to this step.
-        more: Continue by this many steps, in place of ``steps``.
-        overrides: As given to ``--set``.
-        reason: Why they are changed.
-        trust: Whether to import the module that the checkpoint names for its environment.
-        workers: Ray cluster workers for the environments.
-
-    Raises:
-        CheckpointError: It is damaged, or names a module that is not trusted.
-        ConfigError: It cannot be resumed like this.
-        ContractError: Its environment has changed.
-    """
-    from td3robot.errors import CheckpointError
-    from td3robot.learning.run_lock import RunLock
-    from td3robot.policy.checkpoint import find
-
-    _require_reason(overrides, reason)
-    found = find(path, ("last",))
-    if not found.resolve().name.startswith("last-"):  # it has no run directory that could be locked
-        saved_run(path, steps, more, overrides)
-        raise CheckpointError(
-            f"{found} is a checkpoint outside a run directory, and its run would be written beside it; "
-            "put it into a directory of its own, as last-000000000"
-        )
-    run = path if path.is_dir() and path != found else found.resolve().parent
-    lock = RunLock(run)  # before anything is read that another training might replace
-    try:
-        return _resumed_under(lock, run, path, (steps, more, overrides, reason), trust, workers)
-    except BaseException:
-        lock.close()
-        raise
-
-
-def _resumed_under(
-    lock: "RunLock",
-    run: Path,
-    path: Path,
-    until: tuple[int | None, int | None, list[str], str | None],
-    trust: bool,
-    workers: Workers | None,
-) -> "Trainer":
-    """Return the trainer of a saved run whose directory is locked; ``until`` has arguments of :func:`resumed`."""
-    from td3robot.envs.trust import require_trusted
-    from td3robot.format import change as change_text
-    from td3robot.learning.changes import recorded_change
-    from td3robot.learning.runs import make_trainer
-
-    steps, more, overrides, reason = until
-    saved, config, step = saved_run(path, steps, more, overrides)
-    require_trusted(config.environment, str(saved.path), trust)
-    change = None if reason is None else recorded_change(saved.config(), config, step, reason)
-    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock, workers)
-    here = "this td3robot" if change is None else "the changed run"
-    trainer.contract.require_same(saved.contract(), here, "the checkpoint")
-    resume_saved(trainer, saved)
-    if change is not None:
-        trainer.changes.append(change)
-        trainer.listener.message(f"changed {change_text(change)}; no exact resume from there on")
-    return trainer
-
-
-def _require_reason(overrides: list[str], reason: str | None) -> None:
-    """Require a reason for changed settings, and settings for a reason; those in ``FREE`` need none."""
-    from td3robot.learning.changes import FREE
-
-    changing = any(override.partition("=")[0].strip() not in FREE for override in overrides)
-    if changing and reason is None:
-        raise ConfigError(
-            "--resume continues a run as it was; to resume it with another setting, say why: --changed REASON (the "
-            "change is recorded, and the resume is no longer exact)"
-        )
-    if reason is not None and overrides and not changing:
-        name = overrides[0].partition("=")[0].strip()
-        raise ConfigError(f"{name} needs no reason; leave --changed out")
-    if reason is not None and not (changing and reason.strip()):
-        raise ConfigError("--changed REASON says why --set section.key=value changes a setting; give both")
-
-
 def _saved_in(run: Path) -> str:
     """Return how to resume a run that an error ended, if it was saved."""
     from td3robot.errors import CheckpointError
@@ -372,8 +282,8 @@ def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> No
                 "best_evaluation": None if best is None else best.to_json(),
             }
         )
-    stderr.print(f"step {trainer.step} after {seconds:.0f} s; saved in {run}", soft_wrap=True)
+    stderr.say(f"step {trainer.step} after {seconds:.0f} s; saved in {run}")
     if trainer.step < trainer.config.training.steps:
-        stderr.print(f"resume with: td3robot train --resume {run}", soft_wrap=True)
+        stderr.say(f"resume with: td3robot train --resume {run}")
     else:
-        stderr.print(f"evaluate with: td3robot eval {find(run)}", soft_wrap=True)
+        stderr.say(f"evaluate with: td3robot eval {find(run)}")

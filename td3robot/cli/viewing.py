@@ -94,9 +94,9 @@ def show(
         found = free_port(host, port)
     try:
         with closing(opened()) as source, closing(_page(page, source, host, found)) as shown:
-            stderr.print(forwarding_line(shown.url, shown.ports), markup=False, soft_wrap=True)
+            stderr.say(forwarding_line(shown.url, shown.ports))
             if open_tab and (sentence := open_browser(shown.url)) is not None:
-                stderr.print(f"view: {sentence}", markup=False, soft_wrap=True)
+                stderr.say(f"view: {sentence}")
             Show(source, shown).run(over)
     except KeyboardInterrupt:
         stderr.print("view: ended")
@@ -124,7 +124,7 @@ def beside(wanted: bool) -> Iterator[Callable[[Path], None]]:
     require_viser()
     from td3robot.view.viewer_process import ViewerProcess
 
-    with ViewerProcess(lambda sentence: stderr.print(f"td3robot: {sentence}", markup=False, soft_wrap=True)) as viewer:
+    with ViewerProcess(lambda sentence: stderr.say(f"td3robot: {sentence}")) as viewer:
         yield viewer.start
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from td3robot.build import robot_spec
 from td3robot.cli import training
-from td3robot.cli.arm_training import resumed_on_arms
+from td3robot.cli.resuming import resumed_on_arms
 from td3robot.cli.training import train
 from td3robot.config import load_config
 from td3robot.deploy.deployment import recover

@@ -41,7 +41,7 @@ def test_a_replay_that_does_not_fit_into_memory_is_refused_with_its_size():
 
 
 def test_a_run_is_held_before_anything_of_it_is_read(td3robot, made, monkeypatch):
-    monkeypatch.setattr("td3robot.cli.training.saved_run", None)  # what reads it
+    monkeypatch.setattr("td3robot.cli.resuming.saved_run", None)  # what reads it
     with RunLock(made):
         status, _, err = td3robot("train", "--resume", made, "--more", 5)
     assert status == 2

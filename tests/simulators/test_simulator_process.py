@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ur_rtde_client import run_client
 
 from td3robot.cli import app
-from td3robot.cli.standin import robot_and_objects
+from td3robot.cli.rehearsal import robot_and_objects
 from td3robot.errors import ConfigError, RobotError
 from td3robot.simulators import process
 from td3robot.simulators.fault_kinds import AnyFault, load_faults

@@ -1,24 +1,17 @@
-"""Look at checkpoints: evaluate, inspect and plot them."""
+"""Evaluate a policy."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from td3robot import catalog
-from td3robot.cli.options import LEARN, LOOK, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
-from td3robot.cli.terminal import (
-    counted,
-    figures_alone,
-    note_differences,
-    print_json,
-    results,
-    show_table,
-    stderr,
-    stdout,
-)
+from td3robot.cli.inspection import randomization_words
+from td3robot.cli.options import LEARN, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
+from td3robot.cli.terminal import counted, figures_alone, note_differences, print_json, results
+from td3robot.format import achieved, guard_reason, percent
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
@@ -28,14 +21,10 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
+    """Add this command to the command line."""
     app.command(
         "eval", epilog="Example: td3robot eval ur5e_reach --episodes 200 --video reach.mp4", rich_help_panel=LEARN
     )(evaluate_command)
-    app.command(epilog="Example: td3robot inspect ur5e_reach", rich_help_panel=LOOK)(inspect)
-    app.command(
-        epilog="Example: td3robot plot checkpoints/ur5e_reach-20260101-120000 --out training.png", rich_help_panel=LOOK
-    )(plot)
 
 
 def evaluate_command(
@@ -51,15 +40,11 @@ def evaluate_command(
     as_json: Json = False,
 ) -> None:
     """Evaluate a policy: success rate with interval, speeds, guard."""
-    from contextlib import nullcontext
-
     from td3robot.extras import require_extra
 
     if video:
         require_extra("video", "recording a video", "imageio", "imageio_ffmpeg")
 
-    from td3robot.cli.inspection import randomization_words
-    from td3robot.cli.words import evaluation_words
     from td3robot.envs.playing import evaluate
     from td3robot.envs.video import VideoRecorder
     from td3robot.policy import checkpoint
@@ -79,11 +64,11 @@ def evaluate_command(
     where = f"in simulation, {randomization_words(run)}" if robot else f"on {run.environment.title}"
     where += "" if speed == 1.0 else f", at speed {speed:g}"
     out = results(as_json)
-    out.print(f"{catalog.shown(saved.path)} {where}, episodes of seed {seed}:", markup=False, soft_wrap=True)
-    for line in evaluation_words(figures.to_json(), run.environment.achieved, robot and robot.control_rate_hz):
-        out.print(line, markup=False, soft_wrap=True)
+    out.say(f"{catalog.shown(saved.path)} {where}, episodes of seed {seed}:")
+    for line in evaluation_lines(figures.to_json(), run.environment.achieved, robot and robot.control_rate_hz):
+        out.say(line)
     if recorder:
-        out.print(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}", soft_wrap=True)
+        out.say(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}")
 
 
 def opened(
@@ -128,86 +113,6 @@ def opened(
     return run, policy, environment
 
 
-def inspect(
-    checkpoint_path: CheckpointPath,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show every setting and every term of the contract.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Show what a policy was trained for, how long, and how well."""
-    from td3robot.cli.inspection import inspection_words
-    from td3robot.policy import checkpoint
-
-    saved = checkpoint.opened(checkpoint_path)
-    resumable = resumable_from(checkpoint_path, saved)
-    figures = inspected(saved, resumable)
-    if as_json:
-        print_json(figures)
-    elif everything:
-        newer = {"newer_than_this_run": saved.newer_settings(saved.config())}
-        show_table(figures | newer, f"{catalog.shown(saved.path)}: every file verified")
-    else:
-        for line in inspection_words(checkpoint_path, saved, resumable):
-            stdout.print(line, markup=False, soft_wrap=True)
-
-
-def inspected(saved: "Checkpoint", resumable: "Checkpoint | None") -> dict[str, Any]:
-    """Return what ``inspect --json`` prints.
-
-    Args:
-        saved: A checkpoint.
-        resumable: The checkpoint from which its run, or it itself, can be resumed, or None.
-
-    Raises:
-        CheckpointError: A part of the checkpoint is missing, impossible, or does not match the others.
-    """
-    from td3robot.policy.soundness import require_whole
-
-    require_whole(saved, saved.config())
-    counters, run = saved.document("counters"), saved.config()
-    return {
-        "path": str(saved.path),
-        "name": run.name,
-        "seed": run.seed,
-        "step": counters["step"],
-        "updates": counters["updates"],
-        "evaluated_step": counters["evaluated_step"],
-        "trained_on": run.environment.model_dump(mode="json"),
-        "evaluation": saved.document("evaluation"),
-        "contract": dict(saved.contract().terms),
-        "made_with": saved.manifest["made_with"],
-        "bytes": saved.bytes,
-        "resumable": saved.has("replay"),
-        "resumable_from": None if resumable is None else str(resumable.path),
-        "verified": True,
-    }
-
-
-def resumable_from(path: Path, saved: "Checkpoint") -> "Checkpoint | None":
-    """Return the checkpoint from which a run, this checkpoint itself or its run can be resumed, or None."""
-    from td3robot.errors import CheckpointError
-    from td3robot.policy.checkpoint import newest
-
-    for place in (path, saved.path.parent):
-        with suppress(CheckpointError):
-            if (found := newest(place)).has("replay"):
-                return found
-    return None
-
-
-def plot(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    out: Annotated[Path | None, typer.Option(help="Image file; by default training.png in the run directory.")] = None,
-) -> None:
-    """Plot a run's success, return, loss and guard interventions."""
-    from td3robot.report.picture import plot_run
-
-    path = out or run / "training.png"
-    plot_run(run, path)
-    stderr.print(f"picture: {path}")
-
-
 def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
     """Require that layouts agree; report other differing terms, which only an explicit override allows."""
     here.observation.require_same(trained.observation, "observation")
@@ -215,3 +120,33 @@ def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
     if not overridden:
         here.require_same(trained, "this environment", "the checkpoint")
     note_differences(here, trained)
+
+
+def evaluation_lines(figures: Mapping[str, Any], what: str, rate_hz: float | None = None) -> list[str]:
+    """Return a few lines about an evaluation.
+
+    Args:
+        figures: The figures of :class:`~td3robot.envs.playing.Evaluation`, as plain values.
+        what: What a policy did in a successful episode.
+        rate_hz: Steps per second, if they have a duration.
+    """
+    steps = figures["mean_steps"]
+    lasting = f"{steps:.0f} steps" + (f" ({steps / rate_hz:.1f} s)" if rate_hz else "")
+    lines = [
+        achieved(figures, what),
+        f"mean return {figures['mean_return']:.1f} in {lasting}",
+    ]
+    if figures["max_tcp_speed_m_s"] is not None:
+        joints = figures["max_joint_speed_rad_s"]
+        lines.append(f"fastest tool {1e3 * figures['max_tcp_speed_m_s']:.0f} mm/s, fastest joint {joints:.2f} rad/s")
+    guard = guard_line(figures["guard_interventions"])
+    return lines if guard is None else [*lines, guard]
+
+
+def guard_line(shares: Mapping[str, float] | None) -> str | None:
+    """Write the share of steps that the guard changed, and why; None without a guard."""
+    if shares is None:
+        return None
+    reasons = sorted(((share, name) for name, share in shares.items() if name != "any"), reverse=True)
+    why = ", ".join(f"{guard_reason(name)} {percent(share, 1)}" for share, name in reasons)
+    return f"the guard changed {percent(shares.get('any', 0.0), 1)} of the steps" + (f" ({why})" if why else "")
