@@ -19,13 +19,13 @@ from td3robot.errors import ConfigError
 from td3robot.format import counted
 from td3robot.learning.run_lock import RunLock
 from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
-from td3robot.sweep.pool import LocalPool, Pool
+from td3robot.sweep.pool import LocalPool, Pool, RayPool
 from td3robot.sweep.results import PICTURE, RESULTS, figures, write_results
 from td3robot.sweep.source import Grid, Search, Source
 from td3robot.sweep.sweep import DONE, FAILED, TRAINING, WAITING, Run, Sweep
 
 # More rows do not fit a terminal; then only the runs in training are shown.
-MOST_ROWS = 30
+MAX_ROWS = 30
 
 
 def register(app: typer.Typer) -> None:
@@ -89,18 +89,14 @@ def sweep(
     if as_json:
         print_json(found)
     _conclude(trained, found, as_json, objection)
-    if trained.stop_requested and not trained.trouble:
+    if trained.stop_requested and not trained.stop_reason:
         raise typer.Exit(130)
-    if trained.trouble or objection or any(run.state == FAILED for run in trained.runs):
+    if trained.stop_reason or objection or any(run.state == FAILED for run in trained.runs):
         raise typer.Exit(1)
 
 
 def _pool(ray: str | None, cores: int) -> Pool:
-    if ray is None:
-        return LocalPool(cores)
-    from td3robot.sweep.on_ray import RayPool
-
-    return RayPool(ray, cores)
+    return LocalPool(cores) if ray is None else RayPool(ray, cores)
 
 
 def _planned(
@@ -170,7 +166,7 @@ def _said(run: Run) -> str:
 
 def _state(run: Run) -> str:
     resumed = f", resumed {run.resumes} times" if run.resumes > 1 else ", resumed once" if run.resumes else ""
-    return run.state + resumed + (f": {run.words}" if run.words else "")
+    return run.state + resumed + (f": {run.reason}" if run.reason else "")
 
 
 def _rate(run: Run, value: float | None) -> str:
@@ -185,12 +181,12 @@ def _table(sweep: Sweep) -> Table:
     for name in ("run", "setting", "step", "last", "best", "state"):
         table.add_column(name, overflow="fold")
     runs = sweep.runs
-    shown = runs if len(runs) <= MOST_ROWS else [run for run in runs if run.state == TRAINING][:MOST_ROWS]
+    shown = runs if len(runs) <= MAX_ROWS else [run for run in runs if run.state == TRAINING][:MAX_ROWS]
     for run in shown:
         values = run.progress.values
         step = f"{run.progress.step:,} of {sweep.plan.steps:,}"
         last, best = _rate(run, values[-1] if values else None), _rate(run, max(values, default=None))
-        table.add_row(run.name, sweep.settings[run.setting].words, step, last, best, _state(run))
+        table.add_row(run.name, sweep.settings[run.setting].label, step, last, best, _state(run))
     states = Counter(run.state for run in runs)
     waiting = sweep.plan.settings * sweep.plan.seeds - len(runs) + states.pop(WAITING, 0)
     counts = [f"{count} {state}" for state, count in sorted(states.items())] + [f"{waiting} waiting"] * bool(waiting)
@@ -206,18 +202,18 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, objection: str
     for name in ("score", "best evaluation", "last evaluation", "runs"):
         table.add_column(name)
     for setting in found["settings"]:
-        words = sweep.settings[setting["number"]].words or "as configured"
+        label = sweep.settings[setting["number"]].label or "as configured"
         spreads = [_spread_words(setting[name], success) for name in ("score", "best", "last")]
         done = sum(run["state"] == DONE for run in setting["runs"])
-        table.add_row(words, *spreads, f"{done} of {len(setting['runs'])} done")
+        table.add_row(label, *spreads, f"{done} of {len(setting['runs'])} done")
     console = results(as_json)
     console.print(table)
     failed = [run for run in sweep.runs if run.state == FAILED]
     for run in failed:
-        stderr.say(f"{run.name} failed: {run.words}; its log: {run.job.log}")
+        stderr.say(f"{run.name} failed: {run.reason}; its log: {run.job.log}")
     lines = [objection or f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
-    if sweep.trouble:
-        lines.append(f"{sweep.trouble}, so every run was told to save and stop")
+    if sweep.stop_reason:
+        lines.append(f"{sweep.stop_reason}, so every run was told to save and stop")
     if failed or objection or sweep.stop_requested:
         lines.append(f"resume with: td3robot sweep --resume {quote(str(sweep.directory))}")
     if found["best_run"] is not None:

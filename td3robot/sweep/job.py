@@ -19,8 +19,8 @@ from td3robot.processes import CORES, end_with_parent, start_python
 
 # Exit statuses: of a training that saved and stopped when told to, and of one that refused and said why.
 STOPPED, REFUSED = 130, 2
-# What a run's process does: obey, and run the command line.
-COMMAND = "obey(); from td3robot.cli import main; main()"
+# What a run's process does after its imports.
+COMMAND = "follow_parent(); from td3robot.cli import main; main()"
 # How long a directory may stay locked by a training whose process was just killed [s].
 RELEASE_S = 20.0
 # How much of a log's end to read for its last line [bytes].
@@ -66,7 +66,7 @@ class Job:
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             return start_python(
-                ["-c", f"from {__name__} import obey; {COMMAND}", str(os.getpid()), *self.arguments()],
+                ["-c", f"from {__name__} import follow_parent; {COMMAND}", str(os.getpid()), *self.arguments()],
                 {CORES: str(cores)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -89,7 +89,7 @@ class Job:
                 f"{self.directory} was trained with {name} {found}, and this sweep wants {wanted} there; move it away"
             )
 
-    def said_last(self) -> str:
+    def last_log_line(self) -> str:
         """Return the last line of the training's log, without the program's name."""
         try:
             with self.log.open("rb") as log:
@@ -106,11 +106,11 @@ class Ending:
 
     Attributes:
         status: 0 for done, ``STOPPED``, ``REFUSED``, any other for a process that died.
-        words: Why, if it was neither done nor stopped.
+        reason: Why, if it was neither done nor stopped.
     """
 
     status: int
-    words: str = ""
+    reason: str = ""
 
     @property
     def died(self) -> bool:
@@ -140,7 +140,7 @@ class Progress:
         return self.success or self.returns
 
 
-def obey() -> None:
+def follow_parent() -> None:
     """Make this process end with the one that its first argument names, and stop when that sends SIGINT.
 
     Ray blocks the signal in its workers, and shells ignore it in background processes; both are inherited.
@@ -155,10 +155,10 @@ def ending(job: Job, status: int) -> Ending:
     if status in (0, STOPPED):
         return Ending(status)
     if status == REFUSED:
-        return Ending(status, job.said_last() or "it said nothing")
+        return Ending(status, job.last_log_line() or "it said nothing")
     if -status in set(signal.Signals):
         return Ending(status, f"its process ended with signal {signal.Signals(-status).name}")
-    return Ending(status, f"its process ended with status {status} ({job.said_last()})")
+    return Ending(status, f"its process ended with status {status} ({job.last_log_line()})")
 
 
 def saved_step(directory: Path) -> int | None:

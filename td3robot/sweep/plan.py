@@ -16,9 +16,9 @@ from td3robot.errors import ConfigError
 
 PLAN, BASE = "sweep.yaml", "config.yaml"
 # More runs than anybody would wait for; a grid with more is a mistake.
-MOST_RUNS = 1_000
+MAX_RUNS = 1_000
 # A search's combinations of extreme values are checked up to this many; beyond that, each extreme is checked alone.
-MOST_EXTREMES = 256
+MAX_EXTREMES = 256
 
 Overrides = tuple[str, ...]
 
@@ -102,8 +102,8 @@ class Plan(Section):
             raise ValueError("--range needs --search N, which says how many settings to try")
         if self.search is not None and not names:
             raise ValueError("--search needs something to vary: --range section.key=low:high, or --grid")
-        if (runs := self.seeds * self.settings) > MOST_RUNS:
-            raise ValueError(f"this sweep has {runs:,} runs, more than {MOST_RUNS:,}; give fewer values or seeds")
+        if (runs := self.seeds * self.settings) > MAX_RUNS:
+            raise ValueError(f"this sweep has {runs:,} runs, more than {MAX_RUNS:,}; give fewer values or seeds")
         return self
 
     @property
@@ -132,7 +132,7 @@ class Plan(Section):
             return self.grid()
         ends = [[f"{each.name}={value}" for value in each.values] for each in self.choices]
         ends += [[override(each.name, value) for value in (each.low, each.high)] for each in self.intervals]
-        if prod(map(len, ends)) <= MOST_EXTREMES:
+        if prod(map(len, ends)) <= MAX_EXTREMES:
             return list(product(*ends))
         return [(end,) for each in ends for end in each]
 

@@ -82,7 +82,7 @@ def _curve(setting: Setting, color: int, scale: float) -> Series:
     steps = sorted({step for curve in curves for step in curve})
     values = [[scale * curve[step] for curve in curves if step in curve] for step in steps]
     middle, low, high = (np.array([ends(each) for each in values]) for ends in (median, min, max))
-    label = setting.words or "as configured"
+    label = setting.label or "as configured"
     return Series(label, np.array(steps, np.float64), middle, low, high, color=color, marked=True)
 
 
@@ -108,7 +108,7 @@ def _run_figures(run: Run) -> dict[str, Any]:
         "best": max(run.progress.values, default=None),
         "last": run.progress.values[-1] if run.progress.values else None,
     }
-    return found | ({"error": run.words} if run.words else {})
+    return found | ({"error": run.reason} if run.reason else {})
 
 
 def _spread(values: list[float | None]) -> dict[str, float] | None:

@@ -11,7 +11,7 @@ from td3robot.sweep.plan import Choice, Interval, Overrides, Plan, override
 JOURNAL = "search.log"
 
 
-class Known(NamedTuple):
+class TrialHistory(NamedTuple):
     """A setting that is known when a sweep begins.
 
     Attributes:
@@ -27,7 +27,7 @@ class Known(NamedTuple):
 class Source(Protocol):
     """A source of settings, numbered from 0."""
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[TrialHistory]:
         """Return the settings that are known when a sweep begins or is resumed."""
 
     def next(self) -> tuple[int, Overrides] | None:
@@ -36,7 +36,7 @@ class Source(Protocol):
     def report(self, number: int, values: Sequence[float]) -> None:
         """Record the evaluations of a setting: their means over its seeds, as far as all seeds have them."""
 
-    def is_hopeless(self, number: int) -> bool:
+    def should_prune(self, number: int) -> bool:
         """Whether to give up a setting."""
 
     def finish(self, number: int, score: float | None) -> None:
@@ -49,9 +49,9 @@ class Grid:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[TrialHistory]:
         """Return all combinations."""
-        return [Known(number, overrides) for number, overrides in enumerate(self._plan.grid())]
+        return [TrialHistory(number, overrides) for number, overrides in enumerate(self._plan.grid())]
 
     def next(self) -> tuple[int, Overrides] | None:
         """Return None: all are known."""
@@ -60,7 +60,7 @@ class Grid:
     def report(self, number: int, values: Sequence[float]) -> None:
         """Do nothing."""
 
-    def is_hopeless(self, number: int) -> bool:
+    def should_prune(self, number: int) -> bool:
         """Return False."""
         return False
 
@@ -71,7 +71,7 @@ class Grid:
 class Search:
     """Optuna's TPE sampler, which prefers settings like the best so far, and its median pruner.
 
-    Once five settings are complete, a setting is hopeless if its best evaluation so far is below the median of the
+    Once five settings are complete, a setting is given up if its best evaluation so far is below the median of the
     complete ones at the same evaluation. A journal in the sweep's directory keeps what was tried, for resuming.
 
     Args:
@@ -109,10 +109,10 @@ class Search:
         unfinished = [trial for trial in tried if not trial.state.is_finished()]
         self._space = {each.name: self._distribution(each) for each in plan.varied}
         self._trials = {trial.number: trial._trial_id for trial in unfinished}
-        self._known = [Known(t.number, self._overrides(t.params), t.state.is_finished()) for t in tried]
-        self._hopeless: set[int] = set()
+        self._known = [TrialHistory(t.number, self._overrides(t.params), t.state.is_finished()) for t in tried]
+        self._pruned: set[int] = set()
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[TrialHistory]:
         """Return the settings that were tried before; some may have been interrupted."""
         return self._known
 
@@ -139,16 +139,16 @@ class Search:
             if index not in known:
                 trial.report(value, index)
 
-    def is_hopeless(self, number: int) -> bool:
-        """Whether the pruner gave up the setting."""
+    def should_prune(self, number: int) -> bool:
+        """Return whether the pruner gives the setting up."""
         if self._optuna.trial.Trial(self._study, self._trials[number]).should_prune():
-            self._hopeless.add(number)
-        return number in self._hopeless
+            self._pruned.add(number)
+        return number in self._pruned
 
     def finish(self, number: int, score: float | None) -> None:
         """Report the score to the study."""
         state = self._optuna.trial.TrialState
-        if number in self._hopeless:
+        if number in self._pruned:
             self._study.tell(number, state=state.PRUNED)  # the study uses the reported values
         elif score is not None:
             self._study.tell(number, score, state=state.COMPLETE)

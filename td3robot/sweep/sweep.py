@@ -1,4 +1,4 @@
-"""The loop of a sweep: settings become runs, runs go to a pool, dead ones are resumed, and hopeless ones end."""
+"""The loop of a sweep: settings become runs, runs go to a pool, dead ones are resumed, pruned ones are stopped."""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from td3robot.sweep.source import Source
 Answer = TypeVar("Answer")
 WAITING, TRAINING, DONE, PRUNED, FAILED = "waiting", "training", "done", "pruned", "failed"
 # How often a run whose process died is resumed, and the interval between readings of progress [s].
-RESUMES, LOOK_S = 3, 1.0
+RESUMES, POLL_INTERVAL_S = 3, 1.0
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Run:
         seed: Its seed.
         job: The job that trains it.
         state: ``waiting``, ``training``, ``done``, ``pruned`` or ``failed``.
-        words: Why it failed.
+        reason: Why it failed.
         resumes: How often its process died and it was resumed.
         progress: Its progress, from its files.
     """
@@ -39,7 +39,7 @@ class Run:
     seed: int
     job: Job
     state: str = WAITING
-    words: str = ""
+    reason: str = ""
     resumes: int = 0
     progress: Progress = field(default_factory=Progress)
 
@@ -66,7 +66,7 @@ class Setting:
     reported: int = 0
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """The overrides without their sections: ``gamma=0.8, tau=0.01``."""
         pairs = (override.split("=", 1) for override in self.overrides)
         return ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in pairs)
@@ -85,14 +85,14 @@ class Sweep:
     Attributes:
         settings: The settings so far, by number.
         stop_requested: Whether to make every run save and stop.
-        trouble: Why the sweep stopped by itself, or nothing.
+        stop_reason: Why the sweep stopped by itself, or nothing.
     """
 
     def __init__(
         self, directory: Path, plan: Plan, source: Source, pool: Pool, show: "Callable[[Sweep], None]"
     ) -> None:
         self.directory, self.plan, self.settings = directory, plan, dict[int, Setting]()
-        self.stop_requested, self.trouble = False, ""
+        self.stop_requested, self.stop_reason = False, ""
         self._source, self._pool, self._show = source, pool, show
         self._queue: deque[Run] = deque()
         self._by_job: dict[Job, Run] = {}
@@ -145,7 +145,7 @@ class Sweep:
             self._show(self)
             if not self._by_job and (self.stop_requested or not self._queue):
                 return
-            sleep(LOOK_S)
+            sleep(POLL_INTERVAL_S)
 
     def request_stop(self) -> None:
         """Make every run save and stop; if called again, insist."""
@@ -155,7 +155,7 @@ class Sweep:
 
     def _fill(self) -> None:
         """Start as many runs as the pool accepts."""
-        while not self.stop_requested and self._pool.room() > 0:
+        while not self.stop_requested and self._pool.free_slots() > 0:
             while not self._queue and (found := self._ask(self._source.next, None)) is not None:
                 self._queue.extend(run for run in self.add(*found).runs if run.state == WAITING)
             if not self._queue:
@@ -166,7 +166,7 @@ class Sweep:
         try:
             self._pool.start(run.job)
         except (CheckpointError, OSError) as error:
-            run.state, run.words = FAILED, f"it cannot be started: {error}"
+            run.state, run.reason = FAILED, f"it cannot be started: {error}"
             self._finish_if_over(self.settings[run.setting])
             return
         run.state = TRAINING
@@ -186,12 +186,12 @@ class Sweep:
 
     def _ask(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
         """Ask the source; if it can't write down what it is told, have every run save and stop."""
-        if self.trouble:
+        if self.stop_reason:
             return otherwise
         try:
             return question()
         except OSError as error:
-            self.trouble = f"the search's journal in {self.directory} cannot be written ({error.strerror or error})"
+            self.stop_reason = f"the search's journal in {self.directory} cannot be written ({error.strerror or error})"
             self.request_stop()
             return otherwise
 
@@ -207,22 +207,22 @@ class Sweep:
         elif self.stop_requested or ending.status == STOPPED:
             run.state = WAITING
             if not self.stop_requested:  # somebody else stopped it
-                run.state, run.words = FAILED, "it was stopped from outside of the sweep"
+                run.state, run.reason = FAILED, "it was stopped from outside of the sweep"
         elif ending.died and run.resumes < RESUMES:
             run.resumes += 1
             run.state = WAITING
             self._queue.append(run)
         else:
-            run.state, run.words = FAILED, ending.words
+            run.state, run.reason = FAILED, ending.reason
             if ending.status != REFUSED:
-                run.words += f", {run.resumes + 1} times"
+                run.reason += f", {run.resumes + 1} times"
 
     def _look(self, setting: Setting) -> None:
-        """Read the progress of a setting's runs, and end them if they are hopeless."""
+        """Read the progress of a setting's runs, and end them if the search gives the setting up."""
         active = [run for run in setting.runs if run.state == TRAINING]
         for run in active:
             run.progress = progress(run.job.directory)
-        if active and self._report(setting) and self._ask(partial(self._source.is_hopeless, setting.number), False):
+        if active and self._report(setting) and self._ask(partial(self._source.should_prune, setting.number), False):
             for run in setting.runs:
                 if run.state == TRAINING:
                     self._pool.stop(run.job)

@@ -67,7 +67,7 @@ def test_a_damaged_checkpoint_stays_and_is_for_the_training_to_refuse(made, fres
     assert fresh.arguments() == ["train", "--resume", str(fresh.directory)]
     ended = job.ending(fresh, fresh.start(2).wait(60))
     assert ended.status == REFUSED
-    assert "replay" in ended.words
+    assert "replay" in ended.reason
 
 
 def test_what_another_training_works_in_is_not_set_aside(fresh):
@@ -78,11 +78,11 @@ def test_what_another_training_works_in_is_not_set_aside(fresh):
     with RunLock(fresh.directory):
         ended = train_here(fresh, 2)
     assert ended.status == REFUSED
-    assert "in use by another training" in ended.words
+    assert "in use by another training" in ended.reason
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "died"),
+    ("status", "reason", "died"),
     [
         (0, "", False),
         (STOPPED, "", False),
@@ -91,10 +91,10 @@ def test_what_another_training_works_in_is_not_set_aside(fresh):
         (-signal.SIGKILL, "its process ended with signal SIGKILL", True),
     ],
 )
-def test_how_a_process_ended_in_words(fresh, status, words, died):
+def test_how_a_process_ended_in_words(fresh, status, reason, died):
     fresh.log.write_text("step 100: return 3\ntd3robot: no space left on device\n")
     ended = job.ending(fresh, status)
-    assert ended == Ending(status, words)
+    assert ended == Ending(status, reason)
     assert ended.died == died
 
 
@@ -103,12 +103,12 @@ def test_a_run_that_is_refused_says_why(fresh):
     process = fresh.start(2)
     ended = job.ending(fresh, process.wait(60))
     assert ended.status == REFUSED
-    assert "there is no configuration" in ended.words
+    assert "there is no configuration" in ended.reason
 
 
 def test_so_many_runs_at_once_as_there_are_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    assert [LocalPool(cores).room() for cores in (1, 2, 3, 8, 64)] == [8, 4, 2, 1, 1]
+    assert [LocalPool(cores).free_slots() for cores in (1, 2, 3, 8, 64)] == [8, 4, 2, 1, 1]
 
 
 def test_a_run_counts_the_cores_it_is_given(fresh, monkeypatch):

@@ -15,7 +15,7 @@ from learning.same_run import assert_same_run
 from waiting import PATIENCE, linux_only, processes_of, wait_for
 
 from td3robot.errors import ConfigError, MissingExtraError
-from td3robot.sweep.on_ray import RayPool
+from td3robot.sweep.pool import RayPool
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.thorough

@@ -70,19 +70,19 @@ def test_a_setting_that_failed_is_tried_again_on_resume(tmp_path):
     assert Search(tmp_path, plan_of(1)).known() == [(*failed, False)]
 
 
-def test_what_never_was_as_good_as_most_is_hopeless_once_five_are_complete(tmp_path):
+def test_what_never_was_as_good_as_most_should_prune_once_five_are_complete(tmp_path):
     source = Search(tmp_path, plan_of(7))
     for _ in range(5):
         number, _ = source.next()
         source.report(number, [0.5, 0.6])
-        assert not source.is_hopeless(number)
+        assert not source.should_prune(number)
         source.finish(number, 0.55)
     bad, good = source.next()[0], source.next()[0]
     source.report(bad, [0.1])
     source.report(good, [0.7, 0.2])  # it was better once
-    assert source.is_hopeless(bad)
-    assert source.is_hopeless(bad)  # it stays so
-    assert not source.is_hopeless(good)
+    assert source.should_prune(bad)
+    assert source.should_prune(bad)  # it stays so
+    assert not source.should_prune(good)
     source.finish(bad, 0.1)
     source.finish(good, 0.45)
     assert [known.over for known in Search(tmp_path, plan_of(7)).known()] == [True] * 7
@@ -134,5 +134,5 @@ def test_a_full_disk_ends_in_one_sentence_and_what_was_tried_stays(tmp_path, mon
         disk.setattr(JournalFileBackend, "append_logs", full)
         sweep = Sweep(tmp_path, plan_of(3), source, None, lambda sweep: None)
         assert sweep._ask(source.next, None) is None
-    assert "cannot be written (No space left on device)" in sweep.trouble
+    assert "cannot be written (No space left on device)" in sweep.stop_reason
     assert Search(tmp_path, plan_of(3)).known()[0] == (number, overrides, True)

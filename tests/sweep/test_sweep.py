@@ -25,11 +25,11 @@ class ScriptedPool:
         self.script = {name: list(endings) for name, endings in dict(script).items()}
         self.slots, self.running, self.started, self.stopped = slots, [], [], []
 
-    def room(self):
+    def free_slots(self):
         return self.slots - len(self.running)
 
     def start(self, job):
-        assert self.room() > 0
+        assert self.free_slots() > 0
         self.running.append(job)
         self.started.append(job.directory.name)
 
@@ -64,7 +64,7 @@ class Curves(dict):
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(loop, "LOOK_S", 0.0)
+    monkeypatch.setattr(loop, "POLL_INTERVAL_S", 0.0)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_run_that_always_dies_is_given_up_and_the_others_go_on(make):
     sweep = make(pool, seeds=3)
     sweep.train()
     assert states(sweep) == {"000-seed0": FAILED, "000-seed1": DONE, "000-seed2": DONE}
-    assert sweep.runs[0].words == "its process ended with signal SIGKILL, 4 times"
+    assert sweep.runs[0].reason == "its process ended with signal SIGKILL, 4 times"
     assert pool.started.count("000-seed0") == 1 + loop.RESUMES
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_is_refused_is_not_tried_again(make):
     sweep = make(pool, seeds=2)
     sweep.train()
     assert pool.started.count("000-seed0") == 1
-    assert (sweep.runs[0].state, sweep.runs[0].words) == (FAILED, "no space left on device")
+    assert (sweep.runs[0].state, sweep.runs[0].reason) == (FAILED, "no space left on device")
 
 
 @pytest.mark.parametrize("ending", [Ending(KILLED), Ending(1, "crashed"), Ending(REFUSED, "already at step 12000")])
@@ -145,7 +145,7 @@ def test_a_stop_reaches_every_run_and_starts_no_other(make):
 def test_a_run_that_somebody_else_stops_is_said_to_be(make):
     sweep = make(ScriptedPool({"000-seed0": [Ending(STOPPED)]}))
     sweep.train()
-    assert (sweep.runs[0].state, sweep.runs[0].words) == (FAILED, "it was stopped from outside of the sweep")
+    assert (sweep.runs[0].state, sweep.runs[0].reason) == (FAILED, "it was stopped from outside of the sweep")
 
 
 class Impatient(Grid):
@@ -158,7 +158,7 @@ class Impatient(Grid):
     def report(self, number, values):
         self.reported[number] = values
 
-    def is_hopeless(self, number):
+    def should_prune(self, number):
         values = self.reported[number]
         return len(values) > 1 and values[1] < 0.5
 
@@ -166,7 +166,7 @@ class Impatient(Grid):
         self.scores[number] = score
 
 
-def test_a_hopeless_setting_is_stopped_with_all_of_its_seeds(make):
+def test_a_pruned_setting_is_stopped_with_all_of_its_seeds(make):
     curves = {"000-seed0": [0.2, 0.4, 0.5], "000-seed1": [0.2, 0.5], "001-seed0": [0.5, 0.7], "001-seed1": [0.5, 0.9]}
     pool = ScriptedPool({"000-seed0": [None], "000-seed1": [None]})
     sweep = make(pool, seeds=2, choices=["agent.gamma=0.8,0.9"], curves=curves)
@@ -290,7 +290,7 @@ def test_a_journal_that_cannot_be_written_stops_the_sweep_and_every_run_saves(ma
     sweep = make(pool, choices=["agent.gamma=0.8,0.9,0.95"], curves={"000-seed0": [0.6, 0.7]})
     sweep._source = Full(sweep.plan, room=0)
     sweep.train()
-    assert "cannot be written (No space left on device)" in sweep.trouble
+    assert "cannot be written (No space left on device)" in sweep.stop_reason
     assert [each.directory.name for each in pool.stopped] == ["001-seed0"]
     assert states(sweep) == {"000-seed0": DONE, "001-seed0": WAITING, "002-seed0": WAITING}
 
@@ -318,7 +318,7 @@ def test_a_run_that_cannot_be_started_fails_alone(make, error):
     pool.start = refuses_one
     sweep.train()
     assert states(sweep) == {"000-seed0": DONE, "000-seed1": FAILED, "000-seed2": DONE}
-    assert sweep.runs[1].words == f"it cannot be started: {error}"
+    assert sweep.runs[1].reason == f"it cannot be started: {error}"
 
 
 def test_results_that_cannot_be_written_leave_those_before(make, tmp_path, monkeypatch):
@@ -338,7 +338,7 @@ def test_results_that_cannot_be_written_leave_those_before(make, tmp_path, monke
 
 
 def test_a_setting_is_named_without_its_sections():
-    assert Setting(0, ("agent.gamma=0.8", "agent.actor_hidden=[8, 8]"), []).words == "gamma=0.8, actor_hidden=[8, 8]"
+    assert Setting(0, ("agent.gamma=0.8", "agent.actor_hidden=[8, 8]"), []).label == "gamma=0.8, actor_hidden=[8, 8]"
 
 
 def test_a_job_means_the_same_elsewhere(tmp_path):
