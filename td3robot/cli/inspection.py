@@ -198,11 +198,16 @@ def _made_again(saved: "Checkpoint", run: "RunConfig", warm_start: bool) -> str:
     from td3robot.policy.checkpoint import CONFIG
 
     if warm_start:
-        return f"by the command and the networks that it was begun with; its settings: {saved.path / CONFIG}"
+        return f"by the command and the networks that it was begun with; its settings: {_shown(saved.path / CONFIG)}"
     for name, path in catalog.configurations().items():
         shipped = load_config(path)
         if different_settings(shipped, run).keys() <= {"seed"}:
             options = f" --seed {run.seed}" if run.seed != shipped.seed else ""
             options += f" --steps {run.training.steps}" if run.training.steps != shipped.training.steps else ""
-            return f"td3robot train {name}{options} (settings: {path})"
-    return f"td3robot train {quote(str(saved.path / CONFIG))}"
+            return f"td3robot train {name}{options} (settings: {_shown(path)})"
+    return f"td3robot train {quote(str(_shown(saved.path / CONFIG)))}"
+
+
+def _shown(path: Path) -> Path:
+    """Return a path relative to the working directory, where it is below that."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -18,7 +18,6 @@ from td3robot.format import change as change_text
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
     from td3robot.learning.arm_trainer import ArmTrainer
-    from td3robot.learning.run_lock import RunLock
     from td3robot.learning.trainer import Trainer
     from td3robot.policy.checkpoint import Checkpoint
     from td3robot.robots.cells import CellConfig
@@ -115,7 +114,7 @@ def resumed(
     path: Path,
     steps: int | None,
     more: int | None,
-    overrides: list[str],
+    overrides: Sequence[str],
     reason: str | None,
     trust: bool = False,
     workers: Workers | None = None,
@@ -136,7 +135,10 @@ def resumed(
         ConfigError: It cannot be resumed like this.
         ContractError: Its environment has changed.
     """
+    from td3robot.envs.trust import require_trusted
+    from td3robot.learning.changes import recorded_change
     from td3robot.learning.run_lock import RunLock
+    from td3robot.learning.runs import make_trainer
     from td3robot.policy.checkpoint import find
 
     _require_reason(overrides, reason)
@@ -148,42 +150,24 @@ def resumed(
             "put it into a directory of its own, as last-000000000"
         )
     run = path if path.is_dir() and path != found else found.resolve().parent
-    lock = RunLock(run)  # before anything is read that another training might replace
-    try:
-        return _resumed_under(lock, run, path, (steps, more, overrides, reason), trust, workers)
-    except BaseException:
-        lock.close()
-        raise
-
-
-def _resumed_under(
-    lock: "RunLock",
-    run: Path,
-    path: Path,
-    until: tuple[int | None, int | None, list[str], str | None],
-    trust: bool,
-    workers: Workers | None,
-) -> "Trainer":
-    """Return the trainer of a saved run whose directory is locked; ``until`` has arguments of :func:`resumed`."""
-    from td3robot.envs.trust import require_trusted
-    from td3robot.learning.changes import recorded_change
-    from td3robot.learning.runs import make_trainer
-
-    steps, more, overrides, reason = until
-    saved, config, step = saved_run(path, steps, more, overrides)
-    require_trusted(config.environment, str(saved.path), trust)
-    change = None if reason is None else recorded_change(saved.config(), config, step, reason)
-    trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock, workers)
-    here = "this td3robot" if change is None else "the changed run"
-    trainer.contract.require_same(saved.contract(), here, "the checkpoint")
-    resume_saved(trainer, saved)
+    with ExitStack() as held:
+        lock = RunLock(run)  # before anything is read that another training might replace
+        held.callback(lock.close)
+        saved, config, step = saved_run(path, steps, more, overrides)
+        require_trusted(config.environment, str(saved.path), trust)
+        change = None if reason is None else recorded_change(saved.config(), config, step, reason)
+        trainer = make_trainer(config, run, ProgressListener(config.training.steps, step), lock, workers)
+        here = "this td3robot" if change is None else "the changed run"
+        trainer.contract.require_same(saved.contract(), here, "the checkpoint")
+        resume_saved(trainer, saved)
+        held.pop_all()
     if change is not None:
         trainer.changes.append(change)
         trainer.listener.message(f"changed {change_text(change)}; no exact resume from there on")
     return trainer
 
 
-def _require_reason(overrides: list[str], reason: str | None) -> None:
+def _require_reason(overrides: Sequence[str], reason: str | None) -> None:
     """Require a reason for changed settings, and settings for a reason; those in ``FREE`` need none."""
     from td3robot.learning.changes import FREE
 

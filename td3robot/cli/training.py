@@ -1,5 +1,6 @@
 """Commands that train in simulation or on an arm, and import an older checkpoint as a run."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -91,20 +92,9 @@ def train(
     if watched:
         viewing.require_viser()
     request = TrainRequest(
-        config,
-        resume,
-        init_from,
-        out,
-        seed,
-        steps,
-        more,
-        changed,
-        robots or [],
-        records,
-        overrides or [],
-        trust,
+        config, resume, init_from, out, seed, steps, more, changed, robots or (), records, overrides or (), trust,
         None if ray is None else Workers(ray, workers or 1),
-    )
+    )  # fmt: skip
     with figures_alone():
         trainer, seconds, first = _trained(request, watched)
     _finish(trainer, seconds, first, as_json)
@@ -115,45 +105,38 @@ def train(
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """The options of ``train``, from which a training starts."""
+    """The options of ``train``."""
 
     config: Path | None
-    resume: Path | None
-    init_from: Path | None
-    out: Path | None
-    seed: int | None
-    steps: int | None
-    more: int | None
-    changed: str | None
-    robots: list[Path]
-    records: Path
-    overrides: list[str]
-    trust: bool
-    workers: Workers | None
+    resume: Path | None = None
+    init_from: Path | None = None
+    out: Path | None = None
+    seed: int | None = None
+    steps: int | None = None
+    more: int | None = None
+    changed: str | None = None
+    robots: Sequence[Path] = ()
+    records: Path = Path("records")
+    overrides: Sequence[str] = ()
+    trust: bool = False
+    workers: Workers | None = None
 
 
 def _made(request: TrainRequest) -> "Trainer":
     """Return the trainer; on arms, an ``ArmTrainer``."""
+    until = request.steps, request.more
     if request.robots:
-        if (
-            request.resume is None
-            or any(each is not None for each in (request.seed, request.init_from, request.changed, request.workers))
-            or request.overrides
-        ):
+        others = (request.seed, request.init_from, request.changed, request.workers)
+        if request.resume is None or any(each is not None for each in others) or request.overrides:
             raise ConfigError(
                 "--robot resumes a run on arms: only --resume, --steps, --more, --out and --records go with it"
             )
-        until = request.steps, request.more
         return resumed_on_arms(request.resume, request.robots, request.out, until, request.records)
     if request.resume is not None:
         if any(option is not None for option in (request.out, request.seed, request.init_from)):
             raise ConfigError("--resume continues a run as it was: --out, --seed and --init-from are for a new run")
-        until = request.steps, request.more
         return resumed(request.resume, *until, request.overrides, request.changed, request.trust, request.workers)
-    assert request.config is not None
-    return _started(
-        request.config, request.out, request.seed, request.steps, request.init_from, request.overrides, request.workers
-    )
+    return _started(request)
 
 
 def _trained(request: TrainRequest, watched: bool) -> tuple["Trainer", float, int]:
@@ -186,7 +169,7 @@ def import_command(
     from td3robot.envs.gymnasium_env import action_range
     from td3robot.learning.legacy import import_legacy
 
-    trainer = _started(config, out, None, None, None, overrides or [])
+    trainer = _started(TrainRequest(config, out=out, overrides=overrides or ()))
     try:
         with closing(make_environment(trainer.config.environment)) as environment:
             actions = action_range(environment)
@@ -203,32 +186,25 @@ def import_command(
     )
 
 
-def _started(
-    path: Path,
-    out: Path | None,
-    seed: int | None,
-    steps: int | None,
-    init_from: Path | None,
-    overrides: list[str],
-    workers: Workers | None = None,
-) -> "Trainer":
+def _started(request: TrainRequest) -> "Trainer":
     """Return the trainer of a new run."""
     from td3robot.config import load_config
     from td3robot.learning.runs import make_trainer
 
-    extra = [f"seed={seed}"] if seed is not None else []
-    extra += [f"training.steps={steps}"] if steps is not None else []
-    config = load_config(path, [*overrides, *extra])
-    run = out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}-seed{config.seed}"
+    assert request.config is not None
+    extra = [] if request.seed is None else [f"seed={request.seed}"]
+    extra += [] if request.steps is None else [f"training.steps={request.steps}"]
+    config = load_config(request.config, [*request.overrides, *extra])
+    run = request.out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}-seed{config.seed}"
     taken = ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
     existed = run.exists()
     if existed and (not run.is_dir() or any(run.iterdir())):
         raise taken
-    trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0), workers=workers)
-    if init_from is not None:
+    trainer = make_trainer(config, run, ProgressListener(config.training.steps, 0), workers=request.workers)
+    if request.init_from is not None:
         from td3robot.policy.checkpoint import Checkpoint, find
 
-        saved = Checkpoint(find(init_from))
+        saved = Checkpoint(find(request.init_from))
         trainer.start_from(saved)
         note_differences(trainer.contract, saved.contract())
     try:
