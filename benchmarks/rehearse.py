@@ -15,7 +15,8 @@ from statistics import median
 from drills import DRILLS, Outcome, Scene
 from timing import policy_step_ms
 
-from td3robot.cli.rehearsal import clock_text, say
+from td3robot.cli.rehearsal import clock_text
+from td3robot.cli.terminal import stderr
 from td3robot.deploy.played import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
 from td3robot.report.figures import ROWS
@@ -28,7 +29,7 @@ def rehearse(path: Path, arguments: argparse.Namespace, records: Path) -> None:
     played = open_checkpoint(path)
     step = policy_step_ms(played.policy, played.environment)
     plan = Plan(played, arguments.episodes, host=arguments.host, records=records, stream_hz=arguments.rtde_rate)
-    report = Rehearsal(plan, say).run()
+    report = Rehearsal(plan, stderr.say).run()
     print(f"\n### {played.name}, {arguments.episodes} episodes, streamed at {arguments.rtde_rate} Hz\n")
     print("| | stand-in, real client | plain simulation |\n|---|---|---|")
     for row in ROWS:
@@ -53,7 +54,7 @@ def drill(rounds: int, host: str, records: Path) -> None:
     try:
         for number in range(rounds):
             for item in DRILLS:
-                say(f"round {number + 1} of {rounds}: {item.name}")
+                stderr.say(f"round {number + 1} of {rounds}: {item.name}")
                 found.setdefault(item.name, []).append(scene.perform(item))
     finally:
         scene.close()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from td3robot.cli.options import LOOK, Json, Overrides
-from td3robot.cli.terminal import figures_alone, print_json, results, stderr
+from td3robot.cli.terminal import print_json, results, stderr, stray_output_to_stderr
 from td3robot.format import counted, percent
 
 REACH = Path("ur5e_reach")
@@ -48,7 +48,7 @@ def environment(
     from td3robot.config import load_config
     from td3robot.learning.benchmark import bench_environment
 
-    with figures_alone():
+    with stray_output_to_stderr():
         figures = bench_environment(load_config(config, overrides or [])).to_json()
     _show(figures, f"{config}: {environment_line(figures)}", as_json)
 

@@ -1,4 +1,4 @@
-"""What there is: lists it, copies files to edit, exports policies, and prints the schema of files."""
+"""Commands for files: list them, copy them to edit, export policies, print schemas."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The first minute: watch a released policy, without a clone, an arm or any choices."""
+"""The first command to try: watch a released policy."""
 
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 POLICY = "ur5e_grasp"
 # An episode in which the cube is clearly visible.
 SEED = 3
-# A film shows every second moment: without a graphics card, drawing all of them takes longer than people wait.
+# A film has every second period: drawing all of them takes too long without a graphics card.
 EVERY = 2
 # Time between the pictures of a strip [s].
 EVERY_S = 1.6
@@ -74,7 +74,7 @@ def _without_browser(out: Path) -> None:
     policy = saved.policy()
     environment = make_robot_env(config, "rgb_array")
     try:
-        for show in (_film, _strip, _tell):
+        for show in (_film, _strip, _describe):
             try:
                 show(environment, policy, out)
             except Td3RobotError as error:
@@ -133,7 +133,7 @@ def _strip(environment: "RobotEnv", policy: "Policy", out: Path) -> None:
     stderr.say(f"picture: {path}; {_outcome(episode)}")
 
 
-def _tell(environment: "RobotEnv", policy: "Policy", _: Path) -> None:
+def _describe(environment: "RobotEnv", policy: "Policy", _: Path) -> None:
     """Describe an episode in words: where the cube is, second by second."""
     from td3robot import seeding
     from td3robot.envs.playing import Player

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from td3robot import catalog
 from td3robot.cli.options import ARM, Cell, CheckpointPath, EpisodeSeed, JsonReport, Records, View
-from td3robot.cli.reports import attended
+from td3robot.cli.reports import watched_session
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.errors import ConfigError, choose
 from td3robot.format import NONE
@@ -28,7 +28,7 @@ TIMES = {
     "gripper_round_trip_ms": "the gripper's answer",
     "arm_state_period_ms": "time between two states",
 }
-# Rows for a session that only watched: nothing was sent, so the policy achieved nothing.
+# Rows for a shadow session: nothing was sent, so there is no outcome.
 WATCHED = (
     "Control periods changed by the guard",
     "Time to decide: median / 99th percentile / longest",
@@ -92,7 +92,7 @@ def deploy(
         raise ConfigError(choose("mode", mode, RUNGS))
     if override is not None and not override.strip():
         raise ConfigError("--override needs a reason; it is recorded")
-    with attended(watched) as begun, present_operator() as operator:
+    with watched_session(watched) as begun, present_operator() as operator:
         request = deployment.Request(
             checkpoint, load_cell(robot), mode, speed, episodes, seed, goal_from_text(goal) if goal else None,
             dict(taught_from_text(text) for text in objects or ()), records, override, unattended, begun,

@@ -10,7 +10,7 @@ import typer
 from td3robot import catalog
 from td3robot.cli.inspection import randomization_words
 from td3robot.cli.options import LEARN, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
-from td3robot.cli.terminal import counted, figures_alone, note_differences, print_json, results
+from td3robot.cli.terminal import note_differences, print_json, progress_bar, results, stray_output_to_stderr
 from td3robot.format import achieved, guard_reason, percent
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def evaluate_command(
     from td3robot.policy import checkpoint
 
     saved = checkpoint.opened(checkpoint_path)
-    with figures_alone():
+    with stray_output_to_stderr():
         run, policy, environment = opened(saved, overrides or [], "rgb_array" if video else None, trust, speed)
         rate = float(environment.metadata.get("render_fps", 30))
         recorder = VideoRecorder(video, rate, max_frames=600) if video else None
         on_frame = recorder.add if recorder else None
-        with recorder or nullcontext(), counted("episodes evaluated", episodes) as on_episode:
+        with recorder or nullcontext(), progress_bar("episodes evaluated", episodes) as on_episode:
             figures = evaluate(environment, policy.act, episodes, seed, on_frame=on_frame, on_episode=on_episode)
         environment.close()
     if as_json:

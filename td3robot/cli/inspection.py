@@ -155,7 +155,7 @@ def _robot(saved: "Checkpoint", run: "RunConfig") -> list[tuple[str, str]]:
 
 
 def randomization_words(run: "RunConfig") -> str:
-    """Return an environment's level of domain randomization, in words."""
+    """Write an environment's level of domain randomization."""
     if not isinstance(run.environment, RobotEnvironmentConfig):
         return "as the environment is"
     levels = [name for name, level in DISTURBANCES.items() if level == run.environment.disturbance]
@@ -165,7 +165,7 @@ def randomization_words(run: "RunConfig") -> str:
 
 
 def _under(run: "RunConfig") -> str:
-    """Return the domain randomization of a training, in words."""
+    """Write the domain randomization of a training."""
     words, calm = randomization_words(run), run.training.undisturbed_share
     disturbed = isinstance(run.environment, RobotEnvironmentConfig) and not words.startswith("without")
     where = "each part" if run.training.undisturbed_by_part else "it"

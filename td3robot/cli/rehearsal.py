@@ -11,7 +11,7 @@ from rich.table import Table
 from td3robot import catalog
 from td3robot.cli.deployment import figures_table
 from td3robot.cli.options import ARM, CheckpointPath, EpisodeSeed, JsonReport, Records, View
-from td3robot.cli.reports import attended
+from td3robot.cli.reports import watched_session
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.cli.viewing import require_viser
 from td3robot.errors import ConfigError
@@ -77,11 +77,11 @@ def rehearse(
     played = open_checkpoint(checkpoint)
     reports: list[dict[str, Any]] = []
     for place in places:
-        with attended(watched) as begun:
+        with watched_session(watched) as begun:
             plan = Plan(played, episodes, seed, speed, faults, host, records, rate, preset=place, on_record=begun)
             if place is not NOMINAL:
-                say(f"cell {place.name}: {place.reason}; {differences_text(place.differences())}")
-            reports.append(Rehearsal(plan, say).run())
+                stderr.say(f"cell {place.name}: {place.reason}; {differences_text(place.differences())}")
+            reports.append(Rehearsal(plan, stderr.say).run())
             show_rehearsal(reports[-1], played.environment.achieved)
     if as_json:
         print_json(reports[0] if len(reports) == 1 else {"cells": reports})
@@ -90,7 +90,7 @@ def rehearse(
 
 
 def differences_text(differences: Mapping[str, Any]) -> str:
-    """Return a cell's differences from training, in words."""
+    """Write a cell's differences from training."""
     words = (f"{name} {value}" for name, value in differences.items())
     return f"differs from training in {', '.join(words)}" if differences else "as in training"
 
@@ -130,14 +130,8 @@ def show_rehearsal(report: dict[str, Any], what: str) -> None:
     )
 
 
-def say(text: str) -> None:
-    """Write a sentence to standard error at once."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
-
-
 def driver_text(figures: Mapping[str, float]) -> str:
-    """Return the driver's own timing in words."""
+    """Write the driver's own timing."""
     parts = [f"{figures['streamed']:,} targets sent"] if "streamed" in figures else []
     parts += [
         f"{words} {'/'.join(format(figures[f'{name}_{kind}_ms'], '.2f') for kind in ('p50', 'p99', 'max'))} ms"

@@ -89,7 +89,7 @@ def replay(
     simulated = SimulatedMotion(len(joints)) if view else None
     with McapFile(mcap, again.about, joints, force) if mcap else nullcontext() as exported:
         frames = again.frames(again.lines() if exported is None else exported.passed(again.lines()))
-        for frame in frames if fast or mcap or view else replaying.paced(frames):
+        for frame in frames if fast or mcap or view else replaying.in_real_time(frames):
             gap.add(frame)
             if exported is not None:
                 exported.add_frame(frame)
@@ -110,7 +110,7 @@ def replay(
 
 
 def require_page(out: Path) -> None:
-    """Refuse a name that is not one of a page.
+    """Refuse a file name that is not HTML.
 
     Raises:
         ConfigError: Naming it.
@@ -120,7 +120,7 @@ def require_page(out: Path) -> None:
 
 
 def report_at_end(paths: Sequence[Path]) -> None:
-    """Write the report of what has just ended, and print its path; a failure is printed, and changes nothing else."""
+    """Write the report of a finished run or session and print its path; a failure is only printed."""
     try:
         from td3robot.report.build import make_report
 
@@ -139,8 +139,8 @@ def _say_unwritten(paths: Sequence[Path], reason: str) -> None:
 
 
 @contextmanager
-def attended(watched: bool) -> Iterator[Callable[[Path], None]]:
-    """Yield a callback for the path of a session's record: the record is shown, if wanted, and reported on at the end.
+def watched_session(watched: bool) -> Iterator[Callable[[Path], None]]:
+    """Yield a callback for a session's record: it starts the viewer, if wanted, and a report is written at the end.
 
     Raises:
         MissingExtraError: It is to be shown, but the viewer is not installed.

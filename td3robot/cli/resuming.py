@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from td3robot.policy.checkpoint import Checkpoint
     from td3robot.robots.cells import CellConfig
 
-# How often a question checks whether the training is to stop [s].
+# How often a pending question checks whether the training is stopping [s].
 POLL_INTERVAL_S = 0.2
 # Name at most this many settings that a run lacks.
 NAMED = 3
@@ -219,8 +219,8 @@ def resumed_on_arms(
             )
 
     def agree(name: str, what: str) -> bool:
-        """Ask the person at the terminal while the training goes on."""
-        return _agreed(f"{name}: {what}", lambda: trainer.stop_requested)
+        """Ask the operator at the terminal while the training continues."""
+        return _confirmed(f"{name}: {what}", lambda: trainer.stop_requested)
 
     with ExitStack() as made:
         listener = ProgressListener(config.training.steps, step)
@@ -240,7 +240,7 @@ def resumed_on_arms(
 
 
 class _Robot:
-    """A robot of a training, checked and found ready; nothing moves it yet.
+    """A robot of a training that passed its check; it does not move yet.
 
     Args:
         name: Its arm's name in messages.
@@ -271,7 +271,7 @@ class _Robot:
         return self.hold
 
     def end(self, fault: Td3RobotError, say: Callable[[str], None]) -> None:
-        """End the robot's part in the training: it is latched until its operator recovers it, and the others go on."""
+        """Take the robot out of the training and latch its fault until the operator recovers it; others continue."""
         from td3robot.deploy.ledger import LadderError
 
         say(f"{self.name} takes no further part: {fault}")
@@ -290,7 +290,7 @@ def _names(cell_paths: Sequence[Path]) -> list[str]:
     return stems if len(set(stems)) == len(stems) else [str(path) for path in cell_paths]
 
 
-def _agreed(question: str, stopped: Callable[[], bool]) -> bool:
+def _confirmed(question: str, stopped: Callable[[], bool]) -> bool:
     """Ask a question at the terminal until it is answered or the training is to stop, and return whether yes."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from td3robot.cli.options import LEARN, Json, Overrides
-from td3robot.cli.terminal import figures_alone, print_json, results, signals_call, stderr
+from td3robot.cli.terminal import print_json, results, signals_call, stderr, stray_output_to_stderr
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
 from td3robot.format import counted
@@ -76,22 +76,22 @@ def sweep(
         else:
             assert resume is not None
             directory, plan = resume.resolve(), read_plan(resume)
-        with RunLock(directory), figures_alone(), _Display() as display:
+        with RunLock(directory), stray_output_to_stderr(), _Display() as display:
             trained = Sweep(directory, plan, _source(directory, plan), pool, display.show)
             display.message(_announced(trained))
             with signals_call(lambda: _stop(trained, display)):
                 trained.train()
-    found, objection = figures(trained), None
+    found, write_error = figures(trained), None
     try:
         write_results(trained, found)
     except OSError as error:
-        objection = f"{trained.directory / RESULTS} cannot be written ({error.strerror or error})"
+        write_error = f"{trained.directory / RESULTS} cannot be written ({error.strerror or error})"
     if as_json:
         print_json(found)
-    _conclude(trained, found, as_json, objection)
+    _conclude(trained, found, as_json, write_error)
     if trained.stop_requested and not trained.stop_reason:
         raise typer.Exit(130)
-    if trained.stop_reason or objection or any(run.state == FAILED for run in trained.runs):
+    if trained.stop_reason or write_error or any(run.state == FAILED for run in trained.runs):
         raise typer.Exit(1)
 
 
@@ -194,7 +194,7 @@ def _table(sweep: Sweep) -> Table:
     return table
 
 
-def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, objection: str | None) -> None:
+def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, write_error: str | None) -> None:
     """Print the settings, best first, what went wrong, and what to do next."""
     success = found["measure"] == "success_rate"
     table = Table()
@@ -211,10 +211,10 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, objection: str
     failed = [run for run in sweep.runs if run.state == FAILED]
     for run in failed:
         stderr.say(f"{run.name} failed: {run.reason}; its log: {run.job.log}")
-    lines = [objection or f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
+    lines = [write_error or f"figures and picture: {sweep.directory / RESULTS}, {sweep.directory / PICTURE}"]
     if sweep.stop_reason:
         lines.append(f"{sweep.stop_reason}, so every run was told to save and stop")
-    if failed or objection or sweep.stop_requested:
+    if failed or write_error or sweep.stop_requested:
         lines.append(f"resume with: td3robot sweep --resume {quote(str(sweep.directory))}")
     if found["best_run"] is not None:
         lines.append(f"evaluate the best setting's best run with: td3robot eval {quote(found['best_run'])}")
@@ -232,6 +232,6 @@ def _spread_words(spread: dict[str, float] | None, success: bool) -> str:
 
 
 def _stop(sweep: Sweep, display: _Display) -> None:
-    """Pass a signal on to every run: the first one saves it, later ones insist."""
+    """Pass a signal on to every run: the first one makes it save and stop."""
     display.message("stopping; every run saves" if not sweep.stop_requested else "passed on to every run again")
     sweep.request_stop()

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class LastingConsole(Console):
-    """A console that keeps working without a terminal: output that nobody can read ends nothing."""
+    """A console that goes silent when its terminal is closed, instead of ending the program."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; once the terminal was closed, do nothing.
 
         A signal may come while something is printed, and its handler prints as well. Python refuses to write within a
-        write to the same stream; then the words go past the stream.
+        write to the same stream; then the text is written to the descriptor.
         """
         try:
             super().print(*objects, **options)
@@ -54,7 +54,7 @@ stdout = LastingConsole(highlight=False)
 
 
 def results(as_json: bool) -> LastingConsole:
-    """Return the console for words about results: with JSON, standard error."""
+    """Return the console for results as text: standard error if standard output has JSON."""
     return stderr if as_json else stdout
 
 
@@ -125,7 +125,7 @@ def announce_speeds(contract: Contract) -> None:
 
 
 def note_differences(here: Contract, trained: Contract) -> None:
-    """Print every term of a policy's contract that was another one in its training."""
+    """Print every term of a policy's contract that differs from its training."""
     for name, mine, theirs in here.differences(trained):
         stderr.say(f"note: {name} is {plain(mine)} here and was {plain(theirs)} in training")
 
@@ -151,7 +151,7 @@ def show_table(figures: dict[str, Any], title: str) -> None:
 
 
 @contextmanager
-def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal, and yield the function that updates it."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
@@ -163,8 +163,8 @@ def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def figures_alone() -> Iterator[None]:
-    """Keep standard output for figures: anything that environments and their libraries print goes to stderr."""
+def stray_output_to_stderr() -> Iterator[None]:
+    """Redirect what environments and libraries print to standard error; standard output is for figures."""
     sys.stdout.flush()
     kept = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)

@@ -19,11 +19,11 @@ from td3robot.cli.terminal import (
     ProgressListener,
     announce_run,
     announce_speeds,
-    figures_alone,
     note_differences,
     print_json,
     stderr,
     stopped_by_signals,
+    stray_output_to_stderr,
 )
 from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
@@ -95,7 +95,7 @@ def train(
         config, resume, init_from, out, seed, steps, more, changed, robots or (), records, overrides or (), trust,
         None if ray is None else Workers(ray, workers or 1),
     )  # fmt: skip
-    with figures_alone():
+    with stray_output_to_stderr():
         trainer, seconds, first = _trained(request, watched)
     _finish(trainer, seconds, first, as_json)
     report_at_end([trainer.run_directory])

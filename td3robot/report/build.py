@@ -1,4 +1,4 @@
-"""From paths to a report: what each path is, which page shows it, where the page goes, and the index of records."""
+"""Builds a report from paths: recognizes them, picks the page and its place; also the index of records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,7 +137,7 @@ def _row(folder: Path) -> list[Cell]:
     has_page = (folder / REPORT_PAGE).is_file()
     name: str | Link = Link(folder.name, f"{folder.name}/{REPORT_PAGE}") if has_page else folder.name
     try:
-        session = _glance(folder)
+        session = _read_summary(folder)
         found, figures = verdict(session), session.figures() or {}
     except RecordError as error:
         return [name, "", "", "", "", Badge("Unreadable", BAD), str(error)]
@@ -149,7 +149,7 @@ def _row(folder: Path) -> list[Cell]:
     return [name, session.began, kind, session.policy, robot, Badge(found.word, found.level), success]
 
 
-def _glance(folder: Path) -> Session:
+def _read_summary(folder: Path) -> Session:
     """Read only what the first line and the report tell; without a report, a session did not end in order."""
     session = Session(folder / FILE)
     first = next(read_record(session.path), None)
@@ -169,7 +169,7 @@ def _glance(folder: Path) -> Session:
 
 
 def _waiting(folder: Path) -> list[str]:
-    """Name the robots that nothing moves before their operator has looked at them, a sentence each."""
+    """Return a sentence for each robot that is latched until its operator recovers it."""
     try:
         return Ledger(folder).waiting()
     except (LadderError, KeyError, TypeError, AttributeError):

@@ -39,7 +39,7 @@ def comparison_page(sources: Sequence[Source]) -> Page:
     """
     empty = [source for source in sources if isinstance(source, Run) and not source.checkpoints]
     compared = [source for source in sources if source not in empty]
-    subjects = named_apart([subject for source in compared for subject in _subjects(source)])
+    subjects = with_unique_names([subject for source in compared for subject in _subjects(source)])
     runs = [source for source in compared if isinstance(source, Run)]
     sections = [
         Section("What differs", _differences(subjects, runs)),
@@ -51,7 +51,7 @@ def comparison_page(sources: Sequence[Source]) -> Page:
     return Page("Side by side", _title(sources), _verdict(subjects, empty), [], sections, made_from)
 
 
-def named_apart(subjects: Sequence[Subject]) -> list[Subject]:
+def with_unique_names(subjects: Sequence[Subject]) -> list[Subject]:
     """Give each subject a name of its own."""
     names = [subject.name for subject in subjects]
     return [
@@ -125,7 +125,7 @@ def _differences(subjects: Sequence[Subject], runs: Sequence[Run]) -> list[Any]:
 
 def _what_differs(runs: Sequence[Run]) -> str:
     """Return how runs of one setting differ."""
-    seeds, lengths = [str(run.config["seed"]) for run in runs], {(run.step, run.asked_steps) for run in runs}
+    seeds, lengths = [str(run.config["seed"]) for run in runs], {(run.step, run.planned_steps) for run in runs}
     differing = [f"their seeds ({', '.join(seeds)})"] * (len(set(seeds)) > 1) + ["their lengths"] * (len(lengths) > 1)
     if not differing:
         return "The runs have the same configuration, seed and length."
@@ -184,4 +184,4 @@ def _list(sources: Sequence[Source]) -> Table:
 
 
 def _titles(runs: Sequence[Run]) -> list[str]:
-    return [subject.name for subject in named_apart([Subject(run.title, {}) for run in runs])]
+    return [subject.name for subject in with_unique_names([Subject(run.title, {}) for run in runs])]

@@ -8,7 +8,7 @@ from td3robot.format import NONE, capital, ended_by, guard_reason, interval, num
 from td3robot.report.html import Table
 
 Figures = dict[str, Any]
-# A difference below this is not worth a sentence.
+# Smallest relative difference that is mentioned.
 NOTABLE = 0.05
 
 
@@ -122,7 +122,7 @@ def comparison_table(subjects: Sequence[Subject]) -> Table:
 
 
 def differences(subjects: Sequence[Subject]) -> list[str]:
-    """Name what differs, a sentence each, the success rate first."""
+    """Return a sentence for each notable difference, the success rate first."""
     measured = [subject for subject in subjects if subject.figures.get("success_ci95")]
     found = [_success_sentence(measured)] if len(measured) > 1 else []
     for row in ROWS[1:]:

@@ -15,9 +15,9 @@ from td3robot.atomic import Replacement
 from td3robot.errors import Td3RobotError
 from td3robot.format import UNITS
 
-# How good something is; a page says it in words as well as in colour.
+# Levels of badges and verdicts.
 GOOD, ATTENTION, BAD, NEUTRAL = "good", "attention", "bad", "neutral"
-# How a page tells that it is one, so that nothing else is ever overwritten.
+# Marks a file as a report, which may be overwritten.
 MARK = "td3robot report"
 GENERATOR = f'<meta name="generator" content="{MARK}">'
 # A number and its unit stay on one line.
@@ -30,7 +30,7 @@ class ReportError(Td3RobotError):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; its ``style`` may be ``note``, which stands back, or ``warning``, which stands out."""
+    """A paragraph; its ``style`` may be ``note``, for less important text, or ``warning``."""
 
     kind: ClassVar = "text"
     text: str
@@ -168,7 +168,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """Return the page as HTML: styles, script and plots inside, everything else refused by its own policy."""
+    """Return the page as HTML: everything inline, and a content security policy that allows nothing else."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = files("td3robot.report") / "templates"
@@ -233,7 +233,7 @@ def _plotly() -> str:
 
 
 def _digest(script: str) -> str:
-    """Return what a page's policy lets run: this script and no other."""
+    """Return the hash by which the page's content security policy allows a script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode('utf-8')).digest()).decode('ascii')}'"
 
 

@@ -1,4 +1,4 @@
-"""A record through the simulation: what was sent to the arm, sent to a simulated one, and the gap between the two."""
+"""Replays a record's commands on a simulated arm and measures the gap to the recorded motion."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from td3robot.statistics import Sample
 Array = NDArray[np.float64]
 Line = dict[str, Any]
 
-# Longer pauses within an episode, between two key presses, count as so long: by then everything is at rest [s].
+# Longest simulated pause within an episode; the arm is at rest by then [s].
 LONGEST_PAUSE_S = 2.0
 
 
@@ -85,7 +85,7 @@ class Replay:
         return read_record(self.path)
 
     def frames(self, lines: Iterable[Line]) -> Iterator[Frame]:
-        """Move the simulated arm by what was sent, and yield a frame for every period and every end of an episode.
+        """Send the recorded commands to the simulated arm; yield a frame per period and per end of an episode.
 
         Every episode begins where the arm really stood. A period that took longer than planned is as long in the
         simulation.
@@ -162,10 +162,10 @@ class Gap:
         }
 
 
-def paced(
+def in_real_time(
     frames: Iterable[Frame], now: Callable[[], float] = monotonic, wait: Callable[[float], None] = sleep
 ) -> Iterator[Frame]:
-    """Yield frames at the pace at which they were recorded; the way between two episodes takes no time."""
+    """Yield frames in real time; the travel between two episodes is skipped."""
     begin, episode = None, None
     for frame in frames:
         if begin is None or frame.episode != episode:

@@ -45,17 +45,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The directory's name, which tells it from other runs of its configuration."""
+        """The directory's name, unique among runs of its configuration."""
         return self.path.resolve().name
 
     @property
-    def asked_steps(self) -> int | None:
+    def planned_steps(self) -> int | None:
         """How many steps were asked for."""
         steps = self.config.get("training", {}).get("steps")
         return None if steps is None else int(steps)
 
     def setting(self) -> dict[str, Any]:
-        """Return the configuration without what tells repetitions apart: seed, name, and how long it was to be."""
+        """Return the configuration without seed, name and length, in which repetitions of a run may differ."""
         training = {name: value for name, value in self.config.get("training", {}).items() if name != "steps"}
         kept = {name: value for name, value in self.config.items() if name not in ("seed", "name")}
         return kept | {"training": training, "changed": [(each["step"], each["settings"]) for each in self.changes]}

@@ -55,7 +55,7 @@ def run_page(run: Run) -> Page:
     """Lay out one run, its verdict first."""
     missing = [Text(sentence, "warning") for sentence in run.missing]
     sections = [
-        Section("What was asked", asked(run)), Section("What is missing", missing), *chart_sections([run.log]),
+        Section("What was asked", _configuration(run)), Section("What is missing", missing), *chart_sections([run.log]),
         Section("Evaluations", _evaluations(run)), Section("Guard interventions of the best policy", _guard(run)),
         Section("Film", _films(run)), Section("Environment and versions", _details(run)),
     ]  # fmt: skip
@@ -104,8 +104,8 @@ def tiles(run: Run) -> list[Tile]:
     if (away := best.get("mean_final_distance_m")) is not None:
         found.append(Tile("From the goal at the end", number(away, unit="mm", scale=1e3), "mean of the best policy"))
     if run.step is not None:
-        detail = "all that were asked for" if run.step == run.asked_steps else f"of {number(run.asked_steps, 7)}"
-        found.append(Tile("Environment steps", number(run.step, 7), detail if run.asked_steps else ""))
+        detail = "all that were asked for" if run.step == run.planned_steps else f"of {number(run.planned_steps, 7)}"
+        found.append(Tile("Environment steps", number(run.step, 7), detail if run.planned_steps else ""))
     if speeds := run.log.get("steps_per_second"):
         found.append(Tile("Training speed", number(float(np.median([v for _, v in speeds]))), "steps a second, median"))
     if run.config:
@@ -113,7 +113,7 @@ def tiles(run: Run) -> list[Tile]:
     return found
 
 
-def asked(run: Run) -> list[Any]:
+def _configuration(run: Run) -> list[Any]:
     """Say what was asked for, and fold the whole configuration."""
     config = run.config
     if not config:
@@ -203,7 +203,7 @@ def _films(run: Run) -> list[Any]:
 def _details(run: Run) -> list[Any]:
     resume = "no, it was saved for play only"
     if run.resumable:
-        resume = f"yes: {resume_command(run.path, run.step, run.asked_steps)}"
+        resume = f"yes: {resume_command(run.path, run.step, run.planned_steps)}"
     pairs = [
         ("Folder", str(run.path)),
         ("Checkpoints", ", ".join(f"{name} ({size / 2**20:.1f} MB)" for name, size in run.checkpoints) or "none"),
@@ -219,6 +219,6 @@ def _progress(run: Run) -> str:
     if run.step is None:
         logged = max((step for points in run.log.values() for step, _ in points), default=None)
         return "" if logged is None else f"It is logged up to step {number(logged, 7)}."
-    wanted = run.asked_steps
+    wanted = run.planned_steps
     of = "" if wanted is None or run.step >= wanted else f" of {number(wanted, 7)}"
     return f"Trained for {number(run.step, 7)}{of} steps."

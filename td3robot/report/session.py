@@ -24,7 +24,7 @@ KINDS = {
 }  # fmt: skip
 # Episodes and events that a page lists one by one; failures are preferred.
 LISTED, LISTED_FAILURES, LISTED_EVENTS = 100, 300, 200
-# An age of a state above this is a difference of two clocks [s].
+# Largest plausible age of a state; beyond it, the clocks differ [s].
 OLDEST_S = 10.0
 # Periods whose times are added up at a time.
 CHUNK = 4096
@@ -197,7 +197,7 @@ def read_session(path: Path) -> Session:
 
 
 class _Reader:
-    """Folds the lines of a record into a session."""
+    """Accumulates the lines of a record in a session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -314,11 +314,11 @@ class _Reader:
             self._session.events.append(Event(self._at, what, text, is_fault))
 
     def _is_shown(self, episode: Episode) -> bool:
-        """Whether curves show an episode: a rehearsal's look at the arm before it moves is not."""
+        """Return whether curves include an episode: not the shadow episode of a rehearsal."""
         return not (self._session.mode == REHEARSAL and episode.mode == SHADOW)
 
     def _lead(self, measured: Any) -> Any:
-        """Add how far the joints are from what was sent for this moment; NaN where nothing was."""
+        """Record the tracking error against the last command sent and return it; NaN before the first command."""
         if self._last_sent is None:
             return np.full(measured.shape, np.nan)
         error = measured - self._last_sent

@@ -17,11 +17,11 @@ from td3robot.metrics import EVALUATIONS, METRICS, Log, evaluations, read_log
 from td3robot.policy import checkpoint
 from td3robot.processes import CORES, end_with_parent, start_python
 
-# Exit statuses: of a training that saved and stopped when told to, and of one that refused and said why.
+# Exit statuses of a training: stopped on request and saved; refused with a message.
 STOPPED, REFUSED = 130, 2
 # What a run's process does after its imports.
 COMMAND = "follow_parent(); from td3robot.cli import main; main()"
-# How long a directory may stay locked by a training whose process was just killed [s].
+# How long a killed training may keep its directory locked [s].
 RELEASE_S = 20.0
 # How much of a log's end to read for its last line [bytes].
 TAIL = 4096
@@ -29,7 +29,7 @@ TAIL = 4096
 
 @dataclass(frozen=True)
 class Job:
-    """A run to train. It pickles, and means the same on every machine that has the directory.
+    """A run to train; can be pickled, and is valid on every machine that shares the directory.
 
     Attributes:
         directory: Absolute path of the run directory.
@@ -114,7 +114,7 @@ class Ending:
 
     @property
     def died(self) -> bool:
-        """Whether it ended in a way that a new process could fix."""
+        """Whether the process died, so that another attempt may succeed."""
         return self.status not in (0, STOPPED, REFUSED)
 
 
@@ -141,7 +141,7 @@ class Progress:
 
 
 def follow_parent() -> None:
-    """Make this process end with the one that its first argument names, and stop when that sends SIGINT.
+    """End this process with its parent, whose id is the first argument, and stop on the parent's SIGINT.
 
     Ray blocks the signal in its workers, and shells ignore it in background processes; both are inherited.
     """
@@ -206,7 +206,7 @@ def progress(directory: Path) -> Progress:
 
 
 def wait_until_released(directory: Path) -> None:
-    """Wait until no training holds a directory: one that was killed on this machine takes a moment."""
+    """Wait until no training has a directory locked; a killed one takes a moment to release it."""
     until = monotonic() + RELEASE_S
     while directory.is_dir() and monotonic() < until:
         try:

@@ -15,7 +15,7 @@ from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 
 PLAN, BASE = "sweep.yaml", "config.yaml"
-# More runs than anybody would wait for; a grid with more is a mistake.
+# Largest number of runs; a grid with more is probably a mistake.
 MAX_RUNS = 1_000
 # A search's combinations of extreme values are checked up to this many; beyond that, each extreme is checked alone.
 MAX_EXTREMES = 256

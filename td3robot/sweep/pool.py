@@ -16,7 +16,7 @@ from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, ending, wait_until
 
 # How often Ray restarts a run whose node or worker died.
 RETRIES = 10
-# The cluster decides what runs when; this many runs wait in it.
+# How many runs may wait in the cluster, which schedules them.
 WAITING = 64
 
 

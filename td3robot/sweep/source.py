@@ -37,14 +37,14 @@ class Source(Protocol):
         """Record the evaluations of a setting: their means over its seeds, as far as all seeds have them."""
 
     def should_prune(self, number: int) -> bool:
-        """Whether to give up a setting."""
+        """Return whether to stop training a setting."""
 
     def finish(self, number: int, score: float | None) -> None:
         """Record the score of a setting whose runs have ended; None if one failed, to try it again on resume."""
 
 
 class Grid:
-    """Every combination of the choices, in order; none is given up."""
+    """Every combination of the choices, in order; none is pruned."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -15,7 +15,7 @@ from td3robot.sweep.plan import BASE, Overrides, Plan
 from td3robot.sweep.pool import Pool
 from td3robot.sweep.source import Source
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 WAITING, TRAINING, DONE, PRUNED, FAILED = "waiting", "training", "done", "pruned", "failed"
 # How often a run whose process died is resumed, and the interval between readings of progress [s].
 RESUMES, POLL_INTERVAL_S = 3, 1.0
@@ -141,14 +141,14 @@ class Sweep:
             self._collect()
             self._fill()
             for setting in self.settings.values():
-                self._look(setting)
+                self._update(setting)
             self._show(self)
             if not self._by_job and (self.stop_requested or not self._queue):
                 return
             sleep(POLL_INTERVAL_S)
 
     def request_stop(self) -> None:
-        """Make every run save and stop; if called again, insist."""
+        """Make every run save and stop; a repeated call is passed on to them."""
         self.stop_requested = True
         for job in list(self._by_job):
             self._pool.stop(job)
@@ -156,7 +156,7 @@ class Sweep:
     def _fill(self) -> None:
         """Start as many runs as the pool accepts."""
         while not self.stop_requested and self._pool.free_slots() > 0:
-            while not self._queue and (found := self._ask(self._source.next, None)) is not None:
+            while not self._queue and (found := self._call_source(self._source.next, None)) is not None:
                 self._queue.extend(run for run in self.add(*found).runs if run.state == WAITING)
             if not self._queue:
                 return
@@ -184,8 +184,8 @@ class Sweep:
             self._report(setting)
             self._finish_if_over(setting)
 
-    def _ask(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """Ask the source; if it can't write down what it is told, have every run save and stop."""
+    def _call_source(self, question: Callable[[], Result], otherwise: Result) -> Result:
+        """Call the source; if it cannot write its journal, make every run save and stop."""
         if self.stop_reason:
             return otherwise
         try:
@@ -217,12 +217,16 @@ class Sweep:
             if ending.status != REFUSED:
                 run.reason += f", {run.resumes + 1} times"
 
-    def _look(self, setting: Setting) -> None:
+    def _update(self, setting: Setting) -> None:
         """Read the progress of a setting's runs, and end them if the search gives the setting up."""
         active = [run for run in setting.runs if run.state == TRAINING]
         for run in active:
             run.progress = progress(run.job.directory)
-        if active and self._report(setting) and self._ask(partial(self._source.should_prune, setting.number), False):
+        if (
+            active
+            and self._report(setting)
+            and self._call_source(partial(self._source.should_prune, setting.number), False)
+        ):
             for run in setting.runs:
                 if run.state == TRAINING:
                     self._pool.stop(run.job)
@@ -237,7 +241,7 @@ class Sweep:
         before, setting.reported = setting.reported, len(common)
         if len(common) == before:
             return False
-        self._ask(partial(self._source.report, setting.number, common), None)
+        self._call_source(partial(self._source.report, setting.number, common), None)
         return True
 
     def _finish_if_over(self, setting: Setting) -> None:
@@ -248,7 +252,7 @@ class Sweep:
         """Report a setting's score to the source."""
         scores = [score for run in setting.runs if (score := run_score(run)) is not None]
         failed = any(run.state == FAILED for run in setting.runs) or not scores
-        self._ask(partial(self._source.finish, setting.number, None if failed else fmean(scores)), None)
+        self._call_source(partial(self._source.finish, setting.number, None if failed else fmean(scores)), None)
 
 
 def run_score(run: Run) -> float | None:

@@ -1,4 +1,4 @@
-"""Episodes in simulation, played for viewing: by a policy, by nobody, at random, or by hand behind the guard."""
+"""Simulated episodes to view: moved by a policy, by nothing, at random, or by hand behind the guard."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,11 +19,11 @@ Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
 
 BY_HAND = "by hand"
-# A posture set by hand is approached at this share of the remaining distance per second, so that the arm rests there.
+# Gain of the approach to a posture set by hand: speed per remaining distance [1/s].
 JOG_GAIN_HZ = 2.0
 # How long the end of an episode is shown [s].
 END_S = 1.0
-# A random action is held for this long: a new one in every period would only make the arm tremble [s].
+# How long a random action is held, so that the arm moves visibly [s].
 HOLD_S = 0.5
 
 

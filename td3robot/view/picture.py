@@ -1,4 +1,4 @@
-"""The cell's MuJoCo model for viewing: nothing in it moves by itself."""
+"""The cell's MuJoCo model for viewing, without dynamics."""
 
 import mujoco
 import numpy as np
@@ -8,7 +8,7 @@ from td3robot.robots.simulated.scene import TCP_SITE, place_cell, simulation_spe
 from td3robot.state import Array, JointCommand, Pose, RobotState
 from td3robot.view.source import Snapshot, Workcell
 
-# Where an object that is not seen is placed.
+# Pose of an object that is not observed: out of sight.
 AWAY = Pose(np.array([0.0, 0.0, -50.0]), np.eye(3))
 # Visible geometry groups; collision-only geometry is in group 3.
 SEEN_GROUPS = (0, 1, 2)

@@ -12,16 +12,16 @@ from td3robot.view.source import Snapshot, Source, Workcell
 
 # How often curves and words are redrawn [s].
 CHARTS_S, WORDS_S = 2.0, 0.2
-# Pause before asking a source again that has nothing now, or that nobody watches [s].
+# Pause before polling a source again that has nothing new, or whose page has no viewer [s].
 IDLE_S = 0.05
-# Frames closer together than this are not all worth drawing [s].
+# Shortest time between drawn frames [s].
 FRAME_S = 1.0 / 30.0
-# If later than this, missed time is not made up for [s].
+# Largest delay that is caught up with [s].
 LATE_S = 0.25
 
 
 class UiEvent(NamedTuple):
-    """A person's action on the page: one of :data:`~td3robot.view.source.ACTIONS`, with its value."""
+    """An action of the user on the page: one of :data:`~td3robot.view.source.ACTIONS`, with its value."""
 
     action: str
     value: Any = None
@@ -63,7 +63,7 @@ class Page(ABC):
 
     @abstractmethod
     def events(self) -> list[UiEvent]:
-        """Return the actions on the page since the last call."""
+        """Return the user's actions since the last call."""
 
     def seek(self, position: int, length: int) -> None:  # noqa: B027  # not every page has a slider for it
         """Show the position in a record."""
@@ -73,7 +73,7 @@ class Page(ABC):
 
     @abstractmethod
     def refuse(self, sentence: str) -> None:
-        """Show a sentence that something cannot be done, or went wrong."""
+        """Show an error message."""
 
     @abstractmethod
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Show:
             self.tick()
 
     def tick(self) -> None:
-        """Carry out the actions on the page, and show one moment."""
+        """Handle the page's events, and show one moment."""
         for event in self._page.events():
             try:
                 self._do(event)

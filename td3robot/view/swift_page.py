@@ -1,4 +1,4 @@
-"""The cell in the browser through Swift: its real meshes, and sliders that move the simulated arm behind the guard."""
+"""The cell in the browser through Swift, with sliders that move the simulated arm behind the guard."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -82,7 +82,7 @@ class SwiftPage(Page):
         self._guarded(lambda: self._swift.step(snapshot.lasts_s))
 
     def write(self, lines: Iterable[str]) -> None:
-        """Show words, what the guard did, and where the tool is."""
+        """Show lines of text, what the guard did, and the tool's pose."""
         words = [line.replace("**", "") for line in lines]
         if self._ruling:
             words.append(self._ruling)
@@ -107,7 +107,7 @@ class SwiftPage(Page):
             self._play.label = "Pause" if playing else "Play"
 
     def refuse(self, sentence: str) -> None:
-        """Show a sentence in place of the words."""
+        """Show an error message in place of the text."""
         self.write([sentence])
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class SwiftPage(Page):
                 slider.value = float(value)
 
     def _moved(self, number: int, value: float) -> None:
-        """Handle a slider that a person moved; the page also repeats the values that it was sent."""
+        """Handle a slider's value; the page also echoes the values that it was sent."""
         if self._by_hand and abs(value - self._wanted[number]) > 0.5:
             self._wanted[number] = value
             self._add_event("jog", (np.radians(self._wanted[:-1]), float(self._wanted[-1]) / 100.0))

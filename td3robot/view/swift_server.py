@@ -26,7 +26,7 @@ from td3robot.view.viewer_process import LOOPBACK
 FIRST_PAGE_PORT, PORTS = 52000, 100
 PAGE = Path(swift.__file__).parent / "public"
 RETRIEVE = "/retrieve/"
-# How long a reloaded tab has to leave before it comes back, and how often its queue is checked [s].
+# How long a reloaded tab's old connection may take to close, and how often its queue is polled [s].
 LEAVE_S = 3.0
 POLL_INTERVAL_S = 0.005
 
@@ -98,7 +98,7 @@ class LoopbackSwift(Swift):  # type: ignore[misc]
 
 
 class OneTab(SwiftSocket):  # type: ignore[misc]
-    """The tab's connection; a second tab is turned away, because Swift would mix the two up."""
+    """The tab's connection; a second tab is refused, because Swift would confuse their messages."""
 
     async def serve(self, websocket: Any, path: str | None = None) -> None:
         """Serve one tab."""

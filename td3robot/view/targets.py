@@ -1,4 +1,4 @@
-"""Opens the source for the target that a person types."""
+"""Opens the source for the argument of ``td3robot view``."""
 
 from pathlib import Path
 
@@ -97,7 +97,7 @@ def _checkpoint(path: Path, seed: int) -> Source:
 
 
 class LiveArm(Source):
-    """What a cell's controller reports.
+    """The state that a cell's controller reports.
 
     Args:
         cell: How to reach the arm. It is opened passive: no program starts on the controller, and nothing moves.

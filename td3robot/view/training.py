@@ -32,7 +32,7 @@ class Run(Source):
         self._act: Act | None = None
         self._played: Path | None = None
         self._log = FollowedLog(path)
-        self._look()
+        self._load_newest()
 
     @property
     def workcell(self) -> Workcell | None:
@@ -42,11 +42,11 @@ class Run(Source):
     def advance(self) -> Snapshot | None:
         """Play one control period; each episode begins with the newest policy."""
         if self._episodes is None:
-            self._look()
+            self._load_newest()
             return None
         snapshot = self._episodes.advance()
         if snapshot.lasts_s > self._episodes.workcell.spec.period_s:  # an episode is over
-            self._look()
+            self._load_newest()
         return snapshot
 
     def charts(self) -> list[Chart]:
@@ -56,7 +56,7 @@ class Run(Source):
 
     def next_episode(self) -> None:
         """Begin the next episode, with the newest policy."""
-        self._look()
+        self._load_newest()
         if self._episodes is not None:
             self._episodes.next_episode()
 
@@ -84,7 +84,7 @@ class Run(Source):
         assert self._act is not None
         return self._act(observation)
 
-    def _look(self) -> None:
+    def _load_newest(self) -> None:
         """Load the newest policy, if there is a newer one."""
         newest = newest_checkpoint(self._path)
         if newest is None:

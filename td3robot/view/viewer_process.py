@@ -22,7 +22,7 @@ NICE = 10
 
 
 class ViewerProcess:
-    """A viewer's process, as a context manager: it ends with this process, however that ends, and disturbs nothing.
+    """A viewer's process, as a context manager: it ends with this process, and runs at the lowest priority.
 
     Args:
         say: Called with a sentence if it ends by itself.
@@ -129,7 +129,7 @@ def forwarding_line(url: str, ports: Sequence[int], environment: Mapping[str, st
 
 
 def open_browser(url: str) -> str | None:
-    """Open a page in the person's browser, and return a sentence if there is none."""
+    """Open a page in the user's browser, and return a message if there is none."""
     try:
         opened = webbrowser.open(url)
     except webbrowser.Error:

@@ -24,7 +24,7 @@ from td3robot.view.viewer_process import LOOPBACK
 
 GHOST, GOAL, TRAIL, CHANGED, WALLS = (40, 120, 255), (22, 163, 74), (37, 99, 235), (220, 38, 38), (245, 158, 11)
 GOAL_RADIUS_M = 0.02
-# A body's commanded pose is not drawn if it is nearer than this to the measured one: the two would flicker [m].
+# Smallest visible distance between commanded and measured poses; closer surfaces would flicker [m].
 SAME_M = 0.003
 # How far the floor is below the table's top, which is 40 mm thick [m].
 FLOOR_M = 0.045
@@ -45,7 +45,7 @@ LEGEND = (
 
 
 class ViserPage(Page):
-    """A page for any number of tabs, which may come and go; nothing waits for them.
+    """A page for any number of tabs; nothing waits for them.
 
     Args:
         source: The source to show; its actions determine the controls.
@@ -163,7 +163,7 @@ class ViserPage(Page):
             self._play.options = (BUTTONS["play"] if playing else PLAY, *self._buttons[1:])
 
     def refuse(self, sentence: str) -> None:
-        """Show a sentence in every tab for a while."""
+        """Show an error message in every tab for a while."""
         for client in self._server.get_clients().values():
             client.add_notification("td3robot", sentence, color="red", auto_close_seconds=12.0)
 
@@ -186,7 +186,7 @@ class ViserPage(Page):
         self._events.put(UiEvent(action, value))
 
     def _add_event_of(self, event: Any, action: str, value: Any) -> None:
-        """Record a person's action, but not what this program set itself."""
+        """Record an action of the user; changes by this program have no client."""
         if event.client is not None:
             self._add_event(action, value)
 
@@ -353,5 +353,5 @@ def _range(values: Array, share: float) -> tuple[float, float]:
 
 
 def _keep_private(server: Any) -> None:
-    """Refuse what any tab could request from viser: a public address through a tunnel."""
+    """Disable viser's tunnels: any tab could request a public address."""
     server.request_share_url = lambda verbose=True: None

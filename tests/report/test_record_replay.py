@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from td3robot.records import Record, RecordError
-from td3robot.report.replay import Gap, Replay, paced
+from td3robot.report.replay import Gap, Replay, in_real_time
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_replay_keeps_the_record_s_pace(sine):
         waits.append(seconds)
         clock[0] += seconds
 
-    frames = list(paced(replay.frames(replay.lines()), lambda: clock[0], wait))
+    frames = list(in_real_time(replay.frames(replay.lines()), lambda: clock[0], wait))
     assert len(waits) == len(frames) == 82
     assert waits[:3] == pytest.approx([0.0, 0.05, 0.05])
     assert clock[0] == pytest.approx(2 * 2.0)

@@ -133,6 +133,6 @@ def test_a_full_disk_ends_in_one_sentence_and_what_was_tried_stays(tmp_path, mon
     with monkeypatch.context() as disk:
         disk.setattr(JournalFileBackend, "append_logs", full)
         sweep = Sweep(tmp_path, plan_of(3), source, None, lambda sweep: None)
-        assert sweep._ask(source.next, None) is None
+        assert sweep._call_source(source.next, None) is None
     assert "cannot be written (No space left on device)" in sweep.stop_reason
     assert Search(tmp_path, plan_of(3)).known()[0] == (number, overrides, True)
