@@ -158,8 +158,8 @@ def _realtime(check: Check) -> None:
 
 def _ports(check: Check) -> None:
     from td3robot.errors import RobotError
-    from td3robot.simulators.sessions import session_of
     from td3robot.simulators.loopback import free_host
+    from td3robot.simulators.sessions import session_of
 
     try:
         found, free = f"free on {free_host(session_of('ur5e').ports)}", True
