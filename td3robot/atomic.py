@@ -42,7 +42,7 @@ class Replacement:
         if self._durable:
             for part in (*self.temporary.rglob("*"), self.temporary):
                 _flush(part)
-        if self._path.is_dir():
+        if self._path.is_dir() and self.temporary.is_dir():
             _replace_directory(self._path, self.temporary)
         else:
             self.temporary.replace(self._path)

@@ -56,3 +56,12 @@ def test_only_what_has_a_temporary_name_is_deleted_as_a_leftover(tmp_path):
         (tmp_path / name).touch()
     delete_leftovers(tmp_path)
     assert names(tmp_path) == sorted(mine)
+
+
+def test_a_file_never_replaces_a_directory(tmp_path):
+    path = tmp_path / "sweep.json"
+    (path / "kept").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        write_text(path, "{}")
+    assert (path / "kept").is_dir()
+    assert [each.name for each in tmp_path.iterdir()] == ["sweep.json"]

@@ -125,11 +125,11 @@ def test_doctor_looks_at_this_computer(td3robot, tmp_path):
 
 
 def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
-    from td3robot.cli import machine
+    from td3robot.cli import doctor
 
-    monkeypatch.setattr(machine, "_has", lambda name, has=machine._has: name != "imageio-ffmpeg" and has(name))
+    monkeypatch.setattr(doctor, "_has", lambda name, has=doctor._has: name != "imageio-ffmpeg" and has(name))
     check = Check()
-    machine._extras(check)
+    doctor._extras(check)
     (finding,) = [finding for finding in check.findings if finding.name == "extra video"]
     assert (finding.found, finding.advice) == ("not installed: imageio-ffmpeg", "pip install 'td3robot[video]'")
     assert finding.verdict == "optional"
@@ -137,11 +137,11 @@ def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
 
 
 def test_doctor_says_no_go_without_a_required_package(monkeypatch):
-    from td3robot.cli import machine
+    from td3robot.cli import doctor
 
-    monkeypatch.setattr(machine, "_has", lambda name, has=machine._has: name != "gymnasium" and has(name))
+    monkeypatch.setattr(doctor, "_has", lambda name, has=doctor._has: name != "gymnasium" and has(name))
     check = Check()
-    machine._packages(check)
+    doctor._packages(check)
     assert not check.go
     assert check.findings[0].advice == "pip install 'gymnasium<2,>=1.1'"
 
