@@ -10,7 +10,8 @@ import typer
 from td3robot import catalog
 from td3robot.cli.options import LOOK, CheckpointPath, Json
 from td3robot.cli.terminal import print_json, show_table, stderr, stdout
-from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
+from td3robot.config import RobotEnvironmentConfig
+from td3robot.config.disturbance import level_name
 from td3robot.format import achieved, change, counted, resume_command
 
 if TYPE_CHECKING:
@@ -158,10 +159,8 @@ def randomization_words(run: "RunConfig") -> str:
     """Write an environment's level of domain randomization."""
     if not isinstance(run.environment, RobotEnvironmentConfig):
         return "as the environment is"
-    levels = [name for name, level in DISTURBANCES.items() if level == run.environment.disturbance]
-    if levels == ["off"]:
-        return "without domain randomization"
-    return f"under domain randomization {levels[0] if levels else 'of its own'!r}"
+    level = level_name(run.environment.disturbance)
+    return "without domain randomization" if level == "off" else f"under domain randomization {level or 'of its own'!r}"
 
 
 def _under(run: "RunConfig") -> str:

@@ -161,7 +161,7 @@ def _said(run: Run) -> str:
     progress = run.progress
     if not progress.values:
         return f"{_state(run)}, step {progress.step}"
-    return f"{_state(run)}, step {progress.steps[-1]}: {_rate(run, progress.values[-1])}"
+    return f"{_state(run)}, step {progress.steps[-1]}: {_rate(run, progress.last)}"
 
 
 def _state(run: Run) -> str:
@@ -183,9 +183,8 @@ def _table(sweep: Sweep) -> Table:
     runs = sweep.runs
     shown = runs if len(runs) <= MAX_ROWS else [run for run in runs if run.state == TRAINING][:MAX_ROWS]
     for run in shown:
-        values = run.progress.values
         step = f"{run.progress.step:,} of {sweep.plan.steps:,}"
-        last, best = _rate(run, values[-1] if values else None), _rate(run, max(values, default=None))
+        last, best = _rate(run, run.progress.last), _rate(run, run.progress.best)
         table.add_row(run.name, sweep.settings[run.setting].label, step, last, best, _state(run))
     states = Counter(run.state for run in runs)
     waiting = sweep.plan.settings * sweep.plan.seeds - len(runs) + states.pop(WAITING, 0)

@@ -48,7 +48,7 @@ def train(
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run directory or checkpoint instead.")] = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="TrainRequest the new run from this checkpoint's networks (fine-tuning).")
+        Path | None, typer.Option(help="Start the new run from this checkpoint's networks (fine-tuning).")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; by default checkpoints/<name>-<time>-seed<seed>.")

@@ -175,3 +175,8 @@ def disturbance_level(value: Any) -> Any:
     if level is None and isinstance(value, str):
         raise ValueError(choose("disturbance", value, DISTURBANCES))
     return value if level is None else level
+
+
+def level_name(disturbance: DisturbanceConfig) -> str | None:
+    """Return the name of a level, or None for values of its own."""
+    return next((name for name, level in DISTURBANCES.items() if level == disturbance), None)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from td3robot.config import DISTURBANCES, RunConfig
+from td3robot.config import RunConfig
+from td3robot.config.disturbance import level_name
 from td3robot.errors import ConfigError
 from td3robot.format import flat
 
@@ -49,7 +50,7 @@ def different_settings(before: RunConfig, after: RunConfig) -> dict[str, list[An
 def _values(config: RunConfig) -> dict[str, Any]:
     """Return a run's settings, with domain randomization by the name of its level, if it has one."""
     values = config.model_dump(mode="json")
-    for name, level in DISTURBANCES.items():
-        if getattr(config.environment, "disturbance", None) == level:
-            values["environment"]["disturbance"] = name
+    disturbance = getattr(config.environment, "disturbance", None)
+    if disturbance is not None and (name := level_name(disturbance)) is not None:
+        values["environment"]["disturbance"] = name
     return values

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from td3robot.config import DISTURBANCES
+from td3robot.config.disturbance import DisturbanceConfig, level_name
 from td3robot.format import (
     NONE,
     change,
@@ -148,14 +148,13 @@ def _configuration(run: Run) -> list[Any]:
 
 
 def _disturbance(values: dict[str, Any], training: dict[str, Any]) -> str:
-    """Name a level of domain randomization, and the share of environments without it."""
-    for name, level in DISTURBANCES.items():
-        if level.model_dump(mode="json") == values:
-            undisturbed = training.get("undisturbed_share")
-            part = ", by arm, gripper and camera" if training.get("undisturbed_by_part") else ""
-            calm = undisturbed and name != "off"
-            return f"{name}; {percent(undisturbed)} of the environments without{part}" if calm else name
-    return "as configured"
+    """Write a level of domain randomization, and the share of environments without it."""
+    name = level_name(DisturbanceConfig.model_validate(values))
+    undisturbed = training.get("undisturbed_share")
+    if name in (None, "off") or not undisturbed:
+        return name or "as configured"
+    part = ", by arm, gripper and camera" if training.get("undisturbed_by_part") else ""
+    return f"{name}; {percent(undisturbed)} of the environments without{part}"
 
 
 def _evaluations(run: Run) -> list[Any]:

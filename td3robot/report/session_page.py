@@ -148,7 +148,7 @@ def _tiles(session: Session) -> list[Tile]:
     if figures is not None:
         if session.mode != SHADOW:
             sure = f"{interval(figures['success_ci95'])} (95 %)"
-            tiles.append(Tile("Successful episodes", percent(figures["success_rate"]), sure))
+            tiles.append(Tile("Success", percent(figures["success_rate"]), sure))
         changed = figures["guard_interventions"].get("any", 0.0)
         tiles += [
             Tile("From the goal at the end", number(figures["mean_final_distance_m"], unit="mm", scale=1e3), "mean"),

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from time import monotonic, sleep
 
 from td3robot.config import load_config
@@ -138,6 +139,21 @@ class Progress:
     def values(self) -> list[float]:
         """The values by which evaluations are compared: success or, without it, return."""
         return self.success or self.returns
+
+    @property
+    def best(self) -> float | None:
+        """The best of these values, or None without an evaluation."""
+        return max(self.values, default=None)
+
+    @property
+    def last(self) -> float | None:
+        """The last of these values, or None without an evaluation."""
+        return self.values[-1] if self.values else None
+
+    @property
+    def score(self) -> float | None:
+        """Their mean, or None without an evaluation: high if the run learned soon and well."""
+        return fmean(self.values) if self.values else None
 
 
 def follow_parent() -> None:

@@ -9,11 +9,13 @@ import numpy as np
 from td3robot import atomic
 from td3robot.format import counted
 from td3robot.metrics import Chart, Series
-from td3robot.sweep.sweep import Run, Setting, Sweep, run_score
+from td3robot.sweep.sweep import Run, Setting, Sweep
 
 RESULTS, PICTURE = "sweep.json", "sweep.png"
 # At most this many settings are plotted; more could not be told apart.
 DRAWN = 10
+# What is reported of a run: properties of its progress.
+MEASURES = ("score", "best", "last")
 
 
 def figures(sweep: Sweep) -> dict[str, Any]:
@@ -90,37 +92,32 @@ def _setting_figures(setting: Setting) -> dict[str, Any]:
     return {
         "number": setting.number,
         "overrides": list(setting.overrides),
-        "score": _spread([run_score(run) for run in setting.runs]),
-        "best": _spread([max(run.progress.values, default=None) for run in setting.runs]),
-        "last": _spread([run.progress.values[-1] if run.progress.values else None for run in setting.runs]),
+        **{name: _spread(setting, name) for name in MEASURES},
         "runs": [_run_figures(run) for run in setting.runs],
     }
 
 
 def _run_figures(run: Run) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    found = {
         "directory": str(run.job.directory),
         "seed": run.seed,
         "state": run.state,
         "step": run.progress.step,
         "resumes": run.resumes,
-        "score": run_score(run),
-        "best": max(run.progress.values, default=None),
-        "last": run.progress.values[-1] if run.progress.values else None,
+        **{name: getattr(run.progress, name) for name in MEASURES},
     }
     return found | ({"error": run.reason} if run.reason else {})
 
 
-def _spread(values: list[float | None]) -> dict[str, float] | None:
-    found = [value for value in values if value is not None]
+def _spread(setting: Setting, name: str) -> dict[str, float] | None:
+    found = [value for run in setting.runs if (value := getattr(run.progress, name)) is not None]
     return {"median": median(found), "low": min(found), "high": max(found)} if found else None
 
 
 def _rank(setting: Setting) -> tuple[bool, float]:
-    spread = _spread([run_score(run) for run in setting.runs])
+    spread = _spread(setting, "score")
     return spread is not None, 0.0 if spread is None else spread["median"]
 
 
 def _rank_of_run(run: Run) -> tuple[bool, float]:
-    score = run_score(run)
-    return score is not None, score or 0.0
+    return run.progress.score is not None, run.progress.score or 0.0

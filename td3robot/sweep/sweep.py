@@ -250,11 +250,6 @@ class Sweep:
 
     def _finish(self, setting: Setting) -> None:
         """Report a setting's score to the source."""
-        scores = [score for run in setting.runs if (score := run_score(run)) is not None]
+        scores = [score for run in setting.runs if (score := run.progress.score) is not None]
         failed = any(run.state == FAILED for run in setting.runs) or not scores
         self._call_source(partial(self._source.finish, setting.number, None if failed else fmean(scores)), None)
-
-
-def run_score(run: Run) -> float | None:
-    """Compute the mean success, or return, over a run's evaluations: high if it learned soon and well."""
-    return fmean(run.progress.values) if run.progress.values else None

@@ -12,6 +12,7 @@ import spatialgeometry
 import swift
 from spatialmath import SE3
 
+from td3robot.format import joint_name
 from td3robot.metrics import Chart
 from td3robot.state import Array, Pose
 from td3robot.view.episodes import BY_HAND
@@ -190,10 +191,10 @@ class SwiftPage(Page):
         self._by_hand, self._sliders = False, []
         self._wanted = np.array([*np.round(np.degrees(arm.home)), 0.0])
         rows = [
-            (name.removesuffix("_joint").replace("_", " "), "°", *np.round(np.degrees([low, high])))
+            (joint_name(name), "°", *np.round(np.degrees([low, high])))
             for name, low, high in zip(arm.joint_names, arm.lower, arm.upper, strict=True)
         ]
-        for number, (label, unit, low, high) in enumerate([*rows, ("gripper closed", "%", 0.0, 100.0)]):
+        for number, (label, unit, low, high) in enumerate([*rows, ("Gripper closed", "%", 0.0, 100.0)]):
             slider = swift.Slider(
                 partial(self._moved, number), low, high, 1.0, float(self._wanted[number]), label, unit, precision=0
             )

@@ -15,6 +15,7 @@ from mjviser.conversions import merge_geoms
 from rich import get_console
 from viser import uplot
 
+from td3robot.format import joint_name
 from td3robot.metrics import COLORS, Chart
 from td3robot.state import Array
 from td3robot.view.picture import Picture, camera_pose
@@ -236,7 +237,7 @@ class ViserPage(Page):
 
     def _add_joint(self, name: str, low: float, high: float, home: float) -> Any:
         return self._server.gui.add_slider(
-            f"{name.removesuffix('_joint').replace('_', ' ')} (°)",
+            f"{joint_name(name)} (°)",
             min=float(np.ceil(np.degrees(low))),
             max=float(np.floor(np.degrees(high))),
             step=1.0,
