@@ -7,8 +7,15 @@ from typing import Any
 
 from td3robot.config import parse_config
 from td3robot.errors import CheckpointError, ConfigError
+from td3robot.metrics import EVALUATIONS, METRICS
 from td3robot.policy.checkpoint import CONFIG, MANIFEST, find
 from td3robot.policy.documents import read_document
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run directory or a checkpoint: it has a log, a configuration or a manifest."""
+    files = (METRICS, EVALUATIONS, MANIFEST, CONFIG)
+    return any((path / name).is_file() for name in files) or any(path.glob(f"*-*/{MANIFEST}"))
 
 
 def runs_below(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -17,10 +24,10 @@ def runs_below(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         path = Path(place)
         folders.sort()
         try:
-            is_run = MANIFEST not in files and find(path).parent == path
+            has_checkpoint = MANIFEST not in files and find(path).parent == path
         except CheckpointError:
-            is_run = False
-        if is_run or MANIFEST in files:
+            has_checkpoint = False
+        if has_checkpoint or MANIFEST in files:
             folders.clear()
             yield path, summary(path)
 

@@ -8,6 +8,7 @@ from td3robot import catalog
 from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.format import NONE, counted, succeeded
 from td3robot.policy.checkpoint import MANIFEST
+from td3robot.policy.listing import is_run
 from td3robot.records import FILE, RecordError, read_record, read_report, record_of
 from td3robot.report.compare import Source, comparison_page
 from td3robot.report.html import (
@@ -26,7 +27,7 @@ from td3robot.report.html import (
     require_writable,
     write_page,
 )
-from td3robot.report.run import Run, is_run, read_run
+from td3robot.report.run import Run, read_run
 from td3robot.report.run_page import run_page
 from td3robot.report.session import KINDS, REHEARSAL, Session, read_session
 from td3robot.report.session_page import session_page, verdict

@@ -6,8 +6,9 @@ from typing import Any
 
 from td3robot.config import load_config
 from td3robot.errors import CheckpointError, ConfigError
-from td3robot.metrics import EVALUATION, EVALUATIONS, METRICS, Log, present, read_log
+from td3robot.metrics import EVALUATION, METRICS, Log, present, read_log
 from td3robot.policy.checkpoint import CONFIG, MANIFEST, Checkpoint, opened
+from td3robot.policy.listing import is_run
 
 FILMS = {".mp4": "video/mp4", ".webm": "video/webm"}
 
@@ -59,12 +60,6 @@ class Run:
         training = {name: value for name, value in self.config.get("training", {}).items() if name != "steps"}
         kept = {name: value for name, value in self.config.items() if name not in ("seed", "name")}
         return kept | {"training": training, "changed": [(each["step"], each["settings"]) for each in self.changes]}
-
-
-def is_run(path: Path) -> bool:
-    """Whether a folder is a run directory or a checkpoint."""
-    logs = [path / METRICS, path / EVALUATIONS, path / MANIFEST, path / CONFIG]
-    return any(each.is_file() for each in logs) or any(path.glob(f"*-*/{MANIFEST}"))
 
 
 def read_run(path: Path) -> Run:

@@ -8,7 +8,8 @@ from td3robot import catalog
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import RobotEnvironmentConfig, RunConfig, load_config
 from td3robot.errors import ConfigError
-from td3robot.policy.checkpoint import CONFIG, KINDS, MANIFEST, Checkpoint
+from td3robot.policy.checkpoint import MANIFEST, Checkpoint
+from td3robot.policy.listing import is_run
 from td3robot.records import FILE
 from td3robot.robots.cells import CellConfig, load_cell
 from td3robot.view.episodes import HOLD_S, Act, AtRandom, Episodes, at_rest
@@ -33,7 +34,7 @@ def open_target(target: str, seed: int, follow: bool) -> Source:
     """
     path = _named(Path(target))
     if path.suffix in (".yaml", ".yml"):
-        return _configuration(path, seed) if _is_run(path) else LiveArm(load_cell(path), path.stem)
+        return _configuration(path, seed) if _is_run_configuration(path) else LiveArm(load_cell(path), path.stem)
     if path.suffix == ".jsonl" or (path / FILE).is_file():
         return Recorded(path, follow or None)
     if (path / MANIFEST).is_file():
@@ -44,7 +45,7 @@ def open_target(target: str, seed: int, follow: bool) -> Source:
             f"there is nothing to see at {target!r}: give a run, a checkpoint, a record, a cell's file, a "
             f"configuration, or the name of a released policy ({known})"
         )
-    if path.is_dir() and (follow or _holds_run(path)):
+    if path.is_dir() and (follow or is_run(path)):
         return Run(path, seed)
     if path.is_dir() and not any(path.iterdir()):
         raise ConfigError(f"{path} is empty: no training has written into it yet; start one with td3robot train")
@@ -61,19 +62,13 @@ def _named(path: Path) -> Path:
     return path
 
 
-def _is_run(path: Path) -> bool:
+def _is_run_configuration(path: Path) -> bool:
     """Whether a YAML file is a run's configuration rather than a cell."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return True  # its reader says what is wrong
     return isinstance(values, dict) and bool(values.keys() & (RunConfig.model_fields.keys() - {"name"}))
-
-
-def _holds_run(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("metrics.csv", CONFIG)) or any(
-        (folder / MANIFEST).is_file() for kind in KINDS for folder in path.glob(f"{kind}-*")
-    )
 
 
 def _configuration(path: Path, seed: int) -> Source:
