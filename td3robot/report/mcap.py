@@ -152,7 +152,7 @@ class McapFile:
     ) -> None:
         try:
             if kind is None:
-                self._writer.finish()  # type: ignore[no-untyped-call]
+                self._writer.finish()
             self._stream.close()
             if kind is None:
                 self._replacement.commit()
