@@ -297,7 +297,6 @@ def test_a_cache_that_cannot_be_written_is_named(monkeypatch, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.thorough
 def test_a_first_compilation_is_announced(tmp_path):
     announced = "compiling the learner, once on this machine (some 10 seconds)"
     assert learner_in_another_process(tmp_path) == [announced]
@@ -334,7 +333,6 @@ def learner_in_another_process(cache: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "start"), [("*.nbc", b"BC\xc0\xde"), ("*.nbi", b"")])
-@pytest.mark.thorough
 @pytest.mark.thorough
 def test_a_damaged_cache_is_compiled_anew(tmp_path, kind, start):
     """Numba's files have no checksum: what cannot be loaded is noticed, no more."""
