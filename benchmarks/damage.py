@@ -32,7 +32,7 @@ from td3robot import build, catalog
 from td3robot.cli import checkpoints as commands
 from td3robot.cli.resuming import resumed
 from td3robot.config import RunConfig, load_config
-from td3robot.deploy.played import open_checkpoint
+from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.envs.playing import Evaluation
 from td3robot.errors import Td3RobotError, TrainingDivergedError
 from td3robot.learning.runs import make_trainer

@@ -17,7 +17,7 @@ from timing import policy_step_ms
 
 from td3robot.cli.rehearsal import clock_text
 from td3robot.cli.terminal import stderr
-from td3robot.deploy.played import open_checkpoint
+from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
 from td3robot.report.figures import ROWS
 
@@ -26,11 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def rehearse(path: Path, arguments: argparse.Namespace, records: Path) -> None:
     """Print one policy's figures."""
-    played = open_checkpoint(path)
-    step = policy_step_ms(played.policy, played.environment)
-    plan = Plan(played, arguments.episodes, host=arguments.host, records=records, stream_hz=arguments.rtde_rate)
+    loaded = open_checkpoint(path)
+    step = policy_step_ms(loaded.policy, loaded.environment)
+    plan = Plan(loaded, arguments.episodes, host=arguments.host, records=records, stream_hz=arguments.rtde_rate)
     report = Rehearsal(plan, stderr.say).run()
-    print(f"\n### {played.name}, {arguments.episodes} episodes, streamed at {arguments.rtde_rate} Hz\n")
+    print(f"\n### {loaded.name}, {arguments.episodes} episodes, streamed at {arguments.rtde_rate} Hz\n")
     print("| | stand-in, real client | plain simulation |\n|---|---|---|")
     for row in ROWS:
         print(f"| {row.title} | {row.text(report['arm'])} | {row.text(report['simulation'])} |")

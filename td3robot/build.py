@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from td3robot import catalog
 from td3robot.config import (
     DISTURBANCES,
     GuardConfig,
@@ -21,7 +23,9 @@ from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gy
 from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.envs.robot_env import RENDER_MODES, RobotEnv
 from td3robot.envs.starts import Starts
-from td3robot.errors import ConfigError, ContractError, choose
+from td3robot.envs.trust import require_trusted
+from td3robot.errors import ConfigError, ContractError, Td3RobotError, choose
+from td3robot.policy.checkpoint import opened
 from td3robot.policy.contract import Contract
 from td3robot.robots.cells import CELLS, CellConfig
 from td3robot.robots.guard import Guard
@@ -86,10 +90,10 @@ def make_robot_env(
     recipe = partial(make_robot_env, config, render_mode, practice, cell) if alone else None
     if cell is not None:
         cell.require_within(config.guard)
+        config = config.in_cell(cell.robot)
     models = config.task.objects()
-    robot_config = config.robot if cell is None else cell.robot
     if robot is None:
-        robot = ROBOTS[robot_config.backend](robot_config, models, cell, config.guard)
+        robot = ROBOTS[config.robot.backend](config.robot, models, cell, config.guard)
     spec = robot.spec
     kinematics = Kinematics(spec, config.guard.clearance_m)
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
@@ -174,10 +178,42 @@ def make_environment(
 
 def make_contract(config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, environment: Environment) -> Contract:
     """Return the contract of a policy trained on an environment."""
-    if isinstance(config, RobotEnvironmentConfig):
-        assert isinstance(environment.unwrapped, RobotEnv)
-        return environment.unwrapped.contract()
-    return gymnasium_contract(config, environment)
+    if isinstance(config, GymnasiumEnvironmentConfig):
+        return gymnasium_contract(config, environment)
+    contract: Contract = environment.get_wrapper_attr("contract")()
+    return contract
+
+
+def make_env(policy: str | Path, render_mode: str | None = None, trust: bool = False, **overrides: Any) -> Environment:
+    """Make the environment that a policy was trained in.
+
+    Args:
+        policy: A released policy's name, a run directory, or a checkpoint.
+        render_mode: As in Gymnasium.
+        trust: Whether to import the module that a checkpoint of somebody else's environment names.
+        overrides: Fields of the environment's configuration, for example ``disturbance="off"``; sections as nested
+            mappings, merged with those of training.
+
+    Raises:
+        CheckpointError: There is no such policy, or it is damaged.
+        ConfigError: An override is unknown or impossible.
+        ContractError: An override makes it an environment that the policy was not trained for.
+    """
+    saved = opened(Path(policy))
+    trained = saved.config().environment
+    require_trusted(trained, catalog.shown(saved.path), trust)
+    kind, values = type(trained), with_overrides(trained.model_dump(mode="json"), overrides)
+    try:
+        config = kind.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{policy}: {explain(error, kind, values, 'environment.')}") from None
+    environment = make_environment(config, render_mode)
+    try:
+        saved.policy().require(environment)
+    except Td3RobotError:
+        environment.close()
+        raise
+    return environment
 
 
 def make_released(released: str, render_mode: str | None = None, practice: bool = False, **overrides: Any) -> RobotEnv:

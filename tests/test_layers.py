@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "view": GROUND | {"policy", "robots", "tasks", "envs", "build"},
     "cli": None,
     "__main__": {"cli"},
-    "__init__": {"policy", "envs.registration"},
+    "__init__": {"policy", "envs.registration", "build"},
 }
 HAS_TORCH = {"learning"}
 

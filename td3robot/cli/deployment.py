@@ -113,13 +113,13 @@ def check_robot(
 ) -> None:
     """Check a connected robot: go or no-go. Nothing moves."""
     from td3robot.deploy.deployment import CHECK_S, check_cell
-    from td3robot.deploy.played import open_checkpoint
+    from td3robot.deploy.loaded_policy import open_checkpoint
     from td3robot.robots.cells import load_cell
 
-    played = open_checkpoint(checkpoint) if checkpoint else None
+    loaded = open_checkpoint(checkpoint) if checkpoint else None
     cell = load_cell(robot)
     stderr.say(f"connecting to {cell.host}, and checking it; its states are watched for {CHECK_S:g} s")
-    found: Check = check_cell(played, cell, CHECK_S)
+    found: Check = check_cell(loaded, cell, CHECK_S)
     if as_json:
         print_json(found.to_json())
     _show_check(found.to_json())

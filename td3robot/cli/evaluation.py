@@ -102,7 +102,10 @@ def opened(
     if getattr(trained, "id", None) == getattr(run.environment, "id", None):  # otherwise the user named it
         require_trusted(trained, catalog.shown(saved.path), trust)
     environment = make_environment(run.environment, render_mode)
-    _require_playable(policy.contract, make_contract(run.environment, environment), bool(overrides))
+    if overrides:
+        _require_same_layouts(policy.contract, make_contract(run.environment, environment))
+    else:
+        policy.require(environment)
     if speed != 1.0:
         environment.close()
         if not isinstance(run.environment, RobotEnvironmentConfig):
@@ -113,12 +116,10 @@ def opened(
     return run, policy, environment
 
 
-def _require_playable(trained: Any, here: Any, overridden: bool) -> None:
-    """Require that layouts agree; report other differing terms, which only an explicit override allows."""
+def _require_same_layouts(trained: Any, here: Any) -> None:
+    """Require that layouts agree, and report other differing terms, which explicit overrides allow."""
     here.observation.require_same(trained.observation, "observation")
     here.action.require_same(trained.action, "action")
-    if not overridden:
-        here.require_same(trained, "this environment", "the checkpoint")
     note_differences(here, trained)
 
 

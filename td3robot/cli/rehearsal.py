@@ -60,13 +60,17 @@ def rehearse(
         typer.Option(metavar="NAME|SEED", help="Rehearse in a cell that differs from training; may be repeated."),
     ] = None,
     cells: Annotated[int, typer.Option(min=0, metavar="N", help="Rehearse in N random cells, seeds 0 to N - 1.")] = 0,
+    robot: Annotated[
+        Path | None, typer.Option("--robot", help="Rehearse with the table height and coupling of this cell.")
+    ] = None,
     records: Records = Path("records"),
     watched: View = False,
     as_json: JsonReport = False,
 ) -> None:
     """Rehearse a deployment on a simulated controller. Uses the real client, and compares with plain simulation."""
-    from td3robot.deploy.played import open_checkpoint
+    from td3robot.deploy.loaded_policy import open_checkpoint
     from td3robot.deploy.rehearsal import Plan, Rehearsal
+    from td3robot.robots.cells import load_cell
     from td3robot.simulators.presets import NOMINAL, drawn, preset
 
     if watched:
@@ -74,15 +78,18 @@ def rehearse(
     if rate not in (None, 125, 500):
         raise ConfigError(f"--rtde-rate {rate} is not 125 or 500")
     places = [preset(name) for name in cell or ()] + [drawn(number) for number in range(cells)] or [NOMINAL]
-    played = open_checkpoint(checkpoint)
+    loaded = open_checkpoint(checkpoint)
     reports: list[dict[str, Any]] = []
     for place in places:
         with watched_session(watched) as begun:
-            plan = Plan(played, episodes, seed, speed, faults, host, records, rate, preset=place, on_record=begun)
+            plan = Plan(
+                loaded, episodes, seed, speed, faults, host, records, rate, preset=place,
+                robot=None if robot is None else load_cell(robot).robot, on_record=begun,
+            )  # fmt: skip
             if place is not NOMINAL:
                 stderr.say(f"cell {place.name}: {place.reason}; {differences_text(place.differences())}")
             reports.append(Rehearsal(plan, stderr.say).run())
-            show_rehearsal(reports[-1], played.environment.achieved)
+            show_rehearsal(reports[-1], loaded.environment.achieved)
     if as_json:
         print_json(reports[0] if len(reports) == 1 else {"cells": reports})
     if len(reports) > 1:

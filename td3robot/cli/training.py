@@ -29,6 +29,7 @@ from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
 
 if TYPE_CHECKING:
+    from td3robot.config import RunConfig
     from td3robot.learning.trainer import Trainer
 
 
@@ -63,7 +64,8 @@ def train(
         list[Path] | None,
         typer.Option(
             "--robot",
-            help="Resume on this cell's arm, in a new run directory; repeat it for several arms.",
+            help="Train in simulation for this cell: its arm, gripper, coupling and table. With --resume, train on its "
+            "arm, in a new run directory; repeat it for several arms.",
         ),
     ] = None,
     ray: Annotated[
@@ -125,11 +127,11 @@ class TrainRequest:
 def _made(request: TrainRequest) -> "Trainer":
     """Return the trainer; on arms, an ``ArmTrainer``."""
     until = request.steps, request.more
-    if request.robots:
+    if request.robots and request.resume is not None:
         others = (request.seed, request.init_from, request.changed, request.workers)
-        if request.resume is None or any(each is not None for each in others) or request.overrides:
+        if any(each is not None for each in others) or request.overrides:
             raise ConfigError(
-                "--robot resumes a run on arms: only --resume, --steps, --more, --out and --records go with it"
+                "--resume RUN --robot CELL trains on arms: only --steps, --more, --out and --records go with them"
             )
         return resumed_on_arms(request.resume, request.robots, request.out, until, request.records)
     if request.resume is not None:
@@ -186,15 +188,36 @@ def import_command(
     )
 
 
-def _started(request: TrainRequest) -> "Trainer":
-    """Return the trainer of a new run."""
-    from td3robot.config import load_config
-    from td3robot.learning.runs import make_trainer
+def configured(request: TrainRequest) -> "RunConfig":
+    """Return the configuration of a new run, for the cell of ``--robot`` if there is one.
+
+    Raises:
+        ConfigError: There is no such configuration, or the cell cannot be trained for.
+    """
+    from td3robot.config import RobotEnvironmentConfig, load_config, parse_config, to_yaml
+    from td3robot.robots.cells import load_cell
 
     assert request.config is not None
     extra = [] if request.seed is None else [f"seed={request.seed}"]
     extra += [] if request.steps is None else [f"training.steps={request.steps}"]
     config = load_config(request.config, [*request.overrides, *extra])
+    if not request.robots:
+        return config
+    if len(request.robots) > 1:
+        raise ConfigError("a new run is trained in simulation for one cell; give --robot once")
+    environment, path = config.environment, request.robots[0]
+    if not isinstance(environment, RobotEnvironmentConfig):
+        raise ConfigError(f"{request.config} trains on {environment.title}, and --robot is for runs that train a robot")
+    there = load_cell(path).robot.in_simulation(environment.robot)
+    config = config.model_copy(update={"environment": environment.in_cell(there)})
+    return parse_config(to_yaml(config), f"{request.config} in the cell {path}")
+
+
+def _started(request: TrainRequest) -> "Trainer":
+    """Return the trainer of a new run."""
+    from td3robot.learning.runs import make_trainer
+
+    config = configured(request)
     run = request.out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}-seed{config.seed}"
     taken = ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
     existed = run.exists()

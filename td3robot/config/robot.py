@@ -38,7 +38,12 @@ class RobotConfig(Section):
     control_rate_hz: Annotated[float, Field(ge=1.0, le=1000.0)] = 20.0
     physics_rate_hz: PositiveFloat = 400.0
     coupling_thickness_m: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
-    table_height_m: Annotated[float, Field(ge=-1.0, le=0.0)] = 0.0
+    table_height_m: Annotated[float, Field(ge=-1.0, le=0.05)] = 0.0
+
+    def in_simulation(self, simulated: Self) -> Self:
+        """Return this robot as a run simulates its own: by the same backend, at the same physics rate."""
+        how = {"backend": simulated.backend, "physics_rate_hz": simulated.physics_rate_hz}
+        return self.model_copy(update=how)
 
     @model_validator(mode="after")
     def _whole_periods(self) -> Self:
@@ -133,6 +138,12 @@ class GuardConfig(Section):
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
     max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     max_state_age_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.15
+
+    def raised(self, by_m: float) -> Self:
+        """Return these limits with the floor of the workspace raised [m]."""
+        x, y, floor = self.workspace.low
+        low = (x, y, round(floor + by_m, 6))
+        return self.model_copy(update={"workspace": self.workspace.model_copy(update={"low": low})})
 
     def scaled(self, share: float) -> Self:
         """Return these limits with speed and acceleration scaled by one factor."""

@@ -18,7 +18,7 @@ from pydantic import (
 
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level, in_periods
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
-from td3robot.config.section import Fraction, NonNegative, Section, UnitInterval, Widths, refused
+from td3robot.config.section import Box, Fraction, NonNegative, Section, UnitInterval, Widths, refused
 from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
 from td3robot.errors import choose
 from td3robot.registry import ARMS, GRIPPERS, TASKS
@@ -59,14 +59,9 @@ class RobotEnvironmentConfig(Section):
             robot = RobotConfig.model_validate(values.get("robot", {}))
         except ValidationError:
             return values  # the field says so itself
-        arm = ARMS[robot.arm]
-        low, high = arm.regions["workspace"].low, arm.regions["workspace"].high
-        filled = {}
+        filled = {"guard": _filled(values.get("guard", {}), {"workspace": _workspace(robot, known and known.Config)})}
         if known is not None:
-            filled["task"] = _filled(task, known.Config.regions(arm))
-            if (floor := known.Config.floor_m(GRIPPERS[robot.gripper])) is not None:
-                low = (*low[:2], round(robot.table_height_m + floor, 6))
-        filled["guard"] = _filled(values.get("guard", {}), {"workspace": {"low": low, "high": high}})
+            filled["task"] = _filled(task, known.Config.regions(ARMS[robot.arm]))
         return {**values, **filled}
 
     @property
@@ -91,6 +86,25 @@ class RobotEnvironmentConfig(Section):
         slow = self.model_copy(update=changes)
         slow._pace = self._pace * pace
         return slow
+
+    def in_cell(self, robot: RobotConfig) -> Self:
+        """Return this environment on the robot of a cell.
+
+        The workspace begins as far above the cell's table as it did above this one's. With another arm or gripper,
+        regions that were the arm's own become those of the cell's arm.
+        """
+        task, guard = self.task, self.guard
+        if (robot.arm, robot.gripper) != (self.robot.arm, self.robot.gripper):
+            kind, there = type(task), robot.model_copy(update={"table_height_m": self.robot.table_height_m})
+            own, new = (
+                kind.model_validate(task.model_dump() | kind.regions(ARMS[arm])) for arm in (self.robot.arm, robot.arm)
+            )
+            task = new if own == task else task
+            if guard.workspace == Box.model_validate(_workspace(self.robot, kind)):
+                guard = guard.model_copy(update={"workspace": Box.model_validate(_workspace(there, kind))})
+        guard = guard.raised(robot.table_height_m - self.robot.table_height_m)
+        changes: dict[str, Any] = {"robot": robot, "task": task, "guard": guard}
+        return self.model_copy(update=changes)
 
     @property
     def episode_steps(self) -> int:
@@ -129,6 +143,15 @@ class RobotEnvironmentConfig(Section):
                 f"old, and the guard refuses them from guard.max_state_age_s {oldest:g} s on"
             )
         return self
+
+
+def _workspace(robot: RobotConfig, task: type[TaskConfig] | None) -> dict[str, Any]:
+    """Return the workspace of a robot's arm, which begins where the task says, if it does."""
+    region = ARMS[robot.arm].regions["workspace"]
+    low = region.low
+    if task is not None and (floor := task.floor_m(GRIPPERS[robot.gripper])) is not None:
+        low = (*low[:2], round(robot.table_height_m + floor, 6))
+    return {"low": low, "high": region.high}
 
 
 def _given(section: Any, key: str) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
 from td3robot.geometry import angle_of
-from td3robot.policy.contract import Contract
+from td3robot.policy.contract import IMPLIED, REFUSAL, Contract
+from td3robot.policy.policy import Policy
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import ATTENTION, Check, in_words
 from td3robot.robots.physical import PhysicalRobot, Status
@@ -24,14 +25,25 @@ CLOCK_SHARE = 0.02
 PARTS = {"episode_steps": "length of an episode"}
 
 
-def check_contract(check: Check, trained: Contract, here: Contract) -> None:
-    """Compare a policy's contract with the cell's, term by term."""
-    differences = {name: (mine, theirs) for name, mine, theirs in here.differences(trained)}
-    for name, (mine, theirs) in differences.items():
-        advice = "a policy runs only on what it was trained for; set up the cell as in training, or train for this one"
-        check.add(f"contract: {name}", str(theirs), str(mine), False, advice)
-    for part in trained.terms:
-        if not any(name.split(".")[0].split("[")[0] == part for name in differences):
+def check_contract(check: Check, policy: Policy, here: Contract, training: str = "train for this one") -> None:
+    """Compare a policy's contract with the cell's, term by term.
+
+    Args:
+        check: Collects the findings.
+        policy: With its contract, and the disturbances that its training drew.
+        here: The cell's contract.
+        training: What to do in order to train for this cell, with the command if there is one.
+    """
+    differences = here.compare(policy.contract, policy.varied)
+    for difference in differences:
+        if difference.covered and difference.name.startswith(IMPLIED):
+            continue  # the terms from which it follows are listed
+        check.add(
+            f"contract: {difference.name}", difference.wanted, difference.found, difference.covered,
+            f"{REFUSAL}; set up the cell as in training, or {training}",
+        )  # fmt: skip
+    for part in policy.contract.terms:
+        if not any(difference.name.split(".")[0].split("[")[0] == part for difference in differences):
             check.add(f"contract: {PARTS.get(part, part)}", "as trained", "as trained", True, "")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from td3robot.build import robot_spec
 from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.ledger import Ledger, serial_of
+from td3robot.deploy.loaded_policy import LoadedPolicy, open_checkpoint
 from td3robot.deploy.operator import Operator
-from td3robot.deploy.played import Played, open_checkpoint
 from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session
 from td3robot.deploy.speed import scaled
@@ -64,15 +64,15 @@ class Request:
         return options | {"stay": self.mode == "shadow" or self.goal is not None}
 
 
-def check_cell(played: Played | None, cell: CellConfig, seconds: float = 2.0) -> Check:
+def check_cell(loaded: LoadedPolicy | None, cell: CellConfig, seconds: float = 2.0) -> Check:
     """Compare a policy, if there is one, with its cell, and check the connected robot; nothing moves.
 
     Raises:
         MissingExtraError: The robot's driver is not installed.
     """
     cell.require_driver()
-    with Station(played.environment if played else RobotEnvironmentConfig(robot=cell.robot), cell) as station:
-        return station.check(played, seconds)
+    with Station(loaded.environment if loaded else RobotEnvironmentConfig(robot=cell.robot), cell) as station:
+        return station.check(loaded, seconds)
 
 
 def deploy(request: Request, operator: Operator) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
         RobotError: The robot is no-go, or cannot be reached.
     """
     request.cell.require_driver()
-    played = open_checkpoint(request.checkpoint)
-    config, cell = scaled(played.environment, request.speed), request.cell.with_taught(request.taught)
+    loaded = open_checkpoint(request.checkpoint)
+    config, cell = scaled(loaded.environment, request.speed), request.cell.with_taught(request.taught)
     if request.mode == "confirm":
         operator.require_keys()
     if request.mode == "run" and not (operator.present or request.unattended):
@@ -97,15 +97,15 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
     seconds = CHECK_S if request.mode == "check" else CHECK_BEFORE_PLAY_S
     with Station(config, cell) as station:
         operator.say(f"connecting to {cell.host}, and checking it; its states are watched for {seconds:g} s")
-        check = station.check(played, seconds)
-        folder = request.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{request.mode}-{played.name}"
+        check = station.check(loaded, seconds)
+        folder = request.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{request.mode}-{loaded.name}"
         with closing(Record(folder / FILE)) as record:
             about = {
-                "checkpoint": str(played.path), "digest": played.digest, "speed": request.speed,
+                "checkpoint": str(loaded.path), "digest": loaded.digest, "speed": request.speed,
                 "override": request.override, "unattended": request.unattended, "check": check.to_json(),
             }  # fmt: skip
             record.begin(
-                request.mode, **about, contract=dict(played.policy.contract.terms), cell=cell.model_dump(mode="json")
+                request.mode, **about, contract=dict(loaded.policy.contract.terms), cell=cell.model_dump(mode="json")
             )
             request.on_record(record.path)
             report = {"mode": request.mode} | about | {"robot": check.facts, "record": str(record.path)}
@@ -117,15 +117,15 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
                 if check.objection is not None:
                     raise RobotError(f"no-go: {check.objection}")
                 ledger.require_calibration(serial, check.facts.get("calibration"))
-                ledger.require(request.mode, serial, played.digest, request.override)
+                ledger.require(request.mode, serial, loaded.digest, request.override)
                 if request.mode != "shadow":
                     operator.say(f"taking control of {cell.host}")
-                session = station.session(request.mode, played.policy.act, record, operator)
+                session = station.session(request.mode, loaded.policy.act, record, operator)
                 session.on_fault = partial(ledger.latch, serial)
                 moves = request.mode in ("confirm", "run")
                 with ledger.driving(serial, record.path) if moves else nullcontext():
                     session.run(request.episodes, request.seed, request.options)
-                report |= _figures(session, station, played.environment.disturbance)
+                report |= _figures(session, station, loaded.environment.disturbance)
             report["not_passed"] = _not_passed(request.mode, report, config)
             _write_down(request, report, ledger, serial)
             write_report(folder, report)

@@ -9,10 +9,10 @@ from time import monotonic, sleep
 from typing import Any, cast
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
-from td3robot.config import DISTURBANCES
+from td3robot.config import DISTURBANCES, RobotConfig
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.lab import LabObjects, LabOperator
-from td3robot.deploy.played import Played
+from td3robot.deploy.loaded_policy import LoadedPolicy
 from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session
 from td3robot.deploy.speed import scaled
@@ -22,6 +22,7 @@ from td3robot.errors import RobotError
 from td3robot.records import FILE, Record, write_report
 from td3robot.robots.findings import Check
 from td3robot.robots.physical import PhysicalRobot
+from td3robot.robots.spec import require_same_arm
 from td3robot.simulators.loopback import free_host
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.simulators.sessions import SimulatorConfig, StandstillMonitor, session_of, start_session
@@ -39,13 +40,14 @@ class Plan:
     """What to rehearse.
 
     Attributes:
+        robot: The robot of the cell to rehearse in, with its table and coupling, or None for the policy's own.
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
         faults, host, stream_hz, timeout_scale, preset: Settings of the stand-in and its driver; see
             :class:`SimulatorConfig`. Without a host, the stand-in uses a free loopback address.
         on_record: Called with the record's path once it has begun, before anything moves.
     """
 
-    played: Played
+    loaded: LoadedPolicy
     episodes: int = 20
     seed: int = 12345
     speed: float = 1.0
@@ -56,6 +58,7 @@ class Plan:
     act: Act | None = None
     timeout_scale: float = 1.0
     preset: Preset = NOMINAL
+    robot: RobotConfig | None = None
     on_record: Callable[[Path], None] = lambda path: None
 
 
@@ -69,10 +72,12 @@ class Rehearsal:
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
         self.plan, self._say = plan, say
-        self._config = scaled(plan.played.environment, plan.speed).model_copy(
-            update={"disturbance": DISTURBANCES["off"]}
-        )
-        self._act = plan.act or plan.played.policy.act
+        config = scaled(plan.loaded.environment, plan.speed).model_copy(update={"disturbance": DISTURBANCES["off"]})
+        if plan.robot is not None:
+            require_same_arm(config.robot, plan.robot, "cell")
+            config = config.in_cell(plan.robot.in_simulation(config.robot))
+        self._config = config
+        self._act = plan.act or plan.loaded.policy.act
         self.faults: list[dict[str, Any]] = []
 
     def run(self) -> dict[str, Any]:
@@ -86,7 +91,7 @@ class Rehearsal:
         session_of(self._config.robot.arm).require_driver()
         setup = self._setup()
         self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
-        folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.played.name}"
+        folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.loaded.name}"
         with start_session(setup) as self._lab:
             self._operator = LabOperator(self._lab, self._say)
             with self._station() as station:
@@ -98,10 +103,10 @@ class Rehearsal:
                     self._lab.reset_wire()
                     arm, driver = self._play(station, record)
             wire, clock = self._lab.wire(), self._lab.clock()
-        trained = plan.played.environment.disturbance
+        trained = plan.loaded.environment.disturbance
         report = {
             "mode": MODE,
-            "checkpoint": str(plan.played.path),
+            "checkpoint": str(plan.loaded.path),
             "cell": {"name": plan.preset.name, "differs": plan.preset.differences()},
             "speed": plan.speed,
             "record": str(folder / FILE),
@@ -119,10 +124,10 @@ class Rehearsal:
         return report
 
     def _begin_record(self, record: Record) -> None:
-        played = self.plan.played
+        loaded = self.plan.loaded
         record.begin(
-            MODE, checkpoint=str(played.path), digest=played.digest, speed=self.plan.speed, override=None,
-            contract=dict(played.policy.contract.terms), cell=self._lab.cell.model_dump(mode="json"),
+            MODE, checkpoint=str(loaded.path), digest=loaded.digest, speed=self.plan.speed, override=None,
+            contract=dict(loaded.policy.contract.terms), cell=self._lab.cell.model_dump(mode="json"),
         )  # fmt: skip
         self.plan.on_record(record.path)
 
@@ -141,7 +146,7 @@ class Rehearsal:
         return Station(self._config, cell, LabObjects(seen, self._lab))
 
     def _check(self, station: Station, record: Record) -> Check:
-        check = station.check(self.plan.played, CHECK_S)
+        check = station.check(self.plan.loaded, CHECK_S)
         record.add("check", **check.to_json())
         if check.objection is not None:
             raise RobotError(f"no-go: {check.objection}")

@@ -9,8 +9,8 @@ from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.collection import shorten_collections
 from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.check import check_contract, check_robot, check_values
+from td3robot.deploy.loaded_policy import LoadedPolicy
 from td3robot.deploy.operator import Operator
-from td3robot.deploy.played import Played
 from td3robot.deploy.session import Session
 from td3robot.deploy.shadow import ShadowRobot
 from td3robot.deploy.trained import check_camera, check_gripper_speed
@@ -33,7 +33,7 @@ class Station:
 
     Args:
         config: The environment, at the speed to play it.
-        cell: Where it is played.
+        cell: Where it is loaded.
         objects: Source of object poses, if the cell has none or a better one is available.
 
     Attributes:
@@ -42,32 +42,34 @@ class Station:
     """
 
     def __init__(self, config: RobotEnvironmentConfig, cell: CellConfig, objects: Objects | None = None) -> None:
+        require_same_arm(config.robot, cell.robot, "cell")
+        config = config.in_cell(cell.robot)
         self._config, self._cell = config, cell
         spec = robot_spec(cell.robot)
         if objects is None and config.task.objects():
             objects = cell.objects(object_bounds(config, spec))
         self._objects = objects
-        require_same_arm(config.robot, cell.robot, "cell")
         self.robot = cell.driver(spec, True, config.guard.max_tcp_speed_m_s)
         self.environment = self._on(self.robot)
         # A full collection stalls the threads that talk to an opened robot; those after this one are short.
         shorten_collections()
 
-    def check(self, played: Played | None, seconds: float) -> Check:
+    def check(self, loaded: LoadedPolicy | None, seconds: float) -> Check:
         """Compare a policy, if there is one, with its cell, and check the robot, which is left open.
 
         Args:
-            played: The policy, with its contract from training; the limits of this station may be lower.
+            loaded: The policy, with its contract from training; the limits of this station may be lower.
             seconds: How long to watch the robot's states.
         """
         check = Check()
-        if played is not None:
-            here = self._on(self.robot, played.environment).contract()
-            check_contract(check, played.policy.contract, here)
+        if loaded is not None:
+            here = self._on(self.robot, loaded.environment).contract()
+            training = f"train for this one, which takes minutes: {loaded.training_in(self._cell)}"
+            check_contract(check, loaded.policy, here, training)
         check_values(check, self._cell)
         check_robot(check, self.robot, self.environment, seconds)
-        if played is not None:
-            self._check_trained(check, played.environment.disturbance)
+        if loaded is not None:
+            self._check_trained(check, loaded.environment.disturbance)
         return check
 
     def session(

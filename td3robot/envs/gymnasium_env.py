@@ -34,7 +34,19 @@ def make_gymnasium(config: GymnasiumEnvironmentConfig, render_mode: str | None =
         raise ConfigError(f"environment {config.id!r} has action space {actions}; TD3 needs a bounded Box of one axis")
     if not isinstance(environment.observation_space, Box) or len(environment.observation_space.shape) != 1:
         environment = FlattenObservation(environment)
-    return RescaleAction(environment, np.float32(-1.0), np.float32(1.0))
+    return ContractedEnvironment(RescaleAction(environment, np.float32(-1.0), np.float32(1.0)), config)
+
+
+class ContractedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment with the contract of a policy that is trained on it."""
+
+    def __init__(self, environment: Environment, config: GymnasiumEnvironmentConfig) -> None:
+        super().__init__(environment)
+        self._config = config
+
+    def contract(self) -> Contract:
+        """Return the contract of a policy for this environment."""
+        return gymnasium_contract(self._config, self)
 
 
 def action_range(environment: Environment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -24,6 +24,7 @@ from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
+from td3robot.policy.contract import require_covered
 from td3robot.robots.cells import CellConfig
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def make_arm_trainer(
             made.callback(processes[-1].close)
         simulated = make_robot_env(environment)
         for process in processes:
-            process.contract.require_same(simulated.contract(), f"the cell {process.name}", "the run")
+            advice = f"the cell {process.name} is not what the run was trained for"
+            require_covered(process.contract, simulated.contract(), environment.disturbance, advice)
         here = config.training.model_copy(update={"environments": len(processes), "overlap": False})
         config = config.model_copy(update={"training": here})
         collector = ArmCollector(Arms(processes, agree), config)

@@ -17,15 +17,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from td3robot import atomic, catalog
-from td3robot.config import RunConfig, parse_config
+from td3robot.config import DisturbanceConfig, RunConfig, parse_config
 from td3robot.config.durations import in_seconds
 from td3robot.config.plain import is_plain, parse_plain
 from td3robot.errors import CheckpointError
-from td3robot.policy.contract import Contract
+from td3robot.policy.contract import COVERING, Contract
 from td3robot.policy.documents import read_document, short
 from td3robot.policy.manifest import MANIFEST as MANIFEST
 from td3robot.policy.manifest import held, manifest_of, verified_manifest
@@ -159,6 +160,17 @@ class Checkpoint:
         """Read the contract."""
         return Contract(self.document("contract"))
 
+    def disturbance(self) -> DisturbanceConfig:
+        """Return the disturbances that training drew, as far as terms of a contract may differ by them.
+
+        Those that this version cannot read count as not drawn.
+        """
+        try:
+            drawn = self._saved_config()["environment"]["disturbance"]
+            return DisturbanceConfig(**{name: drawn[name] for name in COVERING if name in drawn})
+        except (CheckpointError, KeyError, TypeError, ValidationError):
+            return DisturbanceConfig()
+
     def actor(self) -> Arrays:
         """Read the actor for play: its running average, if the run keeps one beside it; see :meth:`arrays`."""
         return self.arrays("actor_average" if self._averages() else "actor")
@@ -198,7 +210,7 @@ class Checkpoint:
         contract = self.contract()
         scaling = ObservationScaling.from_moments(self.normalizer())
         try:
-            policy = Policy(self.actor(), scaling, contract)
+            policy = Policy(self.actor(), scaling, contract, self.disturbance(), catalog.shown(self.path))
             shape = policy.act(np.zeros(contract.observation.size, np.float32)).shape
         except (KeyError, IndexError, ValueError) as error:
             raise CheckpointError(f"{self.path}: its actor is none for this contract ({error})") from None

@@ -5,15 +5,73 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
+from td3robot.config import DisturbanceConfig
 from td3robot.errors import ContractError
 from td3robot.layout import Layout
+
+# A length that was measured in a cell is not known better than this [m].
+MEASURED_M = 0.0005
+# Speeds that follow from other terms may differ by this share where those are covered by training.
+FOLLOWS = 0.01
+# Terms that say nothing about what a policy observes or commands.
+IRRELEVANT = ("episode_steps", "guard.max_state_age_s")
+# Lengths that training varied by up to a bound on either side, by the disturbance that has the bound.
+VARIED_BY = {
+    "robot.table_height_m": "table_offset_m",
+    "guard.workspace.low[2]": "table_offset_m",
+    "robot.tcp_offset_m": "tool_offset_m",
+}
+# Values that training drew from a range, by the disturbance that has the range.
+DRAWN_FROM = {"task.object.mass_kg": "object_mass_kg", "task.object.friction": "object_friction"}
+# The disturbances by which terms may differ.
+COVERING = {*VARIED_BY.values(), *DRAWN_FROM.values(), "object_scale"}
+# Beginning of the names of such speeds.
+IMPLIED = "action.implied_speeds."
+REFUSAL = "a policy runs only on what it was trained for"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A term whose value here is not the one of training.
+
+    Attributes:
+        name: The term's dotted name.
+        here, trained: Its two values.
+        covered: Whether training covers the value here, or the term does not matter to a policy.
+        allowed: What training covers, formatted; empty for terms that must be equal.
+    """
+
+    name: str
+    here: Any
+    trained: Any
+    covered: bool = False
+    allowed: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """The value of training and, where it may differ, what training covers."""
+        return formatted(self.trained) + (f" ({self.allowed})" if self.allowed else "")
+
+    @property
+    def found(self) -> str:
+        """The value here and, where the term may differ but not so far, by how much it does."""
+        apart = f", {abs(self.here - self.trained):.4g} apart" if self._is_too_far else ""
+        return f"{formatted(self.here)}{apart}"
+
+    def refusal(self, advice: str) -> str:
+        """Return the sentence that refuses the term, on an arm and in Python."""
+        return f"contract: {self.name}: {self.found}, wanted {self.wanted}; {REFUSAL}; {advice}"
+
+    @property
+    def _is_too_far(self) -> bool:
+        return bool(self.allowed) and not self.covered and isinstance(self.here, float)
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
     """Nested plain values: robot, limits, tool, gripper, control rate, observation, action, guard.
 
-    Two environments are interchangeable for a policy if and only if their contracts are equal.
+    A policy runs where every term is equal, or differs by no more than its training varied it; see :meth:`compare`.
     """
 
     terms: Mapping[str, Any]
@@ -36,17 +94,82 @@ class Contract:
         found = _differences("", self.terms, other.terms)
         return sorted(found, key=lambda term: not term[0].startswith("robot."))
 
+    def compare(self, trained: "Contract", varied: DisturbanceConfig) -> list[Difference]:
+        """List every term that differs from a policy's, with whether the policy's training covers it.
+
+        A term that is not named at the head of this module must be equal. Without domain randomization, a measured
+        length may still differ by ``MEASURED_M``, and speeds that follow from covered terms by 1 %.
+
+        Args:
+            trained: The policy's contract.
+            varied: The disturbances that its training drew.
+        """
+        return [_compared(*term, self, trained, varied) for term in self.differences(trained)]
+
     def require_same(self, other: "Contract", here: str, there: str) -> None:
-        """Refuse another contract unless it equals this one.
+        """Refuse another contract unless it equals this one, as where a run is resumed exactly.
 
         Raises:
             ContractError: Naming the first term that differs, and both values.
         """
         for name, mine, theirs in self.differences(other):
-            raise ContractError(
-                f"{_shown(name)} is {_shown(mine)} for {here} but {_shown(theirs)} for {there}; a policy runs only on "
-                "what it was trained for"
-            )
+            raise ContractError(f"{name} is {_shown(mine)} for {here} but {_shown(theirs)} for {there}; {REFUSAL}")
+
+
+def require_covered(here: Contract, trained: Contract, varied: DisturbanceConfig, advice: str) -> None:
+    """Refuse a contract with a term that a policy's training does not cover.
+
+    Args:
+        here: The contract of the environment that the policy is to run in.
+        trained: The policy's contract.
+        varied: The disturbances that its training drew.
+        advice: What to do, for the sentence.
+
+    Raises:
+        ContractError: Naming the first such term, both values, and what training covers.
+    """
+    for difference in here.compare(trained, varied):
+        if not difference.covered:
+            raise ContractError(difference.refusal(advice))
+
+
+def formatted(value: Any) -> str:
+    """Format a term's value for a sentence."""
+    return f"{value:.6g}" if isinstance(value, float) else _shown(value)
+
+
+def _compared(
+    name: str, mine: Any, theirs: Any, here: Contract, trained: Contract, varied: DisturbanceConfig
+) -> Difference:
+    if name in IRRELEVANT:
+        return Difference(name, mine, theirs, True, "any other will do")
+    if not all(isinstance(value, float) for value in (mine, theirs)):
+        return Difference(name, mine, theirs)
+    if name in VARIED_BY:
+        bound = getattr(varied, VARIED_BY[name])
+        allowed = f"within {bound:g} m, by training's {VARIED_BY[name]}" if bound > MEASURED_M else ""
+        bound = max(bound, MEASURED_M)
+        allowed = allowed or f"within {bound:g} m: training varied no {VARIED_BY[name].removesuffix('_m')}"
+        return Difference(name, mine, theirs, abs(mine - theirs) <= bound + 1e-9, allowed)
+    if name in DRAWN_FROM and (drawn := getattr(varied, DRAWN_FROM[name])) is not None:
+        allowed = f"{drawn[0]:g} to {drawn[1]:g}, by training's {DRAWN_FROM[name]}"
+        return Difference(name, mine, theirs, drawn[0] <= mine <= drawn[1], allowed)
+    if name.startswith("task.object.size_m["):
+        low, high = varied.object_scale
+        scales = [a / b for a, b in zip(*(_object_size(each) for each in (here, trained)), strict=True)]
+        even = max(scales) - min(scales) < 1e-6
+        return Difference(
+            name, mine, theirs, even and low <= scales[0] <= high,
+            "" if low == high else f"times {low:g} to {high:g} along all edges, by training's object_scale",
+        )  # fmt: skip
+    if name.startswith(IMPLIED):
+        return Difference(name, mine, theirs, isclose(mine, theirs, rel_tol=FOLLOWS), "follows from the terms above")
+    return Difference(name, mine, theirs)
+
+
+def _object_size(contract: Contract) -> list[float]:
+    size: list[float] = contract.terms["task"]["object"]["size_m"]
+    return size
 
 
 def _shown(value: Any) -> str:

@@ -4,12 +4,14 @@ No torch here: a robot's control process loads and runs a policy without it.
 """
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from td3robot.config import DisturbanceConfig
 from td3robot.errors import ContractError
-from td3robot.policy.contract import Contract
+from td3robot.policy.contract import Contract, require_covered
 from td3robot.policy.documents import short
 from td3robot.policy.observation_scaling import LARGEST, ObservationScaling
 
@@ -26,17 +28,42 @@ class Policy:
         actor: The actor's tensors by their names in a checkpoint (``net.0.weight`` ...).
         scaling: The normaliser's scaling of observations.
         contract: What the policy was trained for.
+        varied: The disturbances that its training drew.
+        name: What ``td3robot.make_env`` makes the policy's environment from.
 
     Raises:
         ValueError: The tensors are not an actor for these observations.
     """
 
-    def __init__(self, actor: Tensors, scaling: ObservationScaling, contract: Contract) -> None:
-        self.contract = contract
+    def __init__(
+        self,
+        actor: Tensors,
+        scaling: ObservationScaling,
+        contract: Contract,
+        varied: DisturbanceConfig = DisturbanceConfig(),  # noqa: B008  # frozen
+        name: str = "CHECKPOINT",
+    ) -> None:
+        self.contract, self.varied, self.name = contract, varied, name
         self.observation_size = len(scaling.shift)
         self._scaling = scaling
         self._layers = _layers(actor, self.observation_size)
         _require_bounded(self._layers, scaling)
+
+    def require(self, environment: Any) -> None:
+        """Refuse an environment that the policy was not trained for, by the same comparison as on an arm.
+
+        Args:
+            environment: One of td3robot's, as ``gymnasium.make`` or ``td3robot.make_env`` returns it.
+
+        Raises:
+            ContractError: Naming the first term that differs by more than training covers, and both values.
+        """
+        own = f"td3robot.make_env({self.name!r}) makes the policy's own environment"
+        try:
+            contract: Contract = environment.get_wrapper_attr("contract")()
+        except AttributeError:
+            raise ContractError(f"{environment} has no contract to compare with the policy's; {own}") from None
+        require_covered(contract, self.contract, self.varied, own)
 
     def act(self, observation: ArrayLike) -> NDArray[np.float32]:
         """Compute the action (action,) for an observation (observation,), or (batch, ...) for a batch.
@@ -48,7 +75,7 @@ class Policy:
         if x.shape[-1] != self.observation_size:
             raise ContractError(
                 f"the policy wants observations of {self.observation_size} numbers and was given {x.shape[-1]}; "
-                "use the robot and task of its contract (td3robot inspect CHECKPOINT)"
+                f"td3robot.make_env({self.name!r}) makes the policy's own environment"
             )
         x = self._scaling(x)
         for weight, bias, norm in self._layers[:-1]:

@@ -87,7 +87,7 @@ def _checkpoint(path: Path, seed: int) -> Source:
     run, policy = saved.config(), saved.policy()
     config = require_robot(run.environment, path)
     environment = make_robot_env(config)
-    environment.contract().require_same(policy.contract, "this td3robot", "the checkpoint")
+    policy.require(environment)
     return Episodes(config, environment, {"the policy": policy.act}, run.name, "a policy in simulation", seed)
 
 

@@ -9,8 +9,8 @@ import pytest
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import load_config, to_yaml
 from td3robot.deploy.lab import LabOperator
+from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.operator import OperatorStop
-from td3robot.deploy.played import open_checkpoint
 from td3robot.errors import RobotError
 from td3robot.policy.checkpoint import Contents, write
 from td3robot.robots.cells import CellConfig
@@ -112,7 +112,7 @@ def checkpoint(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def played(checkpoint):
+def loaded(checkpoint):
     return open_checkpoint(checkpoint)
 
 

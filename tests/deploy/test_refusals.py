@@ -7,9 +7,9 @@ import pytest
 
 from td3robot.deploy.check import PARTS, check_contract
 from td3robot.deploy.deployment import Request, check_cell, deploy
-from td3robot.deploy.played import open_checkpoint
+from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
-from td3robot.policy.contract import Contract
+from td3robot.policy.contract import IRRELEVANT, Contract
 from td3robot.robots.findings import Check
 from td3robot.robots.ur.absence import connection_refused_message
 
@@ -41,24 +41,33 @@ def dotted(path):
     return text
 
 
-def test_a_contract_that_differs_in_any_term_is_no_go_and_named(played):
-    terms = copy.deepcopy(dict(played.policy.contract.terms))
-    paths = numbers(terms)
+def test_a_contract_that_differs_in_any_term_is_no_go_and_named(loaded):
+    terms = copy.deepcopy(dict(loaded.policy.contract.terms))
+    paths = [path for path in numbers(terms) if dotted(path) not in IRRELEVANT]
     assert len(paths) > 80
     for path in paths:
         check = Check()
-        check_contract(check, Contract(changed(terms, path)), Contract(terms))
+        check_contract(check, loaded.policy, Contract(changed(terms, path)))
         assert not check.go
         assert f"contract: {dotted(path)}: " in check.objection, dotted(path)
         assert "a policy runs only on what it was trained for" in check.objection
 
 
-def test_the_same_contract_is_go(played):
+@pytest.mark.parametrize("name", IRRELEVANT)
+def test_a_term_that_does_not_matter_to_a_policy_is_go_and_shown(loaded, name):
+    terms = copy.deepcopy(dict(loaded.policy.contract.terms))
     check = Check()
-    check_contract(check, played.policy.contract, played.policy.contract)
+    check_contract(check, loaded.policy, Contract(changed(terms, name.split("."))))
+    (finding,) = (finding for finding in check.findings if finding.name == f"contract: {name}")
+    assert (check.go, "any other will do" in finding.expected) == (True, True)
+
+
+def test_the_same_contract_is_go(loaded):
+    check = Check()
+    check_contract(check, loaded.policy, loaded.policy.contract)
     assert check.go
     assert [finding.name for finding in check.findings] == [
-        f"contract: {PARTS.get(name, name)}" for name in played.policy.contract.terms
+        f"contract: {PARTS.get(name, name)}" for name in loaded.policy.contract.terms
     ]
 
 
@@ -93,12 +102,12 @@ def test_a_robot_that_is_not_ready_is_not_moved(name, standin, cell, checkpoint,
     standin.ask(clear_faults=True, emergency_stop=False)
 
 
-def test_a_check_goes_on_after_a_no_go_and_shows_everything(standin, cell, played):
+def test_a_check_goes_on_after_a_no_go_and_shows_everything(standin, cell, loaded):
     """Local control, a slider, a gripper that is not active and a wrong tool length: all of them, at once."""
     standin.ask(remote=False, speed_slider=0.3)
     standin.fault("gripper_not_activated", for_s=5.0)
     other = cell.model_copy(update={"robot": cell.robot.model_copy(update={"coupling_thickness_m": 0.02})})
-    check = check_cell(played, other, 0.3)
+    check = check_cell(loaded, other, 0.3)
     found = {finding.name: finding.verdict for finding in check.findings}
     refused = {"contract: robot.tcp_offset_m", "remote control", "speed slider", "gripper", "TCP"}
     assert refused <= {name for name, verdict in found.items() if verdict == "no-go"}
@@ -108,9 +117,9 @@ def test_a_check_goes_on_after_a_no_go_and_shows_everything(standin, cell, playe
     at_rest(standin)
 
 
-def test_where_nobody_is_what_was_not_looked_at_is_listed(cell, played):
+def test_where_nobody_is_what_was_not_looked_at_is_listed(cell, loaded):
     nowhere = cell.model_copy(update={"ur": cell.ur.model_copy(update={"host": "127.255.255.250"})})
-    check = check_cell(played, nowhere, 0.3)
+    check = check_cell(loaded, nowhere, 0.3)
     found = {finding.name: finding.found for finding in check.findings}
     assert (found["controller"], found["connection"], found["gripper answers"]) == (
         "no dashboard",
@@ -139,7 +148,11 @@ def test_nobody_at_an_address_of_a_network_is_about_cable_and_address():
 
 def test_a_cell_unlike_that_of_training_is_refused(standin, cell, checkpoint, person, tmp_path):
     other = cell.model_copy(update={"robot": cell.robot.model_copy(update={"coupling_thickness_m": 0.01})})
-    with pytest.raises(RobotError, match=r"no-go: contract: robot\.tcp_offset_m: 0\.1658, wanted 0\.1558"):
+    with pytest.raises(
+        RobotError,
+        match=r"no-go: contract: robot\.tcp_offset_m: 0\.1658, 0\.01 apart, wanted 0\.1558 \(within 0\.0005 m: .*"
+        r"train for this one, which takes minutes: td3robot train ur5e_reach --robot CELL",
+    ):
         deploy(ask(checkpoint, other, tmp_path), person)
     at_rest(standin)
 
@@ -159,8 +172,8 @@ def test_a_policy_for_no_robot_is_refused(untrained):
         open_checkpoint(untrained)
 
 
-def test_a_check_of_the_standin_is_go_and_measures(standin, cell, played):
-    check = check_cell(played, cell, 0.5)
+def test_a_check_of_the_standin_is_go_and_measures(standin, cell, loaded):
+    check = check_cell(loaded, cell, 0.5)
     assert check.objection is None
     assert set(check.histograms) == {"arm_round_trip_ms", "gripper_round_trip_ms", "arm_state_period_ms"}
     assert check.histograms["arm_state_period_ms"]["p50"] == pytest.approx(8.0, abs=1.0)

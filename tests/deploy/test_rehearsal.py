@@ -1,6 +1,7 @@
 """Whole rehearsals: short by default, with the figures that count with -m slow."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from timing import policy_step_ms
 
 from td3robot.build import robot_spec
 from td3robot.config import parse_config
-from td3robot.deploy.played import open_checkpoint
+from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
-from td3robot.errors import ConfigError
+from td3robot.errors import ConfigError, RobotError
 from td3robot.geometry import quaternion
+from td3robot.simulators.presets import preset
 from td3robot.tasks.scripted import scripted_grasp
 
 GRASP = """
@@ -38,10 +40,10 @@ def test_the_quaternion_of_a_rotation():
         assert abs(found @ [w, x, y, z]) == pytest.approx(1.0)
 
 
-def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
+def test_a_rehearsal_goes_like_its_simulation(own_host, loaded, tmp_path):
     pytest.importorskip("rtde_control")
     said = []
-    plan = Plan(played, episodes=1, host=own_host(2), records=tmp_path, timeout_scale=5.0)
+    plan = Plan(loaded, episodes=1, host=own_host(2), records=tmp_path, timeout_scale=5.0)
     report = Rehearsal(plan, said.append).run()
     json.dumps(report, allow_nan=False)
     assert said[0] == f"starting a simulated controller of the ur5e on {plan.host}"
@@ -61,11 +63,11 @@ def test_a_rehearsal_goes_like_its_simulation(own_host, played, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rehearsal_with_a_fault_recovers_and_goes_on(own_host, played, tmp_path):
+def test_a_rehearsal_with_a_fault_recovers_and_goes_on(own_host, loaded, tmp_path):
     pytest.importorskip("rtde_control")
     faults = tmp_path / "faults.yaml"
     faults.write_text(yaml.safe_dump({"faults": [{"kind": "protective_stop", "episode": 0, "at_s": 0.5}]}))
-    plan = Plan(played, 2, host=own_host(3), records=tmp_path, faults=faults, timeout_scale=5.0)
+    plan = Plan(loaded, 2, host=own_host(3), records=tmp_path, faults=faults, timeout_scale=5.0)
     report = Rehearsal(plan, lambda text: None).run()
     assert report["arm"]["ended"] == {"fault": 1, "time": 1}
     (fault,) = report["faults"]
@@ -74,13 +76,13 @@ def test_a_rehearsal_with_a_fault_recovers_and_goes_on(own_host, played, tmp_pat
 
 
 def grasp_plan(tmp_path, write_checkpoint, **values):
-    played = open_checkpoint(write_checkpoint(tmp_path / "policy", parse_config(GRASP, "test")))
-    config = played.environment
+    loaded = open_checkpoint(write_checkpoint(tmp_path / "policy", parse_config(GRASP, "test")))
+    config = loaded.environment
     script = scripted_grasp(
-        played.policy.contract.observation, config.task, config.action, robot_spec(config.robot),
+        loaded.policy.contract.observation, config.task, config.action, robot_spec(config.robot),
         config.guard.max_tcp_speed_m_s,
     )  # fmt: skip
-    return Plan(played, act=script.act, records=tmp_path / "records", timeout_scale=5.0, **values)
+    return Plan(loaded, act=script.act, records=tmp_path / "records", timeout_scale=5.0, **values)
 
 
 @pytest.mark.slow
@@ -109,10 +111,41 @@ def test_an_object_that_is_lost_is_a_failed_episode_and_no_fault(own_host, write
 
 
 @pytest.mark.slow
-def test_a_policy_step_takes_half_a_millisecond_at_most(played):
-    assert policy_step_ms(played.policy, played.environment)["p50"] < 0.5
+def test_a_policy_step_takes_half_a_millisecond_at_most(loaded):
+    assert policy_step_ms(loaded.policy, loaded.environment)["p50"] < 0.5
 
 
-def test_a_rehearsal_off_loopback_is_refused(played, tmp_path):
+def test_a_rehearsal_off_loopback_is_refused(loaded, tmp_path):
     with pytest.raises(ConfigError, match=r"can be reached by other computers"):
-        Rehearsal(Plan(played, 1, host="192.168.0.10", records=tmp_path), print).run()
+        Rehearsal(Plan(loaded, 1, host="192.168.0.10", records=tmp_path), print).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "robot", "cell"),
+    [
+        ("ur5e_reach", {"table_height_m": -0.0004, "coupling_thickness_m": 0.001}, "nominal"),
+        ("ur5e_reach", {"table_height_m": 0.005, "coupling_thickness_m": 0.003}, "worn"),  # with 0.25 kg, 2 mm longer
+        ("ur5e_grasp", {"table_height_m": -0.004, "coupling_thickness_m": 0.002}, "nominal"),
+    ],
+)
+def test_a_released_policy_succeeds_in_a_cell_whose_geometry_was_measured(own_host, tmp_path, name, robot, cell):
+    pytest.importorskip("rtde_control")
+    loaded = open_checkpoint(Path(name))
+    here = loaded.environment.robot.model_copy(update=robot)
+    plan = Plan(
+        loaded, 3, host=own_host(6), records=tmp_path, timeout_scale=5.0, preset=preset(cell), robot=here
+    )  # fmt: skip
+    report = Rehearsal(plan, print).run()
+    assert report["arm"]["faults"] == []
+    assert report["arm"]["success_rate"] == report["simulation"]["success_rate"] == 1.0
+    table = next(each for each in report["check"]["findings"] if each["name"] == "contract: robot.table_height_m")
+    assert (table["verdict"], table["found"]) == ("go", f"{robot['table_height_m']:g}")
+
+
+def test_a_cell_that_training_does_not_cover_is_refused_with_the_command_that_trains_for_it(own_host, loaded, tmp_path):
+    pytest.importorskip("rtde_control")
+    here = loaded.environment.robot.model_copy(update={"table_height_m": -0.012})
+    plan = Plan(loaded, 1, host=own_host(7), records=tmp_path, timeout_scale=5.0, robot=here)
+    with pytest.raises(RobotError, match=r"robot\.table_height_m: -0\.012, 0\.012 apart, .*td3robot train ur5e_reach"):
+        Rehearsal(plan, lambda text: None).run()

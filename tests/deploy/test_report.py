@@ -13,10 +13,10 @@ from td3robot.report.figures import ROWS
 from td3robot.statistics import percentiles
 
 
-def test_the_figures_of_a_player_are_those_of_an_evaluation(played):
-    environment = make_robot_env(played.environment)
-    wanted = evaluate(environment, played.policy.act, 3, seed=7)
-    found, player = [], ArmPlayer(environment, played.policy.act)
+def test_the_figures_of_a_player_are_those_of_an_evaluation(loaded):
+    environment = make_robot_env(loaded.environment)
+    wanted = evaluate(environment, loaded.policy.act, 3, seed=7)
+    found, player = [], ArmPlayer(environment, loaded.policy.act)
     for number in range(3):
         player.begin(number, seeding.integer(7, seeding.Stream.EVALUATION_EPISODES, number))
         while not player.step():

@@ -1,18 +1,21 @@
-"""A checkpoint opened to run on an arm."""
+"""A checkpoint loaded to run on an arm."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
+from td3robot import catalog
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.deploy.ledger import digest_of
 from td3robot.errors import ConfigError
-from td3robot.policy.checkpoint import opened
+from td3robot.policy.checkpoint import CONFIG, opened
 from td3robot.policy.policy import Policy
 from td3robot.policy.soundness import require_playable
+from td3robot.robots.cells import CellConfig
 
 
 @dataclass(frozen=True)
-class Played:
+class LoadedPolicy:
     """A verified policy with what it was trained on.
 
     Attributes:
@@ -26,8 +29,14 @@ class Played:
     policy: Policy
     environment: RobotEnvironmentConfig
 
+    def training_in(self, cell: CellConfig) -> str:
+        """Return the command that trains a policy like this one for a cell."""
+        known = catalog.configurations()
+        config = self.name if self.name in known else self.path / CONFIG
+        return f"td3robot train {quote(str(config))} --robot {quote(cell.name)}"
 
-def open_checkpoint(path: Path) -> Played:
+
+def open_checkpoint(path: Path) -> LoadedPolicy:
     """Verify a checkpoint and read what play needs.
 
     Raises:
@@ -39,4 +48,4 @@ def open_checkpoint(path: Path) -> Played:
     if not isinstance(run.environment, RobotEnvironmentConfig):
         raise ConfigError(f"{saved.path} was trained on {run.environment.kind!r}, and there is no arm for that")
     require_playable(saved, run)
-    return Played(saved.path, run.name, digest_of(saved.path), saved.policy(), run.environment)
+    return LoadedPolicy(saved.path, run.name, digest_of(saved.path), saved.policy(), run.environment)
