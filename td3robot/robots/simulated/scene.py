@@ -56,6 +56,9 @@ def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[Obj
     for actuator, stiffness, lower, upper in rows:
         _make_servo(actuator, stiffness, robot.arm.servo.lag_s, (lower, upper))
     _add_surroundings(spec, robot)
+    for first, second in robot.arm.touching:
+        if first == "world":  # a table that is a little higher than the base is beside the shoulder, not below it
+            spec.add_exclude(bodyname1=first, bodyname2=second)
     for item in objects:
         _add_object(spec, item, robot.gripper.pads)
     return spec
