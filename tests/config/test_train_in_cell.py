@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from td3robot.robots.tracker import TaughtPose
 
 from td3robot.build import make_robot_env
 from td3robot.cli.training import TrainRequest, configured
 from td3robot.config import parse_config, to_yaml
 from td3robot.errors import ConfigError
 from td3robot.robots.cells import load_cell
+from td3robot.robots.taught import TaughtPose
 
 
 @pytest.fixture
