@@ -20,8 +20,8 @@ from wire import Wire
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.deploy.lab import LabObjects, LabOperator
 from td3robot.deploy.ledger import LadderError, Ledger, serial_of
+from td3robot.deploy.scripted_operator import PlacedObjects, ScriptedOperator
 from td3robot.deploy.session import Session
 from td3robot.envs.playing import Vector
 from td3robot.envs.robot_env import RobotEnv
@@ -105,7 +105,7 @@ class Outcome:
         return asdict(self)
 
 
-class DrillOperator(LabOperator):
+class DrillOperator(ScriptedOperator):
     """Notes when something was said, and stops an arm that goes on."""
 
     def __init__(self, lab: UrSession, say: Callable[[str], None]) -> None:
@@ -309,7 +309,7 @@ class Scene:
         self._arms[task] = arm = UrRobot(robot_spec(self.cell.robot), self.cell)
         objects = None
         if kind.objects():
-            objects = LabObjects(self.cell.objects(object_bounds(config, arm.spec)), self.lab)
+            objects = PlacedObjects(self.cell.objects(object_bounds(config, arm.spec)), self.lab)
         return make_robot_env(config, cell=self.cell, objects=objects, robot=arm)
 
     def _start(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import td3robot
 from td3robot.layout import Field, Layout
-from td3robot.policy.checkpoint import Contents, write
+from td3robot.policy.checkpoint import CheckpointData, write
 from td3robot.policy.contract import Contract
 
 ROOT = Path(td3robot.__file__).parent
@@ -133,7 +133,7 @@ def small_checkpoint(path):
     }  # fmt: skip
     moments = {"mean": np.zeros(2), "variance": np.ones(2), "count": np.ones(1), "enabled": np.array([True])}
     arrays = {"actor": {name: value.astype(np.float32) for name, value in actor.items()}, "normalizer": moments}
-    write(path, Contents(config="", documents={"contract": contract.terms}, arrays=arrays))
+    write(path, CheckpointData(config="", documents={"contract": contract.terms}, arrays=arrays))
 
 
 def test_a_stand_in_needs_no_torch():

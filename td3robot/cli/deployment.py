@@ -83,13 +83,13 @@ def deploy(
 ) -> None:
     """Run a policy on an arm: check, shadow, confirm, run. Space or Ctrl-C stops the arm and holds it."""
     from td3robot.deploy import deployment
-    from td3robot.deploy.ledger import RUNGS
+    from td3robot.deploy.ledger import STAGES
     from td3robot.deploy.operator import present_operator
     from td3robot.robots.cells import load_cell
     from td3robot.robots.taught import taught_from_text
 
-    if mode not in RUNGS:
-        raise ConfigError(choose("mode", mode, RUNGS))
+    if mode not in STAGES:
+        raise ConfigError(choose("mode", mode, STAGES))
     if override is not None and not override.strip():
         raise ConfigError("--override needs a reason; it is recorded")
     with watched_session(watched) as begun, present_operator() as operator:
@@ -101,7 +101,7 @@ def deploy(
         _show_report(report, as_json)
         if mode == "check":
             _show_check(report["check"])
-        _show_rung(report, request)
+        _show_stage(report, request)
     if report["not_passed"] is not None:
         raise typer.Exit(1)
 
@@ -169,14 +169,14 @@ def _show_report(report: dict[str, Any], as_json: bool) -> None:
     stderr.say(f"record: {report['record']}")
 
 
-def _show_rung(report: dict[str, Any], request: "Request") -> None:
+def _show_stage(report: dict[str, Any], request: "Request") -> None:
     """Print whether a mode passed, and what comes next."""
-    from td3robot.deploy.ledger import RUNGS, serial_of
+    from td3robot.deploy.ledger import STAGES, serial_of
 
     mode, cell = request.mode, quote(request.cell.name)
     what = f"{mode}{{}} for this checkpoint on robot {serial_of(report['robot'])}"
     if report["not_passed"] is None:
-        later = RUNGS[RUNGS.index(mode) + 1 :]
+        later = STAGES[STAGES.index(mode) + 1 :]
         checkpoint = quote(catalog.shown(Path(report["checkpoint"])))
         following = f"; next: td3robot deploy {checkpoint} --robot {cell} --mode {later[0]}" if later else ""
         said = what.format(" passed") + following

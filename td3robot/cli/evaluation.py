@@ -87,10 +87,10 @@ def opened(
     """
     from td3robot.build import make_contract, make_environment
     from td3robot.config import RobotEnvironmentConfig
-    from td3robot.deploy.speed import scaled
+    from td3robot.deploy.loaded_policy import scaled
     from td3robot.envs.trust import require_trusted
     from td3robot.errors import ConfigError
-    from td3robot.policy.soundness import require_playable
+    from td3robot.policy.validation import require_playable
     from td3robot.robots.spec import require_same_arm
 
     require_playable(saved, saved.config())

@@ -60,7 +60,7 @@ def inspected(saved: "Checkpoint", resumable: "Checkpoint | None") -> dict[str, 
     Raises:
         CheckpointError: A part of the checkpoint is missing, impossible, or does not match the others.
     """
-    from td3robot.policy.soundness import require_whole
+    from td3robot.policy.validation import require_whole
 
     require_whole(saved, saved.config())
     counters, run = saved.document("counters"), saved.config()

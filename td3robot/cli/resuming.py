@@ -45,7 +45,7 @@ def saved_run(
     """
     from td3robot.learning.changes import FREE
     from td3robot.policy import checkpoint
-    from td3robot.policy.soundness import require_whole
+    from td3robot.policy.validation import require_whole
 
     saved = checkpoint.newest(path)
     if not saved.has("replay"):

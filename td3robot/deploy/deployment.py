@@ -11,11 +11,10 @@ from typing import Any
 from td3robot.build import robot_spec
 from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.ledger import Ledger, serial_of
-from td3robot.deploy.loaded_policy import LoadedPolicy, open_checkpoint
+from td3robot.deploy.loaded_policy import LoadedPolicy, open_checkpoint, scaled
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session
-from td3robot.deploy.speed import scaled
 from td3robot.deploy.station import Station
 from td3robot.errors import ConfigError, RobotError
 from td3robot.records import FILE, Record, write_report
@@ -39,7 +38,7 @@ class Request:
         goal: Where the tool must go from where it stands [m], in place of sampled starts and goals.
         taught: Where objects lie, according to a person.
         records: Directory of records and of the ledger.
-        override: Why a rung below may be missing, or None.
+        override: Why a stage below may be missing, or None.
         unattended: Whether ``run`` may move the arm with nobody at a terminal.
         on_record: Called with the record's path once it has begun, before anything moves.
     """
@@ -80,7 +79,7 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
 
     Raises:
         ConfigError: The request makes no sense.
-        LadderError: The rung below is missing.
+        LadderError: The stage below is missing.
         MissingExtraError: The robot's driver is not installed.
         RobotError: The robot is no-go, or cannot be reached.
     """
@@ -174,7 +173,7 @@ def _figures(session: Session, station: Station, trained: DisturbanceConfig) -> 
 
 
 def _write_down(request: Request, report: dict[str, Any], ledger: Ledger, serial: str) -> None:
-    """Record a passed rung, or a fault of a moved arm, in the ledger."""
+    """Record a passed stage, or a fault of a moved arm, in the ledger."""
     mode, fault, digest = request.mode, report["fault"], report["digest"]
     if report["not_passed"] is None:
         ledger.passed(mode, serial, digest, Path(report["record"]), request.speed, request.override)
@@ -184,7 +183,7 @@ def _write_down(request: Request, report: dict[str, Any], ledger: Ledger, serial
 
 
 def _not_passed(mode: str, report: dict[str, Any], config: RobotEnvironmentConfig) -> str | None:
-    """Return why a session does not count as a rung, or None if it does."""
+    """Return why a session does not count as a stage, or None if it does."""
     if report["fault"] is not None:
         return "the check says no-go" if mode == "check" else "a fault ended it"
     if mode == "check":

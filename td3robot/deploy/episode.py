@@ -99,6 +99,6 @@ class ArmPlayer(Player):
         figures.decide_s.append(perf_counter() - self._begun)
         now = environment.robot.now()
         figures.state_age_s.append(now - environment.seen.robot.stamp)
-        self._gripper.told(now, sent.gripper)
+        self._gripper.gripper_command(now, sent.gripper)
         if self._on_period is not None:
             self._on_period(figures, self._observed, self.action, wish, ruling, sent)

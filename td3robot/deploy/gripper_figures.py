@@ -10,7 +10,7 @@ from td3robot.config import DisturbanceConfig
 from td3robot.robots.grippers.model import GripperModel
 
 # Closed fractions: a command that rises by the first begins a closing, and one shorter than the second does not count.
-STEP, WAY = 0.02, 0.2
+STEP, TRAVEL = 0.02, 0.2
 # Fingers that moved by this closed fraction have started to move: some counts of a device.
 MOVED = 0.01
 # Fingers that move by less than this within this time are at rest [1], [s].
@@ -48,14 +48,14 @@ class GripperWatch:
 
     def forget(self) -> None:
         """Start over after a pause; a closing in progress is not measured."""
-        self._told: float | None = None
+        self._commanded: float | None = None
         self._began_s: float | None = None
         self._seen: list[tuple[float, float]] = []
 
-    def told(self, at: float, closed: float) -> None:
+    def gripper_command(self, at: float, closed: float) -> None:
         """Add a command (a closed fraction) and the time it was sent [s]."""
-        rise = 0.0 if self._told is None else closed - self._told
-        self._told = closed
+        rise = 0.0 if self._commanded is None else closed - self._commanded
+        self._commanded = closed
         if self._began_s is None and rise > STEP:
             self._began_s, self._seen = at, self._seen[-1:]
         elif rise < -STEP:
@@ -69,7 +69,7 @@ class GripperWatch:
             del self._seen[:-1]
             return
         before = [fraction for time, fraction in self._seen if time <= at - STILL_S]
-        stopped = closed - self._seen[0][1] > WAY and before and closed - before[-1] < STILL
+        stopped = closed - self._seen[0][1] > TRAVEL and before and closed - before[-1] < STILL
         if stopped or at - self._began_s > LONGEST_S:
             self.finish()
 
@@ -88,9 +88,9 @@ class GripperWatch:
         """
         times, closed = np.array(self._seen).T
         way = closed[-1] - closed[0]
-        share = (closed - closed[0]) / max(way, WAY)
+        share = (closed - closed[0]) / max(way, TRAVEL)
         evenly = (share > EVENLY[0]) & (share < EVENLY[1])
-        if way < WAY or evenly.sum() < 2:
+        if way < TRAVEL or evenly.sum() < 2:
             return None
         rate, at_begin = np.polyfit(times[evenly] - began_s, closed[evenly], 1)
         first = int(np.argmax(closed - closed[0] > MOVED))

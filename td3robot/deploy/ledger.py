@@ -1,4 +1,4 @@
-"""Records which rungs a checkpoint has climbed on a robot, and which robots are driven or await their operator.
+"""Records which stages a checkpoint has climbed on a robot, and which robots are driven or await their operator.
 
 The ledger belongs to the robots, not to a folder of records: a fault is known from another folder, in another terminal,
 on another day. A program that will move a robot records that first, so that the robot stays latched if the program
@@ -21,11 +21,11 @@ from td3robot import atomic
 from td3robot.errors import Td3RobotError
 from td3robot.policy.checkpoint import MANIFEST
 
-RUNGS = ("check", "shadow", "confirm", "run")
+STAGES = ("check", "shadow", "confirm", "run")
 
 
 class LadderError(Td3RobotError):
-    """The rung below is missing, or a fault is pending."""
+    """The stage below is missing, or a fault is pending."""
 
 
 def digest_of(checkpoint: Path) -> str:
@@ -63,21 +63,21 @@ class Ledger:
         self.path = (directory or state_directory()) / "ledger.json"
         self._older = None if records is None else records / "ledger.json"
 
-    def require(self, rung: str, serial: str, digest: str, override: str | None) -> None:
-        """Require the rung below and, for rungs that move the arm, that no fault is pending.
+    def require(self, stage: str, serial: str, digest: str, override: str | None) -> None:
+        """Require the stage below and, for stages that move the arm, that no fault is pending.
 
         Raises:
             LadderError: One is missing; says what to do first.
         """
-        if rung in ("confirm", "run"):
+        if stage in ("confirm", "run"):
             self.require_released(serial)
-        if rung == RUNGS[0] or override:
+        if stage == STAGES[0] or override:
             return
         passed = self._read().get(serial, {}).get("checkpoints", {}).get(digest, {})
-        missing = list(takewhile(lambda below: below not in passed, RUNGS[RUNGS.index(rung) - 1 :: -1]))
+        missing = list(takewhile(lambda below: below not in passed, STAGES[STAGES.index(stage) - 1 :: -1]))
         if missing:
             raise LadderError(
-                f"--mode {rung} asks for a passed --mode {missing[0]} of this checkpoint on robot {serial}, and "
+                f"--mode {stage} asks for a passed --mode {missing[0]} of this checkpoint on robot {serial}, and "
                 f"{self.path} has none; first: --mode {', then --mode '.join(reversed(missing))}"
             )
 
@@ -175,11 +175,11 @@ class Ledger:
                 "first, and teach again what was taught with the old ones"
             )
 
-    def passed(self, rung: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:
-        """Record a passed rung."""
+    def passed(self, stage: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:
+        """Record a passed stage."""
         with self._changed() as robots:
-            rungs = robots.setdefault(serial, {}).setdefault("checkpoints", {}).setdefault(digest, {})
-            rungs[rung] = {"at": _now(), "record": str(record), "speed": speed, "override": override}
+            stages = robots.setdefault(serial, {}).setdefault("checkpoints", {}).setdefault(digest, {})
+            stages[stage] = {"at": _now(), "record": str(record), "speed": speed, "override": override}
 
     def latch(self, serial: str, fault: str) -> None:
         """Record that a fault stopped the robot; the first one stays."""

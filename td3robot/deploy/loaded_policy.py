@@ -10,8 +10,11 @@ from td3robot.deploy.ledger import digest_of
 from td3robot.errors import ConfigError
 from td3robot.policy.checkpoint import CONFIG, opened
 from td3robot.policy.policy import Policy
-from td3robot.policy.soundness import require_playable
+from td3robot.policy.validation import require_playable
 from td3robot.robots.cells import CellConfig
+
+# Below this, the motion of one control period is smaller than an arm's repeatability.
+SLOWEST = 0.02
 
 
 @dataclass(frozen=True)
@@ -49,3 +52,27 @@ def open_checkpoint(path: Path) -> LoadedPolicy:
         raise ConfigError(f"{saved.path} was trained on {run.environment.kind!r}, and there is no arm for that")
     require_playable(saved, run)
     return LoadedPolicy(saved.path, run.name, digest_of(saved.path), saved.policy(), run.environment)
+
+
+def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConfig:
+    """Return an environment with the guard's limits and the actions scaled; episodes get longer in proportion.
+
+    Args:
+        config: The environment of a run.
+        speed: Factor in [0.02, 1]; 1 changes nothing.
+
+    Raises:
+        ConfigError: The speed is outside that range.
+    """
+    if not SLOWEST <= speed <= 1.0:
+        raise ConfigError(f"--speed {speed:g} is outside [{SLOWEST:g}, 1]: 1 is the speed of training")
+    if speed == 1.0:
+        return config
+    action = config.action
+    turning = {"turn_rad_s": action.turn_rad_s * speed, "orientation_gain_hz": action.orientation_gain_hz * speed}
+    return config.slowed(
+        speed,
+        guard=config.guard.scaled(speed),
+        action=action.model_copy(update=turning),
+        episode_s=config.episode_s / speed,
+    )

@@ -11,11 +11,10 @@ from typing import Any, cast
 from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import DISTURBANCES, RobotConfig
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
-from td3robot.deploy.lab import LabObjects, LabOperator
-from td3robot.deploy.loaded_policy import LoadedPolicy
+from td3robot.deploy.loaded_policy import LoadedPolicy, scaled
 from td3robot.deploy.report import summarize
+from td3robot.deploy.scripted_operator import PlacedObjects, ScriptedOperator
 from td3robot.deploy.session import Session
-from td3robot.deploy.speed import scaled
 from td3robot.deploy.station import Station
 from td3robot.envs.playing import Act, play_episodes
 from td3robot.errors import RobotError
@@ -27,7 +26,7 @@ from td3robot.simulators.loopback import free_host
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.simulators.sessions import SimulatorConfig, StandstillMonitor, session_of, start_session
 
-# Mode in a rehearsal's record and report, where those of a deployment have their rung.
+# Mode in a rehearsal's record and report, where those of a deployment have their stage.
 MODE = "rehearse"
 # How long the arm is watched after a fault [s].
 WATCHED_S = 1.5
@@ -93,7 +92,7 @@ class Rehearsal:
         self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
         folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.loaded.name}"
         with start_session(setup) as self._lab:
-            self._operator = LabOperator(self._lab, self._say)
+            self._operator = ScriptedOperator(self._lab, self._say)
             with self._station() as station:
                 station.robot.activate_gripper()
                 with closing(Record(folder / FILE)) as record:
@@ -143,7 +142,7 @@ class Rehearsal:
         if not self._lab.config.objects:
             return Station(self._config, cell)
         seen = cell.objects(object_bounds(self._config, robot_spec(cell.robot)))
-        return Station(self._config, cell, LabObjects(seen, self._lab))
+        return Station(self._config, cell, PlacedObjects(seen, self._lab))
 
     def _check(self, station: Station, record: Record) -> Check:
         check = station.check(self.plan.loaded, CHECK_S)

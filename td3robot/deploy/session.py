@@ -22,7 +22,7 @@ from td3robot.state import JointCommand, RobotState, World
 
 MODES = ("check", "shadow", "confirm", "run")
 # How often the announcer checks for a fault [s].
-LOOK_S = 0.05
+POLL_INTERVAL_S = 0.05
 
 
 class Session:
@@ -155,7 +155,7 @@ class Session:
         self._gripper = words
 
     def _moved(self, before: World) -> str:
-        """Return what a key press moved, in words, now that the arm rests."""
+        """Format what a key press moved, now that the arm has stopped."""
         q = self.environment.robot.read().q
         x, y, z = 1e3 * (self.environment.tool_at(q).position - before.tcp.position)
         turned = q - before.robot.q
@@ -168,7 +168,7 @@ class Session:
         )
 
     def _in_words(self, command: JointCommand, reasons: tuple[str, ...]) -> str:
-        """Return what a command would do to the arm where it stands, in words."""
+        """Format what a command would do to the arm where it stands."""
         environment = self.environment
         x, y, z = 1e3 * (environment.tool_at(command.q).position - environment.world.tcp.position)
         closed, changes = 100 * command.gripper, ", ".join(sorted(reasons)) or "nothing"
@@ -306,7 +306,7 @@ class FaultAnnouncer(threading.Thread):
 
     def run(self) -> None:
         """Poll until there is a fault to announce."""
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(POLL_INTERVAL_S):
             if (fault := self._robot.fault) is not None:
                 self._announce(fault)
                 return

@@ -2,8 +2,9 @@
 
 import gc
 from collections.abc import Callable
+from time import monotonic, sleep
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.collection import shorten_collections
@@ -12,7 +13,6 @@ from td3robot.deploy.check import check_contract, check_robot, check_values
 from td3robot.deploy.loaded_policy import LoadedPolicy
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.session import Session
-from td3robot.deploy.shadow import ShadowRobot
 from td3robot.deploy.trained import check_camera, check_gripper_speed
 from td3robot.envs.playing import Act
 from td3robot.envs.robot_env import RobotEnv
@@ -22,14 +22,16 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
 from td3robot.robots.interface import Robot
 from td3robot.robots.objects import Objects
+from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.spec import require_same_arm
+from td3robot.state import Array, JointCommand, RobotState
 
 
 class Station:
     """A cell set up for one environment, as a context manager.
 
     Its robot is opened for reading, and takes control only when a session that moves it begins: until a policy has
-    passed its check and the rung below, no program runs on the controller.
+    passed its check and the stage below, no program runs on the controller.
 
     Args:
         config: The environment, at the speed to play it.
@@ -121,3 +123,61 @@ class Station:
     def _on(self, robot: Robot, config: RobotEnvironmentConfig | None = None) -> RobotEnv:
         """Build an environment on a robot; it opens nothing."""
         return make_robot_env(config or self._config, cell=self._cell, objects=self._objects, robot=robot)
+
+
+class ShadowRobot(Robot):
+    """Read an arm that was opened for reading only, and drop every command.
+
+    Attributes:
+        watched: The arm.
+        missed_ticks: Control periods that were over before ``advance`` was called.
+    """
+
+    teleports: ClassVar[bool] = False
+
+    def __init__(self, watched: PhysicalRobot) -> None:
+        super().__init__(watched.spec)
+        self.watched, self.missed_ticks = watched, 0
+        self._due: float | None = None
+
+    def connect(self) -> None:
+        """Open the arm for reading."""
+        self.watched.connect()
+        self.spec = self.watched.spec
+
+    def read(self) -> RobotState:
+        """Return the arm's state."""
+        return self.watched.read()
+
+    def now(self) -> float:
+        """Return this computer's monotonic time [s]."""
+        return self.watched.now()
+
+    @property
+    def fault(self) -> str | None:
+        """The arm's latched fault, or None."""
+        return self.watched.fault
+
+    def _send(self, command: JointCommand) -> None:
+        """Drop the command."""
+
+    def advance(self) -> None:
+        """Wait for the next tick of the control clock."""
+        now, period = monotonic(), self.spec.period_s
+        due = (now if self._due is None else self._due) + period
+        if now > due:
+            self.missed_ticks += 1
+            due = now
+        self._due = due
+        sleep(due - now)
+
+    def move_to(self, q: Array) -> None:
+        """Do nothing: a shadow does not move the arm."""
+
+    def stop(self) -> None:
+        """Do nothing: nothing was started."""
+        self._due = None
+
+    def close(self) -> None:
+        """Release the arm."""
+        self.watched.close()

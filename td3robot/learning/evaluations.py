@@ -12,11 +12,10 @@ from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.snapshot import play_contents
 from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Arrays, Contents
+from td3robot.policy.checkpoint import Arrays, CheckpointData, Retention
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
 from td3robot.policy.policy import Policy
-from td3robot.policy.retention import Retention
 
 if TYPE_CHECKING:
     from td3robot.learning.trainer import Trainer
@@ -29,11 +28,11 @@ class Begun:
     """An evaluation in progress: its step, and that step's checkpoint for play and policy."""
 
     step: int
-    contents: Contents
+    contents: CheckpointData
     policy: Policy
 
     @classmethod
-    def of(cls, step: int, contents: Contents, contract: Contract) -> "Begun":
+    def of(cls, step: int, contents: CheckpointData, contract: Contract) -> "Begun":
         """Return an evaluation of the policy in the contents.
 
         Raises:

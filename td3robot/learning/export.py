@@ -16,7 +16,7 @@ from td3robot.learning.networks import Actor
 from td3robot.learning.onnx import ScaledActor, export_onnx
 from td3robot.policy.checkpoint import opened
 from td3robot.policy.observation_scaling import ObservationScaling
-from td3robot.policy.soundness import require_playable, require_whole
+from td3robot.policy.validation import require_playable, require_whole
 
 
 def to_legacy(path: Path, prefix: str, a_max: float | None = None, names: Sequence[str] | None = None) -> list[Path]:

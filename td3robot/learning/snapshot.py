@@ -7,13 +7,13 @@ import torch
 from td3robot import seeding
 from td3robot.config import to_yaml
 from td3robot.envs.playing import Evaluation
-from td3robot.policy.checkpoint import Arrays, Contents
+from td3robot.policy.checkpoint import Arrays, CheckpointData
 
 if TYPE_CHECKING:
     from td3robot.learning.trainer import Trainer
 
 
-def run_contents(trainer: "Trainer") -> Contents:
+def run_contents(trainer: "Trainer") -> CheckpointData:
     """Return everything that resuming a run needs."""
     rows, replay_counters = trainer.replay.state()
     episodes, episode_indices = trainer.collector.state()
@@ -37,14 +37,14 @@ def run_contents(trainer: "Trainer") -> Contents:
         "episodes": episodes,
         "interim": _interim(trainer),
     }
-    return Contents(to_yaml(trainer.config), documents, arrays)
+    return CheckpointData(to_yaml(trainer.config), documents, arrays)
 
 
-def play_contents(trainer: "Trainer") -> Contents:
+def play_contents(trainer: "Trainer") -> CheckpointData:
     """Return copies of the critics and of what running the policy needs; the evaluation is still to come."""
     groups = {name: _to_numpy(group) for name, group in trainer.agent.play_tensors().items()}
     groups["normalizer"] = trainer.agent.normalizer.state()
-    return Contents(
+    return CheckpointData(
         config=to_yaml(trainer.config),
         documents=_documents(trainer, None, trainer.step),
         arrays={name: {key: array.copy() for key, array in group.items()} for name, group in groups.items()},

@@ -31,8 +31,8 @@ from td3robot.learning.snapshot import run_contents
 from td3robot.learning.stopwatch import Stopwatch
 from td3robot.learning.window import StepAverages, Window
 from td3robot.policy import checkpoint
+from td3robot.policy.checkpoint import Retention
 from td3robot.policy.contract import Contract
-from td3robot.policy.retention import Retention
 
 
 class AbandonedStepError(BaseException):

@@ -32,7 +32,6 @@ from td3robot.policy.manifest import MANIFEST as MANIFEST
 from td3robot.policy.manifest import held, manifest_of, verified_manifest
 from td3robot.policy.observation_scaling import Moments, ObservationScaling, require_moments
 from td3robot.policy.policy import Policy
-from td3robot.policy.retention import Retention
 
 CONFIG = "config.yaml"
 KINDS = ("best", "last")
@@ -44,7 +43,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Contents:
+class CheckpointData:
     """The contents of a checkpoint.
 
     Attributes:
@@ -227,7 +226,7 @@ class Checkpoint:
         return self.path / name
 
 
-def write(path: Path, contents: Contents) -> None:
+def write(path: Path, contents: CheckpointData) -> None:
     """Write a checkpoint under a temporary name, flush it, and rename it to ``path``.
 
     Raises:
@@ -248,7 +247,29 @@ def write(path: Path, contents: Contents) -> None:
         raise CheckpointError(f"checkpoint {path} could not be saved: {reason}") from None
 
 
-def publish(run: Path, kind: str, step: int, contents: Contents, retention: Retention = Retention()) -> Path:  # noqa: B008
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many checkpoints of one kind a run keeps.
+
+    Attributes:
+        newest: How many of the newest ones.
+        every: In addition, every n-th of the periodic ones; 0 keeps none.
+        period: Environment steps between two periodic ones.
+    """
+
+    newest: int = 1
+    every: int = 0
+    period: int = 1
+
+    def kept(self, steps: Iterable[int]) -> set[int]:
+        """Return the steps of the checkpoints to keep, from those of existing ones."""
+        ordered = sorted(steps, reverse=True)
+        firsts = {step // self.period: step for step in ordered}  # the first one after each multiple of the period
+        spaced = {step for number, step in firsts.items() if self.every and number and number % self.every == 0}
+        return {*ordered[: self.newest], *spaced}
+
+
+def publish(run: Path, kind: str, step: int, contents: CheckpointData, retention: Retention = Retention()) -> Path:
     """Write ``<run>/<kind>-<step>``, then delete the checkpoints of that kind that are not kept.
 
     Those of later steps are from before the run went back, and are deleted, too.

@@ -109,7 +109,7 @@ class Session:
 
     @property
     def mode(self) -> str:
-        """Its rung, or ``rehearse``."""
+        """Its stage, or ``rehearse``."""
         return str(self.about.get("mode", REHEARSAL))
 
     @property

@@ -374,7 +374,7 @@ def _guard_plot(session: Session) -> Plot:
 def _events(session: Session) -> list[Any]:
     blocks: list[Any] = []
     if override := session.about.get("override"):
-        blocks.append(Text(f"A missing rung was overridden, for the reason: {override}", "warning"))
+        blocks.append(Text(f"A missing stage was overridden, for the reason: {override}", "warning"))
     rows: list[list[Cell]] = [
         [f"{event.at_s:.2f} s", Badge(event.what, BAD if event.is_fault else NEUTRAL), event.text]
         for event in session.events

@@ -8,11 +8,11 @@ import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import load_config, to_yaml
-from td3robot.deploy.lab import LabOperator
 from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.operator import OperatorStop
+from td3robot.deploy.scripted_operator import ScriptedOperator
 from td3robot.errors import RobotError
-from td3robot.policy.checkpoint import Contents, write
+from td3robot.policy.checkpoint import CheckpointData, write
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
@@ -95,7 +95,7 @@ def save_checkpoint(path, config):
     }
     write(
         path,
-        Contents(
+        CheckpointData(
             to_yaml(config),
             {"contract": dict(contract.terms), "counters": COUNTERS, "evaluation": None},
             {"actor": {name: value.astype(np.float32) for name, value in actor.items()}, "normalizer": moments},
@@ -116,7 +116,7 @@ def loaded(checkpoint):
     return open_checkpoint(checkpoint)
 
 
-class Person(LabOperator):
+class Person(ScriptedOperator):
     """Agrees, presses the given keys and then the one that stops, and stops the arm after so many looks."""
 
     def __init__(self, keys=(), stop_after=None):

@@ -1,4 +1,4 @@
-"""Rung by rung against the stand-in: what is sent, what stops it, what is left behind."""
+"""Rung by stage against the stand-in: what is sent, what stops it, what is left behind."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_the_operator_stops_the_arm_which_holds_and_everything_is_kept(standin, 
     np.testing.assert_allclose(record["rest"][0]["state"]["q"], standin.state()["q"], atol=2e-3)
     assert max(map(abs, standin.state()["dq"])) < 0.01
     serial = report["robot"]["serial_number"]
-    with pytest.raises(LadderError):  # a run that was stopped is no rung
+    with pytest.raises(LadderError):  # a run that was stopped is no stage
         Ledger().require("run", serial, report["digest"], None)
     assert Ledger().latched(serial) is None
 

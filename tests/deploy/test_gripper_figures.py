@@ -24,7 +24,7 @@ def watched(commands, closed_at, watch=None):
     watch = watch or GripperWatch(GRIPPER)
     for period, command in enumerate(commands):
         at = period * PERIOD_S
-        watch.told(at + 0.003, command)
+        watch.gripper_command(at + 0.003, command)
         watch.measured(at + PERIOD_S, GRIPPER.drivers_at(closed_at(at + PERIOD_S)))
     return watch
 
@@ -77,7 +77,7 @@ def test_simulated_fingers_are_as_late_and_as_fast_as_they_were_made(name, delay
     robot.connect()
     robot.vary(Variation(gripper_speed=speed, gripper_delay_s=delay_s))
     for command in [0.0] * 5 + [1.0] * 60:
-        watch.told(robot.now(), command)
+        watch.gripper_command(robot.now(), command)
         robot.send(JointCommand(spec.arm.home, command))
         robot.advance()
         state = robot.read()

@@ -14,30 +14,30 @@ def ledger(tmp_path):
     return Ledger(directory=tmp_path / "records")
 
 
-def climb(ledger, *rungs, serial="1", digest="a"):
-    for rung in rungs:
-        ledger.passed(rung, serial, digest, ledger.path, 0.1, None)
+def climb(ledger, *stages, serial="1", digest="a"):
+    for stage in stages:
+        ledger.passed(stage, serial, digest, ledger.path, 0.1, None)
 
 
-def test_the_first_rung_asks_for_nothing(ledger):
+def test_the_first_stage_asks_for_nothing(ledger):
     ledger.require("check", "1", "a", None)
 
 
-@pytest.mark.parametrize(("rung", "below"), [("shadow", "check"), ("confirm", "shadow"), ("run", "confirm")])
-def test_each_rung_asks_for_the_one_below(ledger, rung, below):
+@pytest.mark.parametrize(("stage", "below"), [("shadow", "check"), ("confirm", "shadow"), ("run", "confirm")])
+def test_each_stage_asks_for_the_one_below(ledger, stage, below):
     with pytest.raises(
-        LadderError, match=f"--mode {rung} asks for a passed --mode {below} .*has none; first: --mode check"
+        LadderError, match=f"--mode {stage} asks for a passed --mode {below} .*has none; first: --mode check"
     ):
-        ledger.require(rung, "1", "a", None)
+        ledger.require(stage, "1", "a", None)
     climb(ledger, below)
-    ledger.require(rung, "1", "a", None)
+    ledger.require(stage, "1", "a", None)
     for serial, digest in (("2", "a"), ("1", "b")):
         with pytest.raises(LadderError, match="asks for"):
-            ledger.require(rung, serial, digest, None)
-        ledger.require(rung, serial, digest, "because")
+            ledger.require(stage, serial, digest, None)
+        ledger.require(stage, serial, digest, "because")
 
 
-def test_a_skipped_rung_is_answered_with_the_whole_way_and_no_way_around(ledger):
+def test_a_skipped_stage_is_answered_with_the_whole_way_and_no_way_around(ledger):
     climb(ledger, "check")
     with pytest.raises(LadderError) as refusal:
         ledger.require("run", "1", "a", None)
@@ -58,9 +58,9 @@ def test_refusals_have_the_command_to_copy(ledger, tmp_path):
 def test_after_a_fault_nothing_moves_until_it_is_released_whatever_is_overridden(ledger):
     climb(ledger, "check", "shadow", "confirm")
     ledger.latch("1", "it hit the table")
-    for rung in ("confirm", "run"):
+    for stage in ("confirm", "run"):
         with pytest.raises(LadderError, match=r"it hit the table.*td3robot recover"):
-            ledger.require(rung, "1", "a", "because")
+            ledger.require(stage, "1", "a", "because")
     ledger.require("shadow", "1", "a", None)
     ledger.require("run", "2", "a", "because")
     assert ledger.latched("1") == "it hit the table"

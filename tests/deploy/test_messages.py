@@ -15,10 +15,7 @@ SOURCES = [
         PACKAGE / "robots" / name
         for name in ("travel.py", "trackers/__init__.py", "trackers/udp.py", "taught.py", "guard.py", "spec.py")
     ),
-    *(
-        PACKAGE / "deploy" / name
-        for name in ("ledger.py", "operator.py", "speed.py", "deployment.py", "loaded_policy.py")
-    ),
+    *(PACKAGE / "deploy" / name for name in ("ledger.py", "operator.py", "deployment.py", "loaded_policy.py")),
     PACKAGE / "records.py",
     PACKAGE / "envs" / "starts.py",
 ]

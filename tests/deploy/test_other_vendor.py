@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from td3robot.build import robot_spec
-from td3robot.cli.deployment import _show_rung
+from td3robot.cli.deployment import _show_stage
 from td3robot.config import RobotConfig, parse_config
 from td3robot.deploy import deployment
 from td3robot.deploy.deployment import Request, deploy, recover
@@ -180,7 +180,7 @@ def test_each_mode_says_whether_it_passed(controller, checkpoint, person, tmp_pa
     assert report["figures"]["ended"] == {"operator": 1}
     assert report["not_passed"] == why
     assert report["figures"]["success_rate"] is None  # nobody failed
-    _show_rung(report, request)
+    _show_stage(report, request)
     assert re.search(said, capsys.readouterr().err.strip())
     found = verdict(read_session(Path(report["record"])))
     assert found.word == ("Passed" if why is None else "Stopped")

@@ -4,7 +4,7 @@ import pytest
 
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, load_config
-from td3robot.deploy.speed import scaled
+from td3robot.deploy.loaded_policy import scaled
 from td3robot.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -20,16 +20,16 @@ from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedErro
 from td3robot.learning import metrics
 from td3robot.learning.td3 import NETWORKS, OPTIMIZERS
 from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Checkpoint, Contents, find, newest, publish, write
+from td3robot.policy.checkpoint import Checkpoint, CheckpointData, find, newest, publish, write
 
 ARRAYS = {"weights": {"a": np.arange(6, dtype=np.float32).reshape(2, 3).T, "b": np.array([1, 2], np.uint8)}}
 
 COUNTERS = {"step": 3, "updates": 0, "evaluated_step": 0, "warm_start": False}
 
 
-def contents(size: int = 0) -> Contents:
+def contents(size: int = 0) -> CheckpointData:
     arrays = ARRAYS | ({"big": {"x": np.arange(size, dtype=np.uint8)}} if size else {})
-    return Contents("name: test\n", {"counters": COUNTERS}, arrays)
+    return CheckpointData("name: test\n", {"counters": COUNTERS}, arrays)
 
 
 def edit_manifest(path: Path, change) -> None:
@@ -335,7 +335,7 @@ def test_cleaning_deletes_only_what_an_interrupted_save_left(tmp_path):
 
 def test_a_figure_that_is_not_finite_is_not_saved_and_nothing_is_left(tmp_path):
     with pytest.raises(CheckpointError):
-        publish(tmp_path, "last", 5, Contents("", {"evaluation": {"mean_return": float("nan")}}, {}))
+        publish(tmp_path, "last", 5, CheckpointData("", {"evaluation": {"mean_return": float("nan")}}, {}))
     assert files_of(tmp_path) == []
 
 

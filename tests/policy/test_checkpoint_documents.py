@@ -11,10 +11,10 @@ from safetensors.numpy import load_file, save_file
 from td3robot.config.plain import parse_plain
 from td3robot.errors import CheckpointError, ConfigError, Td3RobotError
 from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Checkpoint, Contents, find, load_policy, newest, opened, publish
+from td3robot.policy.checkpoint import Checkpoint, CheckpointData, find, load_policy, newest, opened, publish
 from td3robot.policy.documents import read_document
 from td3robot.policy.listing import summary
-from td3robot.policy.soundness import require_playable, require_whole
+from td3robot.policy.validation import require_playable, require_whole
 
 NEVER = ["NaN", "-Infinity", "1e400", "-1e999", "9" * 5000, "[" * 90_000 + "]" * 90_000, '"\\ud800"', '"\\u001b[2J"']
 
@@ -255,7 +255,7 @@ def test_a_damaged_document_is_nothing_in_a_listing(saved):
 
 def small(step):
     counters = {"step": step, "updates": 0, "evaluated_step": 0, "warm_start": False}
-    return Contents("name: x\n", {"counters": counters}, {"a": {"x": np.full(3, step, np.float32)}})
+    return CheckpointData("name: x\n", {"counters": counters}, {"a": {"x": np.full(3, step, np.float32)}})
 
 
 def test_a_checkpoint_that_is_being_read_is_not_deleted_under_its_reader(tmp_path):

@@ -4,13 +4,12 @@ import pytest
 
 from td3robot import atomic
 from td3robot.errors import CheckpointError
-from td3robot.policy.checkpoint import Contents, newest, publish, set_aside_later
-from td3robot.policy.retention import Retention
+from td3robot.policy.checkpoint import CheckpointData, Retention, newest, publish, set_aside_later
 
 
 def save(run, *steps, retention=None, kind="last"):
     for step in steps:
-        publish(run, kind, step, Contents("x", {"counters": {"step": step}}, {}), retention or Retention())
+        publish(run, kind, step, CheckpointData("x", {"counters": {"step": step}}, {}), retention or Retention())
 
 
 def steps_of(run, kind="last"):
@@ -38,7 +37,7 @@ def test_a_run_keeps_what_it_was_told_to(tmp_path):
 
 def test_a_save_at_the_step_of_another_replaces_it(tmp_path):
     save(tmp_path, 100)
-    publish(tmp_path, "last", 100, Contents("y", {}, {}))
+    publish(tmp_path, "last", 100, CheckpointData("y", {}, {}))
     assert (newest(tmp_path).path / "config.yaml").read_text() == "y"
     assert [path.name for path in tmp_path.iterdir()] == ["last-000000100"]
 

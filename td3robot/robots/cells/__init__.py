@@ -106,7 +106,7 @@ class CellConfig(Section):
 
     @property
     def host(self) -> str:
-        """The controller's address, in words."""
+        """The controller's address, formatted."""
         return ", ".join(dict.fromkeys(host for host, _ in self.endpoints().values())) or "the robot"
 
     @abstractmethod

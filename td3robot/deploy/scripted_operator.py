@@ -15,7 +15,7 @@ from td3robot.state import Pose
 ASIDE = Pose(np.array([0.45, -0.45, 0.05]), np.eye(3))
 
 
-class LabObjects(Objects):
+class PlacedObjects(Objects):
     """Objects that are placed in the lab where an episode needs them, and seen by its tracker.
 
     Args:
@@ -50,7 +50,7 @@ class LabObjects(Objects):
         self._seen.close()
 
 
-class LabOperator(Operator):
+class ScriptedOperator(Operator):
     """Agree to everything, and take what the gripper holds out of it.
 
     Args:

@@ -37,21 +37,30 @@ def require_playable(saved: Checkpoint, config: RunConfig) -> None:
     contract, counters = saved.contract(), saved.document("counters")
     evaluation = saved.document("evaluation")
     if saved.has("evaluations") and evaluation is not None and evaluation not in saved.document("evaluations"):
-        raise _apart(saved, "evaluation.json is none of those in evaluations.json")
+        raise _inconsistent(saved, "evaluation.json is none of those in evaluations.json")
     has_evaluation = evaluation is not None
     if has_evaluation is not (counters["evaluated_step"] > 0):
-        raise _apart(saved, f"counters.json names step {counters['evaluated_step']} as evaluated, evaluation.json "
-                     f"{'another' if has_evaluation else 'none'}")  # fmt: skip
+        raise _inconsistent(
+            saved,
+            f"counters.json names step {counters['evaluated_step']} as evaluated, evaluation.json "
+            f"{'another' if has_evaluation else 'none'}",
+        )
     _require_same_environment(saved, config, contract)
     averages = saved.has("actor_average")
     if averages is not (saved.has("replay") and config.agent.average_tau < 1.0):
-        raise _apart(saved, f"it {'has' if averages else 'lacks'} an actor_average, with agent.average_tau "
-                     f"{config.agent.average_tau:g}")  # fmt: skip
+        raise _inconsistent(
+            saved,
+            f"it {'has' if averages else 'lacks'} an actor_average, with agent.average_tau "
+            f"{config.agent.average_tau:g}",
+        )
     _require_network(saved, "actor_average" if averages else "actor", config, contract)
     scaled = bool(saved.normalizer()["enabled"][0])
     if scaled is not (wanted := config.agent.normalize_observations):
-        raise _apart(saved, f"its configuration has agent.normalize_observations {str(wanted).lower()}, and its "
-                     f"normaliser {'is' if scaled else 'is not'} enabled")  # fmt: skip
+        raise _inconsistent(
+            saved,
+            f"its configuration has agent.normalize_observations {str(wanted).lower()}, and its "
+            f"normaliser {'is' if scaled else 'is not'} enabled",
+        )
     saved.policy()
 
 
@@ -83,16 +92,18 @@ def _require_same_environment(saved: Checkpoint, config: RunConfig, contract: Co
     environment = config.environment
     if isinstance(environment, RobotEnvironmentConfig):
         if contract.terms.get("guard") is None:
-            raise _apart(saved, "its configuration is of a robot, and its contract of none")
+            raise _inconsistent(saved, "its configuration is of a robot, and its contract of none")
         arm = contract.terms["robot"].get("arm", environment.robot.arm)
         if arm != environment.robot.arm:
-            raise _apart(
+            raise _inconsistent(
                 saved, f"its configuration is of the arm {environment.robot.arm!r}, its contract of {short(arm)}"
             )
         return
     named = {"id": environment.id, "kwargs": environment.kwargs}
     if (trained := contract.terms.get("environment")) != named:
-        raise _apart(saved, f"its configuration names the environment {short(named)}, its contract {short(trained)}")
+        raise _inconsistent(
+            saved, f"its configuration names the environment {short(named)}, its contract {short(trained)}"
+        )
 
 
 def _require_network(saved: Checkpoint, name: str, config: RunConfig, contract: Contract) -> Shapes:
@@ -106,7 +117,7 @@ def _require_network(saved: Checkpoint, name: str, config: RunConfig, contract: 
     _require_shapes(saved, name, arrays, wanted)
     for key, array in arrays.items():
         if not (np.abs(array) < LARGEST).all():
-            raise _apart(saved, f"{name}: {key} holds a number beyond {LARGEST:g}")
+            raise _inconsistent(saved, f"{name}: {key} holds a number beyond {LARGEST:g}")
     return wanted
 
 
@@ -117,10 +128,10 @@ def _require_optimizer(saved: Checkpoint, name: str, config: RunConfig) -> None:
     if not arrays:
         first = config.agent.policy_freq if network in ACTORS else 1
         if counters["updates"] >= first and not (network in ACTORS and _changed(saved, "agent.policy_freq")):
-            raise _apart(saved, f"{name} is empty after {counters['updates']} updates")
+            raise _inconsistent(saved, f"{name} is empty after {counters['updates']} updates")
         return
     if not saved.has(network):
-        raise _apart(saved, f"{name} is there without {network}")
+        raise _inconsistent(saved, f"{name} is there without {network}")
     if network not in (*ACTORS, *CRITICS):
         return
     wanted: Shapes = {}
@@ -129,7 +140,7 @@ def _require_optimizer(saved: Checkpoint, name: str, config: RunConfig) -> None:
     _require_shapes(saved, name, arrays, wanted)
     for key, array in arrays.items():
         if key.endswith((".step", ".exp_avg_sq")) and (array < 0.0).any():
-            raise _apart(saved, f"{name}: {key} holds {array.min():g}, and cannot be negative")
+            raise _inconsistent(saved, f"{name}: {key} holds {array.min():g}, and cannot be negative")
 
 
 def _require_resumable(saved: Checkpoint, config: RunConfig, contract: Contract, groups: Iterable[str]) -> None:
@@ -139,18 +150,21 @@ def _require_resumable(saved: Checkpoint, config: RunConfig, contract: Contract,
         wanted |= {"actor", "actor_target", *CRITICS, *(f"{name}{OPTIMIZER}" for name in ("actor", "Q1", "Q2"))}
         wanted |= {"actor_average"} if config.agent.average_tau < 1.0 else set()
     if missing := sorted(wanted - set(groups)):
-        raise _apart(saved, f"{missing[0]} is missing")
+        raise _inconsistent(saved, f"{missing[0]} is missing")
     if counters.get("replay") is None or counters.get("episodes") is None:
-        raise _apart(saved, "counters.json lacks replay or episodes")
+        raise _inconsistent(saved, "counters.json lacks replay or episodes")
     if len(counters["episodes"]) != config.training.environments:
-        raise _apart(saved, f"it has {len(counters['episodes'])} episodes in progress, and its configuration "
-                     f"{config.training.environments} environments")  # fmt: skip
+        raise _inconsistent(
+            saved,
+            f"it has {len(counters['episodes'])} episodes in progress, and its configuration "
+            f"{config.training.environments} environments",
+        )
     _require_updates(saved, config)
     _require_replay(saved, config, contract)
     _require_episodes(saved, config, contract)
     state = saved.arrays("torch_generator").get("state")
     if state is None or state.dtype != np.uint8 or state.shape != (GENERATOR_BYTES,):
-        raise _apart(saved, "torch_generator is no state of a random generator")
+        raise _inconsistent(saved, "torch_generator is no state of a random generator")
 
 
 def _require_updates(saved: Checkpoint, config: RunConfig) -> None:
@@ -160,12 +174,12 @@ def _require_updates(saved: Checkpoint, config: RunConfig) -> None:
     counters, rate = saved.document("counters"), config.agent.updates_per_step
     step, updates = counters["step"], counters["updates"]
     if updates > step * rate:
-        raise _apart(saved, f"{updates} updates are more than {step} steps allow")
+        raise _inconsistent(saved, f"{updates} updates are more than {step} steps allow")
     # On an arm, updates wait for the end of an episode; with overlap, for the next step.
     waiting = 2 * config.training.environments
     waiting += config.environment.episode_steps if isinstance(config.environment, RobotEnvironmentConfig) else 0
     if updates and updates < (step - config.training.random_steps - waiting) * rate - 1.0:
-        raise _apart(saved, f"{updates} updates are fewer than {step} steps call for")
+        raise _inconsistent(saved, f"{updates} updates are fewer than {step} steps call for")
 
 
 def _require_replay(saved: Checkpoint, config: RunConfig, contract: Contract) -> None:
@@ -173,19 +187,19 @@ def _require_replay(saved: Checkpoint, config: RunConfig, contract: Contract) ->
     observation, action = contract.observation.size, contract.action.size
     rows, capacity = arrays.get("rows"), config.agent.replay_capacity
     if rows is None or rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != 2 * observation + action + 3:
-        raise _apart(saved, "replay holds no rows of this contract's transitions")
+        raise _inconsistent(saved, "replay holds no rows of this contract's transitions")
     if len(rows) > capacity or len(rows) > counters["step"]:
-        raise _apart(
+        raise _inconsistent(
             saved, f"replay holds {len(rows)} transitions of {counters['step']} steps, with room for {capacity}"
         )
     following = counters["replay"]["next"]
     if following != len(rows) % capacity if len(rows) < capacity else following >= capacity:
-        raise _apart(saved, f"counters.json writes the next transition at {following} of {len(rows)}")
+        raise _inconsistent(saved, f"counters.json writes the next transition at {following} of {len(rows)}")
     actions, terminated = rows[:, observation : observation + action], rows[:, -2]
     if (np.abs(actions) > 1.0).any() or not np.isin(terminated, (0.0, 1.0)).all():
-        raise _apart(saved, "replay holds an action outside of [-1, 1], or an end that is neither 0 nor 1")
+        raise _inconsistent(saved, "replay holds an action outside of [-1, 1], or an end that is neither 0 nor 1")
     if (rows[:, -1] < 0.0).any() or (rows[:, -1] > 1.0).any() or (np.abs(rows) > LARGEST).any():
-        raise _apart(saved, f"replay holds a discount outside of [0, 1], or a number beyond {LARGEST:g}")
+        raise _inconsistent(saved, f"replay holds a discount outside of [0, 1], or a number beyond {LARGEST:g}")
 
 
 def _require_episodes(saved: Checkpoint, config: RunConfig, contract: Contract) -> None:
@@ -194,19 +208,23 @@ def _require_episodes(saved: Checkpoint, config: RunConfig, contract: Contract) 
     for index in range(count):
         actions, last = arrays.get(f"{index}.actions"), arrays.get(f"{index}.observation")
         if actions is None or actions.dtype != np.float32 or actions.ndim != 2 or actions.shape[1] != action:
-            raise _apart(saved, f"episodes has no actions of environment {index}")
+            raise _inconsistent(saved, f"episodes has no actions of environment {index}")
         if last is None or last.dtype.kind != "f" or last.shape != (observation,):
-            raise _apart(saved, f"episodes has no observation of environment {index}")
+            raise _inconsistent(saved, f"episodes has no observation of environment {index}")
         if (np.abs(actions) > 1.0).any():
-            raise _apart(saved, f"episodes has an action outside of [-1, 1] in environment {index}")
+            raise _inconsistent(saved, f"episodes has an action outside of [-1, 1] in environment {index}")
     kept, left = (saved.arrays("exploration").get(name) for name in ("kept", "left"))
     if kept is None or left is None or kept.shape not in ((0, 0), (count, action)) or left.shape != (len(kept),):
-        raise _apart(saved, "exploration does not hold a random action for each environment")
+        raise _inconsistent(saved, "exploration does not hold a random action for each environment")
     longest = 2 * config.agent.random_action_steps
     if kept.dtype != np.float32 or left.dtype != np.int64 or (np.abs(kept) > 1.0).any() or (left < 0).any():
-        raise _apart(saved, "exploration holds an action outside of [-1, 1], or repeats it for less than no time")
+        raise _inconsistent(
+            saved, "exploration holds an action outside of [-1, 1], or repeats it for less than no time"
+        )
     if (left >= longest).any() and not _changed(saved, "agent.random_action_steps"):
-        raise _apart(saved, f"exploration repeats an action {left.max()} times more, and at most {longest - 1} times")
+        raise _inconsistent(
+            saved, f"exploration repeats an action {left.max()} times more, and at most {longest - 1} times"
+        )
 
 
 def _changed(saved: Checkpoint, setting: str) -> bool:
@@ -219,12 +237,13 @@ def _require_shapes(saved: Checkpoint, name: str, arrays: Arrays, wanted: Shapes
     for key in sorted(arrays.keys() | wanted.keys()):
         found = tuple(arrays[key].shape) if key in arrays else None
         if found != wanted.get(key):
-            raise _apart(
-                saved, f"{name} does not fit: {short(key)[1:-1]} is {found} in the checkpoint and {wanted.get(key)} by "
-                "its configuration and contract"
-            )  # fmt: skip
+            raise _inconsistent(
+                saved,
+                f"{name} does not fit: {short(key)[1:-1]} is {found} in the checkpoint and {wanted.get(key)} by "
+                "its configuration and contract",
+            )
         if arrays[key].dtype.kind != "f":
-            raise _apart(saved, f"{name}: {key} is of type {arrays[key].dtype}, not of floats")
+            raise _inconsistent(saved, f"{name}: {key} is of type {arrays[key].dtype}, not of floats")
 
 
 def _shapes(sizes: list[int], layer_norm: bool) -> Shapes:
@@ -239,5 +258,5 @@ def _shapes(sizes: list[int], layer_norm: bool) -> Shapes:
     return shapes
 
 
-def _apart(saved: Checkpoint, what: str) -> CheckpointError:
+def _inconsistent(saved: Checkpoint, what: str) -> CheckpointError:
     return CheckpointError(f"{saved.path}: {what}; the checkpoint's parts do not belong together")
