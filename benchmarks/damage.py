@@ -29,7 +29,7 @@ import torch
 from mutations import Mutation, damage
 
 from td3robot import build, catalog
-from td3robot.cli import checkpoints as commands
+from td3robot.cli import evaluation, inspection
 from td3robot.cli.resuming import resumed
 from td3robot.config import RunConfig, load_config
 from td3robot.deploy.loaded_policy import open_checkpoint
@@ -108,10 +108,10 @@ def play(path: Path) -> Any:
 
 def inspect(path: Path) -> Any:
     """Run `td3robot inspect`, in words and in full."""
-    commands.inspect(path, everything=False, as_json=False)
-    commands.inspect(path, everything=True, as_json=False)
+    inspection.inspect(path, everything=False, as_json=False)
+    inspection.inspect(path, everything=True, as_json=False)
     saved = Checkpoint(find(path))
-    figures = commands.inspected(saved, commands.resumable_from(path, saved))
+    figures = inspection.inspected(saved, inspection.resumable_from(path, saved))
     return {
         name: value for name, value in figures.items() if name not in ("path", "bytes", "made_with", "resumable_from")
     }
@@ -119,7 +119,7 @@ def inspect(path: Path) -> Any:
 
 def evaluate(path: Path) -> Any:
     """Run `td3robot eval` for an episode of a Gymnasium environment; of an arm's, act once, as a rehearsal opens it."""
-    run, policy, environment = commands.opened(Checkpoint(find(path)))
+    run, policy, environment = evaluation.opened(Checkpoint(find(path)))
     observation, _ = environment.reset(seed=0)
     figures = []
     for _ in range(30):
