@@ -9,9 +9,10 @@ from typing import Any, Self
 
 from td3robot.errors import RobotError
 from td3robot.processes import ChannelClosedError, ChildProcess
+from td3robot.robots.ur.generations import DASHBOARD_PORT
 from td3robot.simulators.loopback import free_host
 from td3robot.simulators.server import READY, run_child
-from td3robot.simulators.settings import DASHBOARD_PORT, PORTS, ControllerConfig, check_controller_config
+from td3robot.simulators.settings import PORTS, ControllerConfig, check_controller_config
 
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S, END_TIMEOUT_S = 5.0, 5.0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from td3robot.errors import Td3RobotError
 from td3robot.processes import Parent
+from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT
 from td3robot.simulators import settings
 from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm
 from td3robot.simulators.calibration import own_parameters
@@ -59,9 +60,9 @@ class Server:
 
     def _listen(self) -> None:
         for service in (
-            Service("rtde", settings.RTDE_PORT, self._rtde),
-            Service("dashboard", settings.DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
-            Service("primary", settings.PRIMARY_PORT, self._primary),
+            Service("rtde", RTDE_PORT, self._rtde),
+            Service("dashboard", DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
+            Service("primary", PRIMARY_PORT, self._primary),
             Service("secondary", settings.SECONDARY_PORT, self._primary),
             Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
             Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),

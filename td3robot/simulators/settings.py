@@ -14,14 +14,13 @@ from td3robot.errors import ConfigError, choose
 from td3robot.registry import ARMS, GRIPPERS
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.spec import robot_spec
-from td3robot.robots.ur.models import is_ur, model_names
+from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT, is_ur, model_names
 from td3robot.simulators.cell_model import NOMINAL, CellModel
 from td3robot.simulators.fault_kinds import AnyFault, first_error, load_faults
 from td3robot.state import ObjectModel
 
 # Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
-RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT, GRIPPER_PORT = 30004, 29999, 30003, 63352
-PRIMARY_PORT, SECONDARY_PORT = 30001, 30002
+SCRIPT_PORT, SECONDARY_PORT, GRIPPER_PORT = 30003, 30002, 63352
 # The lab's port is our own: what a person beside the arm would do or see.
 LAB_PORT = 29990
 PORTS = (RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT, GRIPPER_PORT, LAB_PORT)

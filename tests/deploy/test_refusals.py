@@ -11,7 +11,7 @@ from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
 from td3robot.policy.contract import IRRELEVANT, Contract
 from td3robot.robots.findings import Check
-from td3robot.robots.ur.absence import connection_refused_message
+from td3robot.robots.ur.messages import connection_refused_message
 
 
 def numbers(terms, prefix=()):

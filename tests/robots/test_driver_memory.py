@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from td3robot.robots.driver.link import quantiles_ms
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, Target, WorkerState
-from td3robot.robots.driver.timing import quantiles_ms
 from td3robot.robots.franka.link import FrankaState
 from td3robot.robots.ur.link import UrState
 

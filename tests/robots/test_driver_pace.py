@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from td3robot.robots.driver.interpolation import SLACK, TargetStream
-from td3robot.robots.driver.pace import BEGINS_AT, SLOWEST, speed_scale
+from td3robot.robots.driver.interpolation import BEGINS_AT, SLACK, SLOWEST, TargetStream, speed_scale
 
 PERIOD, LIMIT = 0.05, 0.25
 

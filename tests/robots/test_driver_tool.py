@@ -9,8 +9,8 @@ from td3robot.build import robot_spec
 from td3robot.config import RobotConfig
 from td3robot.geometry import rotation_vector
 from td3robot.robots.driver.link import StoppedError
+from td3robot.robots.driver.plausibility import TOOL_M, TOOL_RAD, ToolCheck, pose_of
 from td3robot.robots.driver.robot import _links
-from td3robot.robots.driver.tool import TOOL_M, TOOL_RAD, ToolCheck, pose_of
 from td3robot.robots.kinematics import Kinematics
 
 ARMS = [("ur5e", "robotiq_2f85"), ("ur10e", "robotiq_2f140"), ("fr3", "franka_hand")]

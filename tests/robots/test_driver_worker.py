@@ -9,8 +9,8 @@ from td3robot.processes import Channel, ChannelClosedError
 from td3robot.robots.cells.ur import UrConfig
 from td3robot.robots.driver import worker as module
 from td3robot.robots.driver.link import StoppedError, StreamSettings
+from td3robot.robots.driver.plausibility import ToolCheck, pose_of
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, Target
-from td3robot.robots.driver.tool import ToolCheck, pose_of
 from td3robot.robots.driver.worker import AT_REST_RAD_S, MAX_PARENT_SILENCE_S, SETTLE_S, Worker
 from td3robot.robots.ur.link import UrLink, UrState
 

@@ -70,7 +70,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
         driver(cell(NOBODY)).activate_gripper()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     check = Check()
-    monkeypatch.setattr("td3robot.robots.franka.check.find_spec", lambda name: None)
+    monkeypatch.setattr("td3robot.robots.franka.robot.find_spec", lambda name: None)
     assert not driver(cell(NOBODY), passive=True).check_controller(check)
     assert "franka-rs" in check.objection and "td3robot[franka]" in check.objection
 

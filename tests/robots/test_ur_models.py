@@ -11,8 +11,8 @@ from td3robot.errors import ConfigError
 from td3robot.registry import ARMS
 from td3robot.robots.driver.link import StoppedError, StreamSettings
 from td3robot.robots.ur import link as module
+from td3robot.robots.ur.generations import model_names
 from td3robot.robots.ur.link import UrLink
-from td3robot.robots.ur.models import model_names
 
 SETTINGS = {
     "host": "127.0.0.1",

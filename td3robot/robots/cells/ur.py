@@ -142,7 +142,7 @@ class UrCell(CellConfig):
 
     def endpoints(self) -> dict[str, tuple[str, int]]:
         """Return the ports of the controller and of the gripper's URCap."""
-        from td3robot.robots.ur.link import DASHBOARD_PORT, RTDE_PORT
+        from td3robot.robots.ur.generations import DASHBOARD_PORT, RTDE_PORT
 
         ports = {"RTDE": RTDE_PORT, "dashboard": DASHBOARD_PORT, "gripper": self.gripper.port}
         return {name: (self.ur.host, port) for name, port in ports.items()}

@@ -1,6 +1,7 @@
 """The vendor's part of the worker: the connection to one controller."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
@@ -131,3 +132,13 @@ class ArmLink(ABC):
     @abstractmethod
     def leave(self) -> None:
         """End our program on the controller; the arm stays where it is, held by the controller."""
+
+
+def quantiles_ms(name: str, seconds: Iterable[float]) -> dict[str, float]:
+    """Return median, 99th percentile and maximum of durations as ``<name>_p50_ms`` and so on; empty without any."""
+    ordered = sorted(seconds)
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
+    return {
+        f"{name}_{label}_ms": 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+        for label, share in shares.items()
+    }

@@ -127,7 +127,7 @@ class WorkerProcess(Generic[S]):
             self._memory.target.write(self._target)
 
     def tell_kinematics(self, links: Sequence[Sequence[float]]) -> None:
-        """Have the tool's pose checked from now on; for links see :class:`~td3robot.robots.driver.tool.ToolCheck`."""
+        """Have the tool's pose checked from now on; for links see :class:`ToolCheck`."""
         with suppress(ChannelClosedError):  # the watch says so, and why
             self._child.channel.send({"order": "kinematics", "links": links})
 

@@ -13,10 +13,9 @@ from typing import Any, Generic, Protocol
 import numpy as np
 
 from td3robot.errors import CommandRefusedError, RobotError, Td3RobotError
-from td3robot.robots.driver.link import StreamSettings
+from td3robot.robots.driver.link import StreamSettings, quantiles_ms
 from td3robot.robots.driver.process import WorkerProcess, WorkerSpec
 from td3robot.robots.driver.shared_memory import S
-from td3robot.robots.driver.timing import quantiles_ms
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot, Status
 from td3robot.state import Array, JointCommand, RobotState

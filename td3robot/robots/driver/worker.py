@@ -15,13 +15,10 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from td3robot.processes import Channel, ChannelClosedError, Parent
-from td3robot.robots.driver.interpolation import TargetStream
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
-from td3robot.robots.driver.pace import speed_scale
-from td3robot.robots.driver.plausibility import Plausibility
+from td3robot.robots.driver.interpolation import TargetStream, speed_scale
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, quantiles_ms
+from td3robot.robots.driver.plausibility import Plausibility, ToolCheck
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, WorkerState
-from td3robot.robots.driver.timing import quantiles_ms
-from td3robot.robots.driver.tool import ToolCheck
 
 # A deciding process whose sign of life is older than this hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5

@@ -3,7 +3,10 @@
 Nothing here is a safety function. The robot's own safety configuration comes first, and has to be set up for the cell.
 """
 
+import socket
+from importlib.util import find_spec
 from math import inf, pi
+from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
@@ -14,15 +17,18 @@ from td3robot.robots.cells.franka import FrankaCell
 from td3robot.robots.driver.link import StoppedError
 from td3robot.robots.driver.process import WorkerSpec
 from td3robot.robots.driver.robot import DrivenRobot
-from td3robot.robots.findings import Check
-from td3robot.robots.franka import check as franka_check
+from td3robot.robots.findings import ATTENTION, Check
 from td3robot.robots.franka.hand import home_hand
-from td3robot.robots.franka.link import FrankaLink, FrankaState
+from td3robot.robots.franka.link import ROBOT_PORT, FrankaLink, FrankaState
 from td3robot.robots.interface import RobotSpec
 from td3robot.state import Array, Pose
 
 # Rotation about z from the hand's frame, which Desk's tool has, to one whose x axis is the fingers' direction [rad].
 HAND_TURN = pi / 2
+# A payload that is off by more than this makes the arm sag and its contact reflex err.
+PAYLOAD_KG = 0.3
+# How long the control box may take to accept a connection [s].
+ACCEPT_S = 2.0
 
 
 class FrankaRobot(DrivenRobot[FrankaState]):
@@ -71,11 +77,39 @@ class FrankaRobot(DrivenRobot[FrankaState]):
 
     def check_controller(self, check: Check) -> bool:
         """Check that the control box answers and franka-rs is installed; return whether connecting makes sense."""
-        return franka_check.check_controller(check, self.config)
+        here = find_spec("franka") is not None
+        check.add("client", "franka-rs", "found" if here else "missing", here, "run: pip install 'td3robot[franka]'")
+        if not here:
+            return False
+        begin = perf_counter()
+        try:  # once: the control box takes each connection for a client, and has room for one
+            socket.create_connection((self.config.host, ROBOT_PORT), ACCEPT_S).close()
+        except OSError as error:
+            check.add(
+                "controller", f"a Franka control box at {self.config.host}", "nobody", False,
+                f"{error.strerror or error}: see to franka.host and the cable, and activate FCI in Desk",
+            )  # fmt: skip
+            return False
+        check.measured("arm_round_trip_ms", [perf_counter() - begin])
+        check.add("controller", f"a Franka control box at {self.config.host}", "it answers", True, "")
+        return True
 
     def check_settings(self, check: Check) -> None:
         """Check mode, errors, payload and hand."""
-        franka_check.check_settings(check, self)
+        mode, errors = self.facts["mode"], ", ".join(self.facts["errors"])
+        what = "open the brakes and activate FCI in Desk; after a reflex: recover"
+        check.add("mode", "idle", mode, mode == "idle", what)
+        check.add("errors", "none", errors or "none", not errors, f"find the cause; then: {self.cell.recovery}")
+        known, mass = self.config.serial_number, self.spec.gripper.mass_kg
+        check.add(
+            "serial number", "in the cell's file", known or "not given", bool(known),
+            "copy it from the robot's label to franka.serial_number; FCI does not tell it", ATTENTION,
+        )  # fmt: skip
+        told = self.facts["tool_mass_kg"]
+        check.add(
+            "payload", f"{mass:g} kg, within {PAYLOAD_KG:g}", f"{told:.2f} kg", abs(told - mass) < PAYLOAD_KG,
+            "choose the end effector in Desk",
+        )  # fmt: skip
 
     @property
     def state_period_s(self) -> float:

@@ -21,9 +21,9 @@ from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.arms.model import ArmModel, Chain, Step
 from td3robot.robots.cells.ur import UrConfig
 from td3robot.robots.ur import JOINTS
+from td3robot.robots.ur.generations import PRIMARY_PORT
 from td3robot.state import Array
 
-PRIMARY_PORT = 30001
 # A controller sends the kinematics with its first state, a tenth of a second after a client connects [s].
 PATIENCE_S = 5.0
 # Header of a message, and of each part of a state message: size, type.

@@ -7,7 +7,7 @@ from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.findings import ATTENTION, PAUSE_S, QUESTIONS, Check, in_words, round_trips
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.ur.dashboard import DashboardClient
-from td3robot.robots.ur.models import model_names
+from td3robot.robots.ur.generations import POLYSCOPE_5, WHICH, model_names
 from td3robot.robots.ur.urcap import UrCapSocket
 
 if TYPE_CHECKING:
@@ -54,20 +54,21 @@ def check_settings(check: Check, robot: "UrRobot") -> None:
 
 
 def _check_dashboard(check: Check, cell: UrCell, models: tuple[str, ...]) -> None:
-    dashboard = DashboardClient(cell.ur.host, cell.robot.arm)
+    driven, dashboard = POLYSCOPE_5, DashboardClient(cell.ur.host, cell.robot.arm)
     try:
-        model = dashboard.ask("get robot model")
-        serial = dashboard.ask("get serial number")
-        version = dashboard.ask("PolyscopeVersion")
-        mode = dashboard.ask("robotmode").rpartition(" ")[2]
-        safety = dashboard.ask("safetystatus").rpartition(" ")[2]
-        remote = dashboard.ask("is in remote control")
+        said = {what: dashboard.ask(command) for what, command in driven.commands.items()}
+        model, serial, remote = said["model"], said["serial_number"], said["remote"]
+        mode, safety = said["robot_mode"].rpartition(" ")[2], said["safety"].rpartition(" ")[2]
+        version = dashboard.ask(WHICH)
         check.facts |= {"serial_number": serial, "model": model, "polyscope": version}
         check.measured("arm_round_trip_ms", dashboard.round_trips(QUESTIONS, PAUSE_S))
     finally:
         dashboard.close()
     check.add("model", " or ".join(models), model, model in models, "check ur.host, robot.arm and ur.models")
-    check.add("PolyScope", "5", version, version.startswith("URSoftware 5."), "only PolyScope 5 was tried", ATTENTION)
+    check.add(
+        "PolyScope", driven.name, version, version.startswith(driven.answer),
+        f"only PolyScope {driven.name} was tried", ATTENTION,
+    )  # fmt: skip
     check.add("robot mode", "RUNNING", mode, mode == "RUNNING", "power the arm on and release its brakes")
     check.add(
         "safety", "NORMAL or REDUCED", safety, safety in ("NORMAL", "REDUCED"),

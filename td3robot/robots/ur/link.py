@@ -4,9 +4,7 @@ Its constructors hold the interpreter's lock, and it crashes the process when th
 lives in the worker process and nowhere else.
 """
 
-import re
 import socket
-import struct
 from contextlib import suppress
 from dataclasses import dataclass
 from math import hypot, isfinite
@@ -14,33 +12,22 @@ from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
+from td3robot.robots.driver.plausibility import pose_of
 from td3robot.robots.driver.shared_memory import WorkerState
-from td3robot.robots.driver.tool import pose_of
 from td3robot.robots.ur import JOINTS
-from td3robot.robots.ur.absence import connection_refused_message
-from td3robot.robots.ur.sentences import explain_ur_error
+from td3robot.robots.ur.generations import DASHBOARD_PORT, POLYSCOPE_5, RTDE_PORT, refusal, rtde_version, version_in
+from td3robot.robots.ur.messages import connection_refused_message, explain_ur_error
 
-DASHBOARD_PORT, RTDE_PORT = 29999, 30004
-# Major PolyScope version of the e-Series: 3 is CB3's, 10 is PolyScope X.
-POLYSCOPE = 5
 # UR's numbers of safety modes and robot modes (RTDE guide).
 NORMAL, REDUCED, PROTECTIVE_STOP, SAFEGUARD_STOP = 1, 2, 3, 5
 EMERGENCY_STOPS = (6, 7)
 RUNNING = 7
-# A protective stop may be unlocked 5 s after it happened (UR user manual); a little more, because clocks differ.
-UNLOCK_AFTER_S = 5.5
 # Share of the watchdog's period that may pass while the controller ends servoing.
 UNFED = 0.25
 # The controller may slow the arm down for this long [s].
 SLOWED_S = 0.2
 # At rest, the measured posture and the controller's own target are this close [rad].
 REST_RAD = 0.02
-# The variables of a state. ur_rtde accepts truncated packages, and then reads old or random values at their end. The
-# time is last, and the tool's pose before it, because both are checked in every state.
-VARIABLES = (
-    "actual_q", "actual_qd", "target_q", "speed_scaling", "target_speed_fraction", "robot_mode",
-    "safety_mode", "runtime_state", "payload", "actual_TCP_speed", "actual_TCP_pose", "timestamp",
-)  # fmt: skip
 # No component of a tool's pose is this large [m, rad].
 ANYWHERE = 100.0
 # Speed and acceleration are arguments of servoJ that the controller does not use.
@@ -104,7 +91,7 @@ class UrLink(ArmLink):
             dashboard.connect(int(1e3 * self._settings["connect_timeout_s"]))
             facts = self._identify(dashboard)
             rate, what = float(self._settings["rtde_rate_hz"]), "RTDE server (port 30004)"
-            self._receive = RTDEReceiveInterface(self._host, rate, list(VARIABLES))
+            self._receive = RTDEReceiveInterface(self._host, rate, list(POLYSCOPE_5.outputs))
             unlock_after_s = self._stream.recover_after_s
             if unlock_after_s is not None and self._receive.getSafetyMode() == PROTECTIVE_STOP:
                 sleep(unlock_after_s)
@@ -276,16 +263,19 @@ class UrLink(ArmLink):
         try:
             _require_listener(self._host, DASHBOARD_PORT, timeout_s)
         except StoppedError as nobody:
-            if (version := _rtde_version(self._host, timeout_s)) is not None and version[0] != POLYSCOPE:
-                raise StoppedError(_other_polyscope(self._host, *version), connected=False) from None
+            version = rtde_version(
+                self._host, RTDE_PORT, timeout_s
+            )  # CB3 and PolyScope X have RTDE, but not this dashboard
+            if version is not None and (why := refusal(self._host, version)) is not None:
+                raise StoppedError(why, connected=False) from None
             raise nobody from None
 
     def _identify(self, dashboard: Any) -> dict[str, Any]:
         polyscope = dashboard.polyscopeVersion().strip()
         # A CB3 UR5 reports the same model as an e-Series UR5e, but is another arm: ask for the version first.
-        version = re.search(r"(\d+)\.(\d+)", polyscope)
-        if version is not None and int(version[1]) != POLYSCOPE:
-            raise StoppedError(_other_polyscope(self._host, int(version[1]), int(version[2])))
+        version = version_in(polyscope)
+        if version is not None and (why := refusal(self._host, version)) is not None:
+            raise StoppedError(why)
         model, models = dashboard.getRobotModel().strip(), self._settings["models"]
         if model not in models:
             raise StoppedError(
@@ -345,36 +335,6 @@ def _require_listener(host: str, port: int, timeout_s: float) -> None:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError as error:
         raise StoppedError(connection_refused_message(host, port, error), connected=False) from None
-
-
-def _rtde_version(host: str, timeout_s: float) -> tuple[int, int] | None:
-    """Return PolyScope's major and minor version from RTDE, or None if the answer is not RTDE's."""
-    request, answer = struct.Struct(">HB"), struct.Struct(">HB4I")
-    try:
-        with socket.create_connection((host, RTDE_PORT), timeout=timeout_s) as link:
-            link.sendall(request.pack(request.size, ord("v")))
-            data = b""
-            while len(data) < answer.size:
-                if not (received := link.recv(answer.size - len(data))):
-                    return None
-                data += received
-    except OSError:
-        return None
-    size, kind, major, minor, _, _ = answer.unpack(data)
-    return (major, minor) if (size, kind) == (answer.size, ord("v")) else None
-
-
-def _other_polyscope(host: str, major: int, minor: int) -> str:
-    """Return why a controller with a PolyScope other than 5 is not driven."""
-    if major < POLYSCOPE:
-        return (
-            f"the controller at {host} runs PolyScope {major}.{minor}, which is a CB3: its arms have other kinematics "
-            "than the e-Series arms of the same names, and nothing here describes them; use an e-Series"
-        )
-    return (
-        f"the controller at {host} runs PolyScope X {major}.{minor}: ur_rtde starts no program on it before 10.10 and "
-        "then drops every command in silence, and nobody has tried this driver on a later one; use PolyScope 5"
-    )
 
 
 def _stopped_by_safety(mode: int) -> str | None:

@@ -21,8 +21,8 @@ from td3robot.robots.physical import Status
 from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.ur import check as ur_check
 from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
-from td3robot.robots.ur.link import UNLOCK_AFTER_S, UrLink, UrState
-from td3robot.robots.ur.models import model_names
+from td3robot.robots.ur.generations import POLYSCOPE_5, model_names
+from td3robot.robots.ur.link import UrLink, UrState
 from td3robot.robots.ur.urcap import RobotiqGripper
 from td3robot.state import Array, Pose
 
@@ -126,7 +126,7 @@ class UrRobot(DrivenRobot[UrState]):
 
     def _worker(self, fault_age_s: float | None) -> WorkerSpec[UrState]:
         config = self.cell.ur
-        recover_after_s = None if fault_age_s is None else max(0.0, UNLOCK_AFTER_S - fault_age_s)
+        recover_after_s = None if fault_age_s is None else max(0.0, POLYSCOPE_5.unlock_after_s - fault_age_s)
         connect_s = START_S + 2.0 * config.connect_timeout_s + (recover_after_s or 0.0)
         return WorkerSpec(
             link=UrLink,

@@ -1,6 +1,7 @@
-"""Translates ur_rtde's errors: what they mean, the likeliest cause first, and what to do. Plain Python, for workers."""
+"""What errors of a connection to a UR controller mean, the likeliest cause first. Plain Python, for workers."""
 
 import re
+from ipaddress import ip_address
 
 # Parts of ur_rtde 1.6.5's messages, and what the user reads instead.
 SENTENCES = (
@@ -66,3 +67,26 @@ def explain_ur_error(error: BaseException, host: str, what: str) -> str:
         if re.search(pattern, said.lower()):
             return f"{sentence.format(host=host, what=what)} (ur_rtde: {said})"
     return f"the {what} of the controller at {host} cannot be used: {said or 'ur_rtde gives no reason'}"
+
+
+def connection_refused_message(host: str, port: int, error: OSError, services: str = "", arm: str = "ARM") -> str:
+    """Return a message that nobody listens, and what to do: on a loopback address, only a stand-in could.
+
+    Args:
+        host: Where nobody listens.
+        port: The TCP port there.
+        error: The error of the connection.
+        services: What else to check on a robot.
+        arm: The arm that is expected there.
+    """
+    nobody = f"there is no UR controller at {host}, port {port} ({error.strerror or error})"
+    if _is_loopback(host):
+        return f"{nobody}; that is this computer: start a simulated one, td3robot standin {arm} --host {host}"
+    return f"{nobody}; check ur.host, the cable and the robot's network settings{services}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
