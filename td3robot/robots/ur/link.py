@@ -263,9 +263,7 @@ class UrLink(ArmLink):
         try:
             _require_listener(self._host, DASHBOARD_PORT, timeout_s)
         except StoppedError as nobody:
-            version = rtde_version(
-                self._host, RTDE_PORT, timeout_s
-            )  # CB3 and PolyScope X have RTDE, but not this dashboard
+            version = rtde_version(self._host, RTDE_PORT, timeout_s)  # PolyScope X has RTDE and no dashboard
             if version is not None and (why := refusal(self._host, version)) is not None:
                 raise StoppedError(why, connected=False) from None
             raise nobody from None
