@@ -150,7 +150,7 @@ def plain(value: Any) -> str:
     return NONE if value is None else str(value)
 
 
-def change(recorded: Mapping[str, Any]) -> str:
+def change_text(recorded: Mapping[str, Any]) -> str:
     """Write a change of a resumed run, as :mod:`td3robot.learning.changes` records it."""
     settings = [f"{name} from {plain(old)} to {plain(new)}" for name, (old, new) in recorded["settings"].items()]
     return f"at step {recorded['step']:,}: {listed(settings)} ({recorded['why']})"

@@ -160,7 +160,6 @@ def _moment(environment: "RobotEnv", seconds: float) -> str:
 
     world = environment.world
     (cube,) = world.objects.values()
-    apart = 1e3 * float(np.linalg.norm(cube.position - world.tcp.position))
-    return (
-        f"{seconds:4.1f} s: the tool is {apart:3.0f} mm from the cube, the cube {1e3 * cube.position[2]:3.0f} mm high"
-    )
+    distance_mm = 1e3 * float(np.linalg.norm(cube.position - world.tcp.position))
+    height_mm = 1e3 * cube.position[2]
+    return f"{seconds:4.1f} s: the tool is {distance_mm:3.0f} mm from the cube, the cube {height_mm:3.0f} mm high"

@@ -12,7 +12,7 @@ from td3robot.cli.options import LOOK, CheckpointPath, Json
 from td3robot.cli.terminal import print_json, show_table, stderr, stdout
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.config.disturbance import level_name
-from td3robot.format import achieved, change, counted, resume_command
+from td3robot.format import achieved, change_text, counted, resume_command
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
@@ -125,7 +125,7 @@ def inspection_lines(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         ("task", run.environment.title),
         *_robot(saved, run),
         ("trained", f"{counters['step']:,} of {wanted:,} steps{later}, seed {run.seed}, {start}, {_under(run)}"),
-        *(("changed", f"{change(each)}; no exact resume from there on") for each in changes),
+        *(("changed", f"{change_text(each)}; no exact resume from there on") for each in changes),
         ("success", _success(saved, run, counters["evaluated_step"])),
         (
             "made with",
@@ -165,10 +165,14 @@ def randomization_words(run: "RunConfig") -> str:
 
 def _under(run: "RunConfig") -> str:
     """Write the domain randomization of a training."""
-    words, calm = randomization_words(run), run.training.undisturbed_share
+    words, undisturbed = randomization_words(run), run.training.undisturbed_share
     disturbed = isinstance(run.environment, RobotEnvironmentConfig) and not words.startswith("without")
     where = "each part" if run.training.undisturbed_by_part else "it"
-    return f"{words}, {100 * calm:.0f} % of the environments without {where}" if disturbed and calm else words
+    return (
+        f"{words}, {100 * undisturbed:.0f} % of the environments without {where}"
+        if disturbed and undisturbed
+        else words
+    )
 
 
 def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:

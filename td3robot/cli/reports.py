@@ -11,7 +11,7 @@ import typer
 from td3robot import catalog
 from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
-from td3robot.cli.viewing import beside, require_viser, show
+from td3robot.cli.viewing import require_viser, show, viewer_beside
 from td3robot.errors import ConfigError
 
 
@@ -147,7 +147,7 @@ def watched_session(watched: bool) -> Iterator[Callable[[Path], None]]:
     """
     records: list[Path] = []
     try:
-        with beside(watched) as show:
+        with viewer_beside(watched) as show:
 
             def begun(record: Path) -> None:
                 """Note a record, and show it."""

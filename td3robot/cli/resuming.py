@@ -13,7 +13,7 @@ from td3robot import catalog
 from td3robot.cli.terminal import ProgressListener, stderr
 from td3robot.cluster import Workers
 from td3robot.errors import CheckpointError, ConfigError, EnvironmentFaultError, RobotError, Td3RobotError
-from td3robot.format import change as change_text
+from td3robot.format import change_text
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from td3robot.cli import viewing
 from td3robot.cli.options import LEARN, PROGRAMS, Json, Overrides, Records, Trust, View
 from td3robot.cli.reports import report_at_end
 from td3robot.cli.resuming import resumed, resumed_on_arms
@@ -25,6 +24,7 @@ from td3robot.cli.terminal import (
     stopped_by_signals,
     stray_output_to_stderr,
 )
+from td3robot.cli.viewing import require_viser, viewer_beside
 from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
 
@@ -92,7 +92,7 @@ def train(
     if steps is not None and more is not None:
         raise ConfigError("--steps says how far in all, and --more how much further; give one of them")
     if watched:
-        viewing.require_viser()
+        require_viser()
     request = TrainRequest(
         config, resume, init_from, out, seed, steps, more, changed, robots or (), records, overrides or (), trust,
         None if ray is None else Workers(ray, workers or 1),
@@ -147,7 +147,7 @@ def _trained(request: TrainRequest, watched: bool) -> tuple["Trainer", float, in
     began, first = perf_counter(), trainer.step
     try:
         _announce(trainer)
-        with stopped_by_signals(trainer), viewing.beside(watched) as show, trainer.listener:  # type: ignore[attr-defined]
+        with stopped_by_signals(trainer), viewer_beside(watched) as show, trainer.listener:  # type: ignore[attr-defined]
             show(trainer.run_directory)
             trainer.train()
     except Td3RobotError as error:

@@ -112,7 +112,7 @@ def require_viser() -> None:
 
 
 @contextmanager
-def beside(wanted: bool) -> Iterator[Callable[[Path], None]]:
+def viewer_beside(wanted: bool) -> Iterator[Callable[[Path], None]]:
     """Yield a function that shows a run or a record in a separate process until the block ends, or does nothing.
 
     Raises:

@@ -100,10 +100,10 @@ def _title(sources: Sequence[Source]) -> str:
 def _verdict(subjects: Sequence[Subject], empty: Sequence[Run]) -> Verdict:
     left_out = [f"{run.title} holds no checkpoint that can be read; it is left out of the comparison." for run in empty]
     rated = [subject for subject in subjects if subject.figures.get("success_ci95")]
-    told = "Success rates are not known for two of them, so none is ahead."
+    summary = "Success rates are not known for two of them, so none is ahead."
     if len(rated) > 1:
-        told = differences(rated)[0]
-    return Verdict(ATTENTION if empty else NEUTRAL, "Compared", " ".join([told, *left_out]))
+        summary = differences(rated)[0]
+    return Verdict(ATTENTION if empty else NEUTRAL, "Compared", " ".join([summary, *left_out]))
 
 
 def _are_repetitions(runs: Sequence[Run]) -> bool:

@@ -138,11 +138,13 @@ def _success_sentence(subjects: Sequence[Subject]) -> str:
     if best.figures["success_rate"] == worst.figures["success_rate"]:
         return f"All succeed equally often: {percent(best.figures['success_rate'])} of their episodes."
     overlap = worst.figures["success_ci95"][1] >= best.figures["success_ci95"][0]
-    told = "; the 95 % intervals overlap, so this may be chance" if overlap else "; the 95 % intervals do not overlap"
+    certainty = (
+        "; the 95 % intervals overlap, so this may be chance" if overlap else "; the 95 % intervals do not overlap"
+    )
     return capital(
         f"{best.name} succeeds more often than {worst.name}: {percent(best.figures['success_rate'])} "
         f"({interval(best.figures['success_ci95'])}) against {percent(worst.figures['success_rate'])} "
-        f"({interval(worst.figures['success_ci95'])}){told}."
+        f"({interval(worst.figures['success_ci95'])}){certainty}."
     )
 
 

@@ -121,8 +121,8 @@ def chart_sections(logs: Sequence[Log]) -> list[Section]:
 def chart_plot(chart: Chart, logs: Sequence[Log], title: str) -> Plot:
     """Draw a chart over all steps that the runs logged, whatever part of them it covers."""
     steps = [step for log in logs for points in log.values() for step, _ in points]
-    room = 0.02 * (max(steps) - min(steps))
-    x_axis = {"range": [min(steps) - room, max(steps) + room]} if room else {}
+    margin = 0.02 * (max(steps) - min(steps))
+    x_axis = {"range": [min(steps) - margin, max(steps) + margin]} if margin else {}
     areas, lines = list[Trace](), list[Trace]()
     for series in chart.series:
         paint = color(series.color)
@@ -146,8 +146,8 @@ def _vertical_axis(chart: Chart) -> dict[str, Any]:
     axis: dict[str, Any] = {"ticksuffix": f" {chart.unit}"} if chart.unit else {}
     if chart.span is not None:
         low, high = chart.span
-        room = 0.0 if chart.stacked else 0.03 * (high - low)
-        axis["range"] = [low - room, high + room]
+        margin = 0.0 if chart.stacked else 0.03 * (high - low)
+        axis["range"] = [low - margin, high + margin]
     elif chart.from_zero:
         axis["rangemode"] = "tozero"
     return axis

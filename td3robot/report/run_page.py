@@ -9,7 +9,7 @@ import numpy as np
 from td3robot.config.disturbance import DisturbanceConfig, level_name
 from td3robot.format import (
     NONE,
-    change,
+    change_text,
     counted,
     flat,
     interval,
@@ -80,12 +80,12 @@ def verdict(run: Run) -> Verdict:
     best, rate = f"The best policy, at step {number(run.best['step'], 7)}", run.best.get("success_rate")
     count = run.best["episodes"]
     if rate is None:
-        told = f"{best}, has a mean return of {number(run.best['mean_return'], 4)} over {counted(count, 'episode')}."
-        return Verdict(NEUTRAL, "Trained", f"{told} {done}")
+        summary = f"{best}, has a mean return of {number(run.best['mean_return'], 4)} over {counted(count, 'episode')}."
+        return Verdict(NEUTRAL, "Trained", f"{summary} {done}")
     level, word = (GOOD, "Succeeds") if rate >= 0.9 else (ATTENTION, "Partly") if rate >= 0.5 else (BAD, "Fails")
     sure = f"95 % interval {interval(run.best.get('success_ci95'))}"
-    told = f"{best}, succeeded in {round(rate * count)} of {count} evaluation episodes ({sure})."
-    return Verdict(level, word, f"{told} {done}")
+    summary = f"{best}, succeeded in {round(rate * count)} of {count} evaluation episodes ({sure})."
+    return Verdict(level, word, f"{summary} {done}")
 
 
 def subject(run: Run) -> Subject:
@@ -141,7 +141,7 @@ def _configuration(run: Run) -> list[Any]:
         ("Networks", f"actor {plain(agent['actor_hidden'])}; critics {plain(agent['critic_hidden'])}"),
         ("Learning rates", f"actor {agent['actor_learning_rate']:g}, critics {agent['critic_learning_rate']:g}{drop}"),
         ("Seed", str(config["seed"])),
-        *(("Changed", change(each)) for each in run.changes),
+        *(("Changed", change_text(each)) for each in run.changes),
     ]  # fmt: skip
     whole = Facts([(name, plain(value)) for name, value in flat(config).items()])
     return [Facts(pairs), Fold("The whole configuration", [whole])]

@@ -96,24 +96,28 @@ def verdict(session: Session) -> Verdict:
         return Verdict(GOOD, "Go", "The check found nothing against moving; nothing was moved.")
     if figures is None:
         return Verdict(ATTENTION, "Not begun", "The session ended before its first episode.")
-    told = _success(session, figures)
+    summary = _success(session, figures)
     if session.mode == REHEARSAL and figures.get("faults") and session.whole:
         count = counted(len(figures["faults"]), "fault")
-        return Verdict(ATTENTION, "With faults", f"{told}; {count} came up, listed below with what the operator read.")
+        return Verdict(
+            ATTENTION, "With faults", f"{summary}; {count} came up, listed below with what the operator read."
+        )
     if session.fault is not None:
-        return Verdict(BAD, "Fault", f"{told}; a fault stopped the arm: {session.fault}")
+        return Verdict(BAD, "Fault", f"{summary}; a fault stopped the arm: {session.fault}")
     if session.mode == "confirm" and session.report is not None and session.report.get("not_passed", "") is None:
         moved = f"The arm moved for {figures['steps']:,} control periods, a key press at a time."
         return Verdict(GOOD, "Passed", moved)
     if session.stopped_by == "operator":
-        return Verdict(ATTENTION, "Stopped", f"{told}; the operator stopped the arm.")
+        return Verdict(ATTENTION, "Stopped", f"{summary}; the operator stopped the arm.")
     if not session.whole:
-        return Verdict(ATTENTION, "Cut off", f"{told}; the record breaks off, so the program was ended from outside.")
+        return Verdict(
+            ATTENTION, "Cut off", f"{summary}; the record breaks off, so the program was ended from outside."
+        )
     if session.mode == SHADOW:
         return Verdict(GOOD, "Passed", f"The policy decided in {figures['steps']:,} control periods; nothing was sent.")
     level = GOOD if figures["success_rate"] == 1.0 else ATTENTION if figures["success_rate"] else BAD
     word = {GOOD: "Passed", ATTENTION: "Partly", BAD: "Missed"}[level]
-    return Verdict(level, word, f"{told}, and no fault came up.")
+    return Verdict(level, word, f"{summary}, and no fault came up.")
 
 
 def subjects(session: Session) -> list[Subject]:

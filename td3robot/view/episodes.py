@@ -153,20 +153,20 @@ class Episodes(Source):
         """Advance by one control period in which the arm approaches the requested posture."""
         environment, commanded = self._environment, self._environment.guard.commanded
         q, gripper = self._wanted or (commanded.q, commanded.gripper)
-        left = q - commanded.q
-        step = left * min(1.0, JOG_GAIN_HZ * environment.robot.spec.period_s)
+        remaining = q - commanded.q
+        step = remaining * min(1.0, JOG_GAIN_HZ * environment.robot.spec.period_s)
         environment.drive(JointCommand(commanded.q + step, gripper))
-        return self._snapshot(left=float(np.abs(left).max()))
+        return self._snapshot(remaining=float(np.abs(remaining).max()))
 
-    def _snapshot(self, begins: bool = False, fault: str | None = None, left: float | None = None) -> Snapshot:
+    def _snapshot(self, begins: bool = False, fault: str | None = None, remaining: float | None = None) -> Snapshot:
         environment, figures = self._environment, self._figures
         world, period = environment.world, environment.robot.spec.period_s
         reasons = self._ruling.reasons if self._ruling is not None else ()
         caption: tuple[str, ...] = ()
         if self._act == BY_HAND:
             caption += ("By hand: the arm goes where the sliders say, as far as the guard lets it",)
-            if left is not None and left > 1e-3:
-                caption += (f"{np.degrees(left):.0f}° left to go",)
+            if remaining is not None and remaining > 1e-3:
+                caption += (f"{np.degrees(remaining):.0f}° left to go",)
         else:
             caption += (f"Episode {self._number + 1}, {figures.steps * period:.1f} s, by {self._act}",)
             if figures.distance_m is not None:

@@ -161,8 +161,8 @@ class Show:
         if self._steps:
             self._steps -= 1
         lasts = snapshot.lasts_s / self._speed
-        behind = now - self._due > LATE_S
-        self._due = (now if behind else self._due) + lasts
+        is_late = now - self._due > LATE_S
+        self._due = (now if is_late else self._due) + lasts
         if snapshot.begins or now - self._drawn >= FRAME_S or not self._playing:
             self._drawn = now
             self._page.draw(snapshot)

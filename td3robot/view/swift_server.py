@@ -71,10 +71,10 @@ class LoopbackSwift(Swift):  # type: ignore[misc]
             self.inq.get_nowait()
         except Empty:
             return False
-        left: Any = self._disconnected
+        disconnected: Any = self._disconnected
         self._init()
-        self.headless, self.rate, self._disconnected = False, 60, left
-        left.clear()
+        self.headless, self.rate, self._disconnected = False, 60, disconnected
+        disconnected.clear()
         self._tab = True
         return True
 
@@ -132,12 +132,12 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a file, or refuse the request."""
-        wanted = urlsplit(self.path)
-        if wanted.path == "/" and not wanted.query:
+        request = urlsplit(self.path)
+        if request.path == "/" and not request.query:
             self.send_response(302)
             self.send_header("Location", f"/?{self._socket_port}")
             self.end_headers()
-        elif wanted.path.startswith(RETRIEVE) and not self._is_mesh(Path(self.translate_path(self.path))):
+        elif request.path.startswith(RETRIEVE) and not self._is_mesh(Path(self.translate_path(self.path))):
             self.send_error(403, "only the arm's meshes are to be had here")
         else:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -145,10 +145,10 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         """Return the file of a request: a mesh by its absolute path, or one of Swift's own."""
-        wanted = urlsplit(path).path
-        if not wanted.startswith(RETRIEVE):
+        request = urlsplit(path).path
+        if not request.startswith(RETRIEVE):
             return super().translate_path(path)
-        return str(Path(unquote(wanted[len(RETRIEVE) - 1 :])).resolve())
+        return str(Path(unquote(request[len(RETRIEVE) - 1 :])).resolve())
 
     def _is_mesh(self, path: Path) -> bool:
         return path.is_relative_to(self._meshes) and path.is_file()

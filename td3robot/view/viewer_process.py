@@ -70,16 +70,16 @@ class ViewerProcess:
 
 def parent_ended() -> Callable[[], bool]:
     """Return a function that returns whether the parent process ended, or closed the pipe to end this one."""
-    left = threading.Event()
+    ended = threading.Event()
 
     def read() -> None:
         """Wait until standard input is closed."""
         while os.read(sys.stdin.fileno(), 1 << 10):  # a pipe, which nobody writes to
             pass
-        left.set()
+        ended.set()
 
     threading.Thread(target=read, daemon=True, name="parent").start()
-    return left.is_set
+    return ended.is_set
 
 
 def run_when_idle(pid: int) -> None:
@@ -96,19 +96,19 @@ def lower_priority() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
-def free_port(host: str, wanted: int | None) -> int:
-    """Return a free port: the wanted one, or the first from 8080 on.
+def free_port(host: str, requested: int | None) -> int:
+    """Return a free port: the requested one, or the first from 8080 on.
 
     Raises:
         ConfigError: The wanted port is taken, or none is free.
     """
-    for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
+    for port in [requested] if requested is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
             except OSError as error:
-                if wanted is not None:
+                if requested is not None:
                     raise ConfigError(
                         f"port {port} cannot be listened on ({error.strerror}): another program has it; choose another "
                         "--port, or leave it out"

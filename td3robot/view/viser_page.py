@@ -301,9 +301,9 @@ class ViserPage(Page):
         measured, commanded = self._picture.measured, self._picture.commanded
         self._scene.update_from_mjdata(measured)
         for body, handle in self._ghost:
-            apart = float(np.abs(commanded.xpos[body] - measured.xpos[body]).max())
+            distance = float(np.abs(commanded.xpos[body] - measured.xpos[body]).max())
             turned = float(np.abs(commanded.xquat[body] - measured.xquat[body]).max())
-            visible = apart > SAME_M or turned > 10 * SAME_M
+            visible = distance > SAME_M or turned > 10 * SAME_M
             if visible != handle.visible:
                 handle.visible = visible
             if visible:
@@ -349,8 +349,8 @@ def _range(values: Array, share: float) -> tuple[float, float]:
     """Return the ends of an axis: those of the known values plus a margin, or space around a single value."""
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    room = share * (high - low) if high > low else max(0.5, 0.05 * abs(low))
-    return low - room, high + room
+    margin = share * (high - low) if high > low else max(0.5, 0.05 * abs(low))
+    return low - margin, high + margin
 
 
 def _keep_private(server: Any) -> None:
