@@ -98,6 +98,7 @@ def assert_same_step(alone, together, row):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case))
+@pytest.mark.quick("ur5e_reach real", "ur5e_reach_joint real", "ur10e_grasp real", "ur5e_grasp off")
 def test_together_they_do_what_each_does_alone(case):
     configs = configurations(*case, "environment.episode_s=1.2")
     alone, together = make(configs), Together(configs)

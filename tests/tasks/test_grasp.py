@@ -820,6 +820,7 @@ def lifted(grasping):
 
 
 @pytest.mark.parametrize("farmer", FARMERS, ids=lambda act: act.__name__)
+@pytest.mark.quick("carry_it_far_beyond", "dive_and_rise", "lift_and_drop", "squeeze_the_air")
 def test_nobody_earns_without_lifting(grasping, lifted, farmer):
     for seed in SEEDS:
         honest, _, done = lifted[seed]
