@@ -17,12 +17,13 @@ from td3robot.config import (
     RobotEnvironmentConfig,
     explain,
 )
-from td3robot.envs.action import make_action_kind
+from td3robot.envs.actions import make_action_kind
+from td3robot.envs.batch import Cell, RobotBatch, Setting
 from td3robot.envs.checked import CheckedEnvironment
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
+from td3robot.envs.initial_states import InitialStateSampler
 from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.envs.robot_env import RENDER_MODES, RobotEnv
-from td3robot.envs.starts import Starts
 from td3robot.envs.trust import require_trusted
 from td3robot.errors import ConfigError, ContractError, Td3RobotError, choose
 from td3robot.policy.checkpoint import opened
@@ -102,27 +103,27 @@ def make_robot_env(
     objects = objects or _objects(robot, config, cell)
     guard = Guard(spec, config.guard, kinematics)
     space = config.task.space(spec.table_height_m, spec.gripper)
-    starts = Starts(task, guard, space, practice)
+    initial = InitialStateSampler(task, guard, space, practice)
     seen: Robot = robot
     simulated = robot if isinstance(robot, SimulatedRobot) else None
     if simulated is not None and config.disturbance != DISTURBANCES["off"]:
         seen = DisturbedRobot(simulated, config.disturbance)
         objects = Camera(objects, seen) if models else objects
-    environment = RobotEnv(
-        robot=seen,
-        objects=objects,
+    setting = Setting(
         task=task,
-        guard=guard,
         action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
-        starts=starts,
+        guard=guard,
+        objects=models,
         episode_steps=config.episode_steps,
+        pace=config.pace,
         observer=None if simulated is None else simulated.kinematics,
+    )
+    initial.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
+    return RobotEnv(
+        RobotBatch([Cell(seen, objects, initial)], setting),
         renderer=None if render_mode is None else partial(_make_renderer, spec, models),
         recipe=recipe,
-        pace=config.pace,
     )
-    starts.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
-    return environment
 
 
 def _make_renderer(spec: RobotSpec, models: tuple[ObjectModel, ...]) -> "Renderer":

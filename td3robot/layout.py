@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from td3robot.errors import ContractError
+from td3robot.errors import ContractError, EnvironmentFaultError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +57,33 @@ class Layout:
             start += field.size
         self.size = start
 
-    def pack(self, values: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
-        """Return the named values as one vector (size,) of float32.
+    def pack(self, values: Mapping[str, NDArray[Any]], count: int) -> NDArray[np.float32]:
+        """Return the named values of some rows as vectors (count, size) of float32.
+
+        Args:
+            values: For each field (count, field size), or (count,) if it has one component.
+            count: How many rows.
 
         Raises:
-            KeyError: A field has no value.
-            ValueError: A value has the wrong length.
+            EnvironmentFaultError: A field has no value, a value belongs to no field, or it has another shape.
         """
-        numbers: list[float] = []
+        if values.keys() != self.slices.keys():
+            missing, unknown = self.slices.keys() - values.keys(), values.keys() - self.slices.keys()
+            wrong = f"does not write {sorted(missing)}" if missing else f"writes {sorted(unknown)}, which it lacks"
+            raise EnvironmentFaultError(
+                f"the task {wrong} among the fields {list(self.slices)} of its observation; make observe() and the "
+                "layout name the same fields"
+            )
+        packed = np.empty((count, self.size), np.float32)
         for name, where in self.slices.items():
-            value = values[name]
-            if not isinstance(value, tuple):
-                array = np.asarray(value)
-                if array.ndim != 1:
-                    raise ValueError(f"field {name!r} has {where.stop - where.start} numbers, not shape {array.shape}")
-                value = array.tolist()
-            numbers.extend(value)
-            if len(numbers) != where.stop:
-                raise ValueError(f"field {name!r} has {where.stop - where.start} numbers, not shape {(len(value),)}")
-        return np.array(numbers, np.float32)
+            value, size = values[name], where.stop - where.start
+            if np.shape(value) != ((count, size) if size > 1 or np.ndim(value) > 1 else (count,)):
+                raise EnvironmentFaultError(
+                    f"the task's field {name!r} has {size} numbers in each of {count} rows, and observe() returned an "
+                    f"array of shape {np.shape(value)}"
+                )
+            packed[:, where] = value if np.ndim(value) > 1 else value[:, None]
+        return packed
 
     def unpack(self, vector: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Split a vector (..., size) into its named fields (views, no copies)."""

@@ -1,4 +1,4 @@
-"""The plain values exchanged between robot, task, guard and environment.
+"""The plain values exchanged between robot, guard and environment.
 
 Units are radians, metres and seconds. Positions and rotations are in the arm's base frame, which is also
 the simulation's world frame (and UR's "Base" feature).
@@ -77,7 +77,7 @@ class Pose:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that a task may use: the arm's state and what follows from it.
+    """One environment at a moment, as plain values for people, pictures and records.
 
     Attributes:
         robot: The measured state.
@@ -85,13 +85,6 @@ class World:
         tcp_velocity: (3,) linear velocity of the tool centre point [m/s].
         commanded: The command that the guard last let through.
         commanded_tcp: Tool centre point, from the commanded joint angles.
-        commanded_velocity: (3,) linear velocity of the commanded tool centre point [m/s].
-        commanded_turn_rate: How fast the commanded tool turns about the vertical [rad/s].
-        commanded_dq: (n,) velocities of the commanded joints [rad/s]; empty if nobody needs them.
-        commanded_jacobian: (6, n) of the commanded tool, linear [m/rad] above angular [1]; empty if nobody needs it.
-        intent: The gripper's intent, which an action changes: 0 to open, 1 to close.
-        closing_rate: How fast the gripper's closed fraction grows [1/s].
-        stalled_s: For how long the fingers have not moved since their last command, while they hold nothing [s].
         objects: Poses of the objects by name, as far as they are known now.
         ages_s: Time since each of them was last seen, times the environment's pace, by name [s].
         held: The object between the fingers, or None.
@@ -102,13 +95,6 @@ class World:
     tcp_velocity: Array
     commanded: JointCommand
     commanded_tcp: Pose
-    commanded_velocity: Array = field(default_factory=lambda: np.zeros(3))
-    commanded_turn_rate: float = 0.0
-    commanded_dq: Array = field(default_factory=lambda: np.zeros(0))
-    commanded_jacobian: Array = field(default_factory=lambda: np.zeros((6, 0)))
-    intent: float = 0.0
-    closing_rate: float = 0.0
-    stalled_s: float = 0.0
     objects: Mapping[str, Pose] = field(default_factory=dict)
     ages_s: Mapping[str, float] = field(default_factory=dict)
     held: str | None = None

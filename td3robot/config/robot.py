@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from td3robot.config.section import Box, Fraction, NonNegative, Section
+from td3robot.config.section import Box, Fraction, Section
 from td3robot.errors import choose
 from td3robot.registry import ARMS, CELLS, GRIPPERS
 
@@ -72,30 +72,14 @@ class ActionConfig(Section):
             commanded posture.
         speed_fraction: Full action, as a share of the guard's speed limit (tool speed for ``tcp_delta``; joint speed
             for ``joint_delta``, which also keeps the tool to 0.9 of its limit).
-        damping_m: Damping of the damped least squares inverse of the Jacobian, for ``tcp_delta``.
-        orientation_gain_hz: How fast ``tcp_delta`` turns a tilted tool back to pointing down.
-        turn_rad_s: Full action about the vertical, for tasks that keep the tool pointing down.
         dead_zone: Shorter actions ask for rest, and speed grows from there, so that dithering at rest moves nothing.
         exponent: Speed grows with this power of the action beyond its dead zone, so that small actions are finer.
-        per_axis: Whether dead zone and exponent act on each axis of a tool's motion, not on the length of the action.
-            With the length, one axis at full speed, as when the tool pushes on the table, makes the others coarse.
-        response_s: Response time of the arm: the share ``period / response_s`` of the wished change of velocity
-            happens in one control period, or all of it if the period is longer. A policy that dithers then moves the
-            arm smoothly instead of being held back by the guard's acceleration limit.
-        wait_for_gripper: Whether the arm rests while the fingers close, whatever the action asks of it, in tasks that
-            use the gripper.
     """
 
     kind: Literal["tcp_delta", "joint_delta"] = "tcp_delta"
     speed_fraction: Fraction = 0.9
-    damping_m: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
-    orientation_gain_hz: NonNegative = 4.0
-    turn_rad_s: Annotated[float, Field(gt=0.0, le=3.0)] = 0.65
-    response_s: NonNegative = 0.125
-    dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.0
+    dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.1
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
-    per_axis: bool = False
-    wait_for_gripper: bool = False
 
     def share(self, length: Length) -> Length:
         """Return the share of full speed that an action of a length in [0, 1] asks for, or each of several."""
@@ -110,10 +94,6 @@ class ActionConfig(Section):
         """Return the length of an action that asks for a share of full speed."""
         length: float = self.dead_zone + (1.0 - self.dead_zone) * share ** (1.0 / self.exponent)
         return length if share > 0.0 else 0.0
-
-    def response(self, period_s: float) -> float:
-        """Return the share of the wished change of velocity that happens in one control period."""
-        return 1.0 if period_s >= self.response_s else period_s / self.response_s
 
 
 class GuardConfig(Section):

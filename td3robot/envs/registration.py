@@ -28,24 +28,18 @@ def with_overrides(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
 GRASP: Mapping[str, Any] = {
     "task": {
         "name": "grasp",
-        "close_within_m": 0.02,
-        "practice_offset_m": (0.012, 0.02),
-        "practice_turn_rad": 0.785,
-        "practice_lifted_share": 0.2,
-        "practice_whole_share": 0.25,
     },
-    "action": {"dead_zone": 0.1, "exponent": 3.0, "wait_for_gripper": True},
+    "action": {"exponent": 3.0},
     "episode_s": 12.0,
 }
 # One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. Where
 # that changes, a new version replaces the old one.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
-    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}, "action": {"dead_zone": 0.2}},
+    "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}},
     "td3robot/UR10eReach-v0": {"robot": {"arm": "ur10e"}},
     "td3robot/FR3Reach-v0": {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
-        "action": {"dead_zone": 0.2},
     },
     "td3robot/UR5eGrasp-v1": with_overrides(GRASP, {"robot": {"physics_rate_hz": 260.0}}),
     "td3robot/UR10eGrasp-v1": with_overrides(

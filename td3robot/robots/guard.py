@@ -2,8 +2,10 @@
 
 It is not a safety function. It keeps a policy's commands inside limits that lie inside the robot's own.
 
+One guard rules over the rows of a batch, each with a command of its own; an arm is a batch of one.
+
 How it works: the guard plans from the last *commanded* posture and joint velocity, never from the measured ones.
-A wish becomes a joint velocity for one control period. That vector is scaled as a whole, never single joints, so
+A desired posture becomes a joint velocity for one control period. That vector is scaled as a whole, never single joints, so
 the arm keeps its direction:
 
 1. Down to the joint speed limits of the posture it starts from, and to the tool speed limit.
@@ -29,20 +31,27 @@ that is concave in the joint angles, as the FR3's are, is nowhere lower than at 
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
-from math import exp, isfinite
-from operator import le
+from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError, RobotError
-from td3robot.geometry import length
-from td3robot.robots.interface import ArmModel, RobotSpec
-from td3robot.robots.kinematics import Kinematics, Posture
+from td3robot.geometry import lengths, times
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.kinematics import Kinematics
 from td3robot.state import Array, JointCommand, RobotState
 
+Flags = NDArray[np.bool_]
+
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
+JOINT_SPEED, TCP_SPEED, ACCELERATION, POSITION, WORKSPACE, CLEARANCE, LEAD = range(len(REASONS))
+# Limits to which a desired command is scaled, and those that a posture may break, in the order of their checks.
+SCALED = ("joint_speed", "tcp_speed", "acceleration")
+COMMAND_LIMITS = np.array([POSITION, JOINT_SPEED, TCP_SPEED, WORKSPACE])
+FIRST = np.array([0])
 
 # Bisections in the search for the largest admissible step; each halves the interval.
 BISECTIONS = 5
@@ -65,110 +74,36 @@ STANDSTILL_RAD_S = 1e-9
 WALL_M = 0.0008
 # An arm may begin from rest this far outside the workspace at whose wall it was stopped, as measured [m].
 ANCHOR_SLACK = 0.003
-# A wish further away than this counts as a direction only, so that intermediate results cannot overflow [rad].
+# A desired posture further away than this counts as a direction only, so that intermediate results cannot overflow [rad].
 FAR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """The guard's decision on a wish.
+class GuardDecision:
+    """The guard's decision on a desired command.
 
     Attributes:
         command: What may be sent.
-        reasons: Why it differs from the wish; empty if it does not.
+        reasons: Why it differs from what was desired; empty if it does not.
     """
 
     command: JointCommand
     reasons: tuple[str, ...]
 
 
-class SpeedLimits:
-    """A share of an arm's joint speed limits, which may depend on its posture."""
-
-    def __init__(self, arm: ArmModel, share: float) -> None:
-        self._arm, self._share = arm, share
-        self._everywhere = self._shared(arm.home) if arm.joint_speeds is None else None
-
-    @property
-    def same_everywhere(self) -> bool:
-        """Whether they are the same in every posture."""
-        return self._everywhere is not None
-
-    def at(self, q: Array) -> tuple[Array, Array]:
-        """Return the lowest and highest joint velocities (..., n) at q (..., n) [rad/s], none of them 0.
-
-        If the limits do not depend on the posture, these are the same two arrays (n,) each time.
-        """
-        return self._everywhere or self._shared(q)
-
-    def _shared(self, q: Array) -> tuple[Array, Array]:
-        lowest, highest = self._arm.velocity_at(q)
-        return (
-            np.minimum(self._share * lowest, -STANDSTILL_RAD_S),
-            np.maximum(self._share * highest, STANDSTILL_RAD_S),
-        )
-
-
-class Plan(NamedTuple):
-    """What a guard's next ruling depends on.
+class Candidates(NamedTuple):
+    """The outcome of one control period at a joint velocity, for k rows.
 
     Attributes:
-        commanded: The command that was last let through.
-        velocity: (n,) the joint velocity at which it was reached [rad/s].
-        behind: (n,) how far the arm is behind it [rad].
-        box_low, box_high: Where the tool may be (3,) [m].
+        q: (k, n) postures at its end [rad].
+        velocity: (k, n) joint velocities of the whole period [rad/s].
+        violations: (k,) the first limit broken by this posture or by one that braking from there would command, as an
+            index into ``REASONS``; -1 if there is none.
     """
 
-    commanded: JointCommand
+    q: Array
     velocity: Array
-    behind: Array
-    box_low: list[float]
-    box_high: list[float]
-
-
-class Limits(NamedTuple):
-    """A guard's limits as numbers.
-
-    Attributes:
-        period_s: One control period.
-        lag_s, kept: How far an arm is behind its commands: the servo's lag, and what a period leaves of a distance.
-        speeds: Joint velocities by posture [rad/s].
-        change: Largest change of a joint velocity in a period [rad/s].
-        lead: How far a command may run ahead of the measured arm [rad].
-        lower, upper: (n,) joint limits [rad].
-        tcp_speed, tcp_speed_squared: Tool speed limit at a step's start, and that at its end squared.
-        speed_of_arm: Tool speed limit of the arm as it follows.
-    """
-
-    period_s: float
-    lag_s: float
-    kept: float
-    speeds: SpeedLimits
-    change: float
-    lead: float
-    lower: Array
-    upper: Array
-    tcp_speed: float
-    tcp_speed_squared: float
-    speed_of_arm: float
-
-    def followed(self, behind: Array, velocity: Array) -> Array:
-        """Compute how far (..., n) [rad] an arm is behind its command after a period at a velocity."""
-        return _followed(behind, velocity, self.lag_s, self.kept)
-
-
-class Trial(NamedTuple):
-    """The outcome of one control period at a joint velocity.
-
-    Attributes:
-        posture: The posture at its end.
-        velocity: (n,) the joint velocity of the whole period [rad/s].
-        objection: The first limit broken by this posture or by one that braking from there would command, or None.
-    """
-
-    posture: Posture
-    velocity: Array
-    objection: str | None
+    violations: NDArray[np.intp]
 
 
 class Guard:
@@ -178,83 +113,79 @@ class Guard:
         spec: The robot's own limits.
         config: The limits to keep.
         kinematics: The robot's geometry; its ``clearance_m`` is the distance to keep.
+        count: How many rows (m) it guards.
 
     Attributes:
         home: (n,) the arm's posture to start from [rad].
-        commanded: The command that was last let through.
-        velocity: (n,) the joint velocity at which it was reached [rad/s].
-        interventions: How often each limit changed a wish.
-        commands: How many wishes were ruled on.
+        q: (m, n) the posture that was last let through, in each row [rad].
+        velocity: (m, n) the joint velocities at which it was reached [rad/s].
+        gripper: (m,) the closed fraction that was last let through.
+        interventions: How often each limit changed a command.
+        commands: How many commands were decided on.
     """
 
-    def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics) -> None:
-        arm = self._arm = spec.arm
-        self._lag = arm.servo.lag_s
+    def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics, count: int = 1) -> None:
+        self._spec, self.kinematics, self.home = spec, kinematics, spec.arm.home
+        self._lag = spec.arm.servo.lag_s
         self._kept = exp(-spec.period_s / self._lag)
-        self.kinematics = kinematics
         self._period = spec.period_s
-        # Limits that are only compared are lists: for a handful of numbers these are faster than arrays.
-        self._lower: list[float] = (arm.lower + config.position_margin_rad).tolist()
-        self._upper: list[float] = (arm.upper - config.position_margin_rad).tolist()
+        self._lower = spec.arm.lower + config.position_margin_rad
+        self._upper = spec.arm.upper - config.position_margin_rad
         self._keep(config)
+        self.q, self.velocity, self._behind = np.zeros((3, count, len(self.home)))
+        self.gripper, self._box = np.zeros(count), np.zeros((2, count, 3))
         self.interventions: Counter[str] = Counter()
         self.commands = 0
-        self.home = arm.home
-        self._shape = arm.home.shape
-        self.reset(arm.home)
+        for row in range(count):
+            self.reset(self.home, row=row)
 
     def _keep(self, config: GuardConfig) -> None:
         """Set the speed and acceleration limits."""
         self.config = config
-        self._speed_limits = SpeedLimits(self._arm, JOINT_SHARE * config.joint_speed_fraction)
+        self._speed_share = JOINT_SHARE * config.joint_speed_fraction
+        self._speeds_everywhere = None
+        if self._spec.arm.joint_speeds is None:
+            self._speeds_everywhere = self._speed_limits(self.home)
         self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * self._period
-        self._max_tcp_speed = config.max_tcp_speed_m_s * TCP_SPEED_AT_START
-        self._max_tcp_speed_squared = (config.max_tcp_speed_m_s * TCP_SPEED_AT_END) ** 2
-        self._max_speed_of_arm = config.max_tcp_speed_m_s * TCP_SPEED_OF_ARM
+        self._max_tcp_speed = config.max_tcp_speed_m_s
 
-    def reset(self, q: Array, gripper: float = 0.0) -> None:
-        """Anchor to an arm at rest at q (n,) [rad], with the gripper at a closed fraction.
+    def reset(self, q: Array, gripper: float = 0.0, row: int = 0) -> None:
+        """Anchor a row to an arm at rest at q (n,) [rad], with the gripper at a closed fraction.
 
         If it rests just outside the workspace, that much is admitted until the next reset.
         """
-        self._posture = self.kinematics.posture(q.copy())
-        self._speeds = self._speed_limits.at(q)
-        self.commanded = JointCommand(self._posture.q, gripper)
-        self.velocity = self._behind = np.zeros_like(q)
-        tool = self._posture.tcp.position
+        self.q[row], self.gripper[row] = q, gripper
+        self.velocity[row] = self._behind[row] = 0.0
+        tool = self.kinematics.tcp(q).position
         low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
-        self._box_low = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK)).tolist()
-        self._box_high = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK)).tolist()
+        self._box[0, row] = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK))
+        self._box[1, row] = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK))
 
     @property
-    def plan(self) -> Plan:
-        """Where the guard stands; :meth:`resume` continues from there."""
-        return Plan(self.commanded, self.velocity, self._behind, self._box_low, self._box_high)
+    def commanded(self) -> JointCommand:
+        """The command that was last let through in the first row."""
+        return _command(self.q[0].copy(), float(self.gripper[0]))
 
-    def resume(self, plan: Plan) -> None:
-        """Continue from a plan that this guard, or one with the same limits, made."""
-        self._posture = self.kinematics.posture(plan.commanded.q)
-        self._speeds = self._speed_limits.at(plan.commanded.q)
-        self.commanded, self.velocity, self._behind = plan.commanded, plan.velocity, plan.behind
-        self._box_low, self._box_high = plan.box_low, plan.box_high
+    def over(self, count: int) -> "Guard":
+        """Return a guard with the same limits over so many rows, at home, with its own counts."""
+        return Guard(self._spec, self.config, self.kinematics, count)
 
     def twin(self) -> "Guard":
-        """Return a guard with the same limits and its own counts."""
+        """Return a guard in the same state with its own counts."""
         twin = copy(self)
-        twin.interventions = Counter()
-        twin.commands = 0
+        for name in ("q", "velocity", "_behind", "gripper", "_box"):
+            setattr(twin, name, getattr(self, name).copy())
+        twin.interventions, twin.commands = Counter(), 0
         return twin
 
     def slower(self, share: float) -> "Guard":
-        """Return a guard at home, with a share of these speed and acceleration limits and its own counts."""
-        slow = self.twin()
-        slow._keep(self.config.scaled(share))
-        slow.reset(self.home)
-        return slow
+        """Return a guard over one row at home, with a share of these speed and acceleration limits."""
+        return Guard(self._spec, self.config.scaled(share), self.kinematics)
 
     def admits(self, q: Array) -> str | None:
-        """Return the limit that a posture at rest breaks, or None if an episode may start here."""
-        return self._objection_at(self.kinematics.posture(q), np.zeros_like(q))
+        """Return the limit that a posture (n,) at rest breaks, or None if the first row may start an episode there."""
+        found = self._violations(q[None], np.zeros((1, len(q))), self._box[:, :1], self._speed_limits_at(q[None]))[0]
+        return REASONS[found] if found >= 0 else "clearance" if self.kinematics.too_close(q) else None
 
     def require_admitted(self, q: Array) -> None:
         """Refuse to begin at the arm's posture (n,) [rad] if the guard would not let it move from there.
@@ -269,206 +200,208 @@ class Guard:
                 f"{z:.3f} m): move it by hand, in freedrive, towards home"
             )
 
-    def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
-        """Turn a wish into what may be sent for the coming control period.
+    def filter(self, desired: JointCommand, state: RobotState, now: float) -> GuardDecision:
+        """Turn a desired command of the first row into what may be sent for the coming control period.
 
         Args:
-            wish: Joint angles to reach at the end of the period, and the gripper's closed fraction.
+            desired: Joint angles to reach at the end of the period, and the gripper's closed fraction.
             state: The latest measured state.
             now: Time on the clock of ``state.stamp`` [s].
 
         Raises:
-            CommandRefusedError: The wish has the wrong shape or is not finite, or the state is too old; nothing
-                may be sent, and the arm must be stopped.
+            CommandRefusedError: As :meth:`decide`, or the command or the state has the wrong shape.
         """
-        self._require_sane(wish, state, now)
-        reasons: list[str] = []
-        way = wish.q - self.commanded.q
-        desired = way / max(1.0, _largest(way) / FAR) / self._period
-        velocity = self._limit_speed(desired, reasons)
-        velocity = self._limit_acceleration(velocity, reasons)
-        step = self._limit_reach(velocity, state.q, reasons)
-
-        step.posture.q.setflags(write=False)
-        self._posture, self.velocity = step.posture, step.velocity
-        self._behind = self._followed(self._behind, step.velocity)
-        self._speeds = self._speed_limits.at(step.posture.q)
-        self.commanded = JointCommand(step.posture.q, min(max(wish.gripper, 0.0), 1.0))
-        self.commands += 1
-        distinct = tuple(dict.fromkeys(reasons))
-        self.interventions.update(distinct)
-        return Ruling(self.commanded, distinct)
-
-    def limits(self) -> Limits:
-        """Return the limits as numbers."""
-        return Limits(
-            period_s=self._period,
-            lag_s=self._lag,
-            kept=self._kept,
-            speeds=self._speed_limits,
-            change=self._max_change,
-            lead=self.config.max_lead_rad,
-            lower=np.array(self._lower),
-            upper=np.array(self._upper),
-            tcp_speed=self._max_tcp_speed,
-            tcp_speed_squared=self._max_tcp_speed_squared,
-            speed_of_arm=self._max_speed_of_arm,
+        shape = self.home.shape
+        if desired.q.shape != shape:
+            raise CommandRefusedError(
+                f"a command of shape {desired.q.shape} was refused: the arm has {shape[0]} joints; nothing was sent"
+            )
+        if state.q.shape != shape:
+            raise CommandRefusedError(f"the measured joint angles {state.q} are not usable; nothing was sent")
+        (reasons,) = self.decide(
+            desired.q[None], np.array([desired.gripper]), state.q[None], np.array([now - state.stamp]), FIRST
         )
+        return GuardDecision(self.commanded, reasons)
+
+    def decide(
+        self, desired: Array, gripper: Array, measured: Array, age_s: Array, rows: NDArray[np.intp]
+    ) -> list[tuple[str, ...]]:
+        """Decide what may be sent to some rows; it becomes :attr:`q`, :attr:`velocity` and :attr:`gripper` there.
+
+        Args:
+            desired: (k, n) postures to reach at the end of the period [rad].
+            gripper: (k,) desired closed fractions.
+            measured: (k, n) the latest measured postures [rad].
+            age_s: (k,) how old these are [s].
+            rows: (k,) which rows.
+
+        Returns:
+            Why each command differs from what was desired; empty if it does not.
+
+        Raises:
+            CommandRefusedError: A number is not finite, or a state is too old; nothing may be sent, and the arm must be
+                stopped.
+        """
+        self._require_sane(desired, gripper, measured, age_s)
+        before, q = self.velocity[rows], self.q[rows]
+        way = desired - q
+        velocity = way / (np.maximum(1.0, largest(way) / FAR) * self._period)[:, None]
+        velocity, scaled = self._limit_speed(velocity, q)
+        velocity, sudden = self._limit_acceleration(velocity, before)
+        found = self._try(velocity, measured, rows)
+        reasons: list[tuple[str, ...]] = [()] * len(rows)
+        violated = np.flatnonzero(found.violations >= 0)
+        for index in np.flatnonzero(scaled.any(axis=0) | sudden | (found.violations >= 0)).tolist():
+            flags = (*scaled[:, index], sudden[index])
+            limits = [name for name, flag in zip(SCALED, flags, strict=True) if flag]
+            if (violation := found.violations[index]) >= 0:
+                limits.append(REASONS[violation])
+            reasons[index] = tuple(dict.fromkeys(limits))
+            self.interventions.update(reasons[index])
+        if violated.size:
+            best = self._search(velocity[violated], measured[violated], rows[violated])
+            found.q[violated], found.velocity[violated] = best.q, best.velocity
+        self.q[rows], self.velocity[rows] = found.q, found.velocity
+        self._behind[rows] = self._followed(self._behind[rows], found.velocity)
+        self.gripper[rows] = np.minimum(np.maximum(gripper, 0.0), 1.0)
+        self.commands += len(rows)
+        return reasons
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
         return self.config.model_dump(mode="json")
 
-    def _require_sane(self, wish: JointCommand, state: RobotState, now: float) -> None:
-        if wish.q.shape != self._shape:
+    def _require_sane(self, desired: Array, gripper: Array, measured: Array, age_s: Array) -> None:
+        if not (np.isfinite(desired).all() and np.isfinite(gripper).all()):
             raise CommandRefusedError(
-                f"a command of shape {wish.q.shape} was refused: the arm has {self._shape[0]} joints; nothing was sent"
+                f"a command that is not finite was refused: q {desired}, gripper {gripper}; nothing was sent"
             )
-        if not (_all_finite(wish.q) and isfinite(wish.gripper)):
+        if not np.isfinite(measured).all():
+            raise CommandRefusedError(f"the measured joint angles {measured} are not usable; nothing was sent")
+        youngest, oldest = float(age_s.min()), float(age_s.max())
+        if youngest < -self._period:
             raise CommandRefusedError(
-                f"a command that is not finite was refused: q {wish.q}, gripper {wish.gripper}; nothing was sent"
+                f"the measured state is stamped {-youngest:.3f} s in the future; set the clocks right; nothing was sent"
             )
-        if not (state.q.shape == self._shape and _all_finite(state.q)):
-            raise CommandRefusedError(f"the measured joint angles {state.q} are not usable; nothing was sent")
-        age = now - state.stamp
-        if age < -self._period:
+        if not oldest <= self.config.max_state_age_s:
             raise CommandRefusedError(
-                f"the measured state is stamped {-age:.3f} s in the future; set the clocks right; nothing was sent"
-            )
-        if not age <= self.config.max_state_age_s:
-            raise CommandRefusedError(
-                f"the measured state is {age:.3f} s old, more than guard.max_state_age_s "
+                f"the measured state is {oldest:.3f} s old, more than guard.max_state_age_s "
                 f"{self.config.max_state_age_s:g} s; nothing was sent"
             )
 
-    def _limit_speed(self, desired: Array, reasons: list[str]) -> Array:
-        scale = 1.0
-        lowest, highest = self._speeds
-        joint_excess = float(np.maximum(desired / lowest, desired / highest).max())
-        if joint_excess > 1.0 + 1e-9:
-            scale = 1.0 / joint_excess
-            reasons.append("joint_speed")
-        tool = self._posture.jacobian @ desired
-        tcp_speed = scale * length(tool)
-        if tcp_speed > self._max_tcp_speed * (1.0 + 1e-9):
-            scale *= self._max_tcp_speed / tcp_speed
-            reasons.append("tcp_speed")
-        return desired if scale == 1.0 else desired * scale
+    def _speed_limits(self, q: Array) -> tuple[Array, Array]:
+        """Return the lowest and highest joint velocities (..., n) at q (..., n) [rad/s], none of them 0."""
+        lowest, highest = self._spec.arm.velocity_at(q)
+        share = self._speed_share
+        return np.minimum(share * lowest, -STANDSTILL_RAD_S), np.maximum(share * highest, STANDSTILL_RAD_S)
 
-    def _limit_acceleration(self, velocity: Array, reasons: list[str]) -> Array:
-        change = velocity - self.velocity
-        excess = _largest(change) / self._max_change
-        if excess <= 1.0 + 1e-9:
-            return velocity
-        reasons.append("acceleration")
-        return self.velocity + change / excess
+    def _speed_limits_at(self, q: Array) -> tuple[Array, Array]:
+        """Return the same, without computing what does not depend on the posture."""
+        return self._speeds_everywhere or self._speed_limits(q)
 
-    def _limit_reach(self, velocity: Array, measured: Array, reasons: list[str]) -> Trial:
-        """Return the trial of the largest admissible step from braking towards ``velocity``."""
-        trial = self._try(velocity, measured)
-        if trial.objection is None:
-            return trial
-        reasons.append(trial.objection)
-        brake = self._braked(self.velocity)
-        best: Trial | None = None
-        low, high = 0.0, 1.0
+    def _limit_speed(self, velocity: Array, q: Array) -> tuple[Array, Flags]:
+        """Scale velocities (k, n) to the joint and tool speed limits at q; say for which of both (2, k)."""
+        lowest, highest = self._speed_limits_at(q)
+        excess = np.maximum(velocity / lowest, velocity / highest).max(axis=1)
+        fast = excess > 1.0 + 1e-9
+        scale = np.where(fast, 1.0 / np.maximum(excess, 1.0), 1.0)
+        speed = scale * lengths(times(self.kinematics.tools(q).linear, velocity))
+        limit = self._max_tcp_speed * TCP_SPEED_AT_START
+        tool_fast = speed > limit * (1.0 + 1e-9)
+        scale = np.where(tool_fast, scale * (limit / np.maximum(speed, limit)), scale)
+        return velocity * scale[:, None], np.array([fast, tool_fast])
+
+    def _limit_acceleration(self, velocity: Array, before: Array) -> tuple[Array, Flags]:
+        """Move velocities (k, n) towards those before, until the change is within the limit; say which (k,)."""
+        change = velocity - before
+        excess = largest(change) / self._max_change
+        sudden = excess > 1.0 + 1e-9
+        if sudden.any():
+            velocity = np.where(sudden[:, None], before + change / np.maximum(excess, 1.0)[:, None], velocity)
+        return velocity, sudden
+
+    def _search(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Candidates:
+        """Return the largest admissible steps from braking towards velocities (k, n) that are not."""
+        brake = self._braked(self.velocity[rows])
+        best = Candidates(self.q[rows] + brake * self._period, brake.copy(), np.full(len(rows), -1))
+        low, high = np.zeros(len(rows)), np.ones(len(rows))
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            trial = self._try(brake + middle * (velocity - brake), measured)
-            if trial.objection is None:
-                low, best = middle, trial
-            else:
-                high = middle
-        return best or Trial(self.kinematics.posture(self._after(brake)), brake, None)
+            found = self._try(brake + middle[:, None] * (velocity - brake), measured, rows)
+            free = found.violations < 0
+            low, high = np.where(free, middle, low), np.where(free, high, middle)
+            best.q[free], best.velocity[free] = found.q[free], found.velocity[free]
+        return best
 
-    def _try(self, velocity: Array, measured: Array) -> Trial:
-        """Check a period at ``velocity`` from the commanded posture, and braking after it."""
-        posture = self.kinematics.posture(self._after(velocity))
-        lead = _largest(posture.q - measured)
-        if lead > self.config.max_lead_rad and lead > _largest(self.commanded.q - measured):
-            return Trial(posture, velocity, "lead")
-        return Trial(posture, velocity, self._objection(posture, velocity))
+    def _try(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Candidates:
+        """Check a period at velocities (k, n) from the commanded postures, and braking after it."""
+        commanded, box = self.q[rows], self._box[:, rows]
+        first = posture = commanded + velocity * self._period
+        behind = self._followed(self._behind[rows], velocity)
+        lead = largest(posture - measured)
+        leads = (lead > self.config.max_lead_rad) & (lead > largest(commanded - measured))
+        violations = np.where(leads, LEAD, -1)
+        going, braking = np.flatnonzero(~leads), velocity
+        while going.size:
+            q, v, late = posture[going], braking[going], behind[going]
+            violations[going] = found = self._first_violation(q, v, late, box[:, going])
+            braking = self._braked(braking)
+            going = going[(found < 0) & (largest(braking[going]) > 0.0)]
+            posture = posture + braking * self._period
+            behind = self._followed(behind, braking)
+        return Candidates(first, velocity, violations)
 
-    def _after(self, velocity: Array) -> Array:
-        """Compute the joint angles one period after the commanded ones."""
-        return self.commanded.q + velocity * self._period
+    def _first_violation(self, q: Array, velocity: Array, behind: Array, box: Array) -> NDArray[np.intp]:
+        """Return the first limit that is broken at postures (k, n), or by the arms behind them; -1 if none is."""
+        found = self._violations(q, velocity, box, self._speed_limits_at(q))
+        for row in np.flatnonzero(found < 0).tolist():
+            if self.kinematics.too_close(q[row]):
+                found[row] = CLEARANCE
+        arm = self._violations_of_arm(q - behind, behind, velocity, box)
+        return np.where(found < 0, arm, found)
 
-    def _objection(self, posture: Posture, velocity: Array) -> str | None:
-        """Return the first limit broken at a posture reached at ``velocity``, or at one that braking then commands."""
-        behind = self._followed(self._behind, velocity)
-        objection = self._objection_at(posture, velocity) or self._objection_to_arm(
-            posture.q - behind, behind, velocity
-        )
-        while objection is None:
-            velocity = self._braked(velocity)
-            if not _largest(velocity) > 0.0:
-                return None
-            posture = self.kinematics.posture(posture.q + velocity * self._period)
-            behind = self._followed(behind, velocity)
-            objection = self._objection_at(posture, velocity) or self._objection_to_arm(
-                posture.q - behind, behind, velocity
-            )
-        return objection
+    def _violations(self, q: Array, velocity: Array, box: Array, speeds: tuple[Array, Array]) -> NDArray[np.intp]:
+        """Return the first limit that commands break at postures (k, n) reached at velocities; -1 if none."""
+        tools, (lowest, highest) = self.kinematics.tools(q), speeds
+        outside = ((q < self._lower) | (q > self._upper)).any(axis=1)
+        fast = np.zeros(len(q), np.bool_)
+        if self._speeds_everywhere is None:
+            fast = np.maximum(velocity / lowest, velocity / highest).max(axis=1) > 1.0 + ROUNDING
+        tool = times(tools.linear, velocity)
+        tool_fast = (tool * tool).sum(axis=1) > (self._max_tcp_speed * TCP_SPEED_AT_END) ** 2
+        beyond = ((tools.position < box[0]) | (tools.position > box[1])).any(axis=1)
+        broken = np.array([outside, fast, tool_fast, beyond])
+        return np.where(broken.any(axis=0), COMMAND_LIMITS[broken.argmax(axis=0)], -1)
 
-    def _followed(self, behind: Array, velocity: Array) -> Array:
-        return _followed(behind, velocity, self._lag, self._kept)
-
-    def _objection_to_arm(self, q: Array, behind: Array, velocity: Array) -> str | None:
-        """Return the limit that the arm itself breaks at q (n,), ``behind`` a command that moves at a velocity."""
-        tool, jacobian = self.kinematics.tcp_and_jacobian(q)
-        joint_speeds = behind / self._lag
-        tool_speed = jacobian @ joint_speeds
-        gaining = np.abs(velocity - joint_speeds) @ np.sqrt((jacobian * jacobian).sum(axis=0))
-        if length(tool_speed) + UNEVEN_S / self._lag * float(gaining) > self._max_speed_of_arm:
-            return "tcp_speed"
-        return None if _within(self._box_low, tool.position, self._box_high) else "workspace"
-
-    def _objection_at(self, posture: Posture, velocity: Array) -> str | None:
-        q = posture.q
-        if not _within(self._lower, q, self._upper):
-            return "position"
-        speeds = self._speed_limits.at(q)
-        if speeds is not self._speeds and _exceeds(velocity, speeds):
-            return "joint_speed"
-        tool = posture.jacobian @ velocity
-        if tool @ tool > self._max_tcp_speed_squared:
-            return "tcp_speed"
-        if not _within(self._box_low, posture.tcp.position, self._box_high):
-            return "workspace"
-        return "clearance" if self.kinematics.too_close(posture) else None
+    def _violations_of_arm(self, q: Array, behind: Array, velocity: Array, box: Array) -> NDArray[np.intp]:
+        """Return the first limit that arms at q (k, n) break, ``behind`` commands that move at velocities."""
+        tools, speeds = self.kinematics.tools(q), behind / self._lag
+        linear = tools.linear
+        gaining = (np.abs(velocity - speeds) * np.sqrt((linear * linear).sum(axis=1))).sum(axis=1)
+        fast = lengths(times(linear, speeds)) + UNEVEN_S / self._lag * gaining > self._max_tcp_speed * TCP_SPEED_OF_ARM
+        beyond = ((tools.position < box[0]) | (tools.position > box[1])).any(axis=1)
+        return np.where(fast, TCP_SPEED, np.where(beyond, WORKSPACE, -1))
 
     def _braked(self, velocity: Array) -> Array:
-        """Return the velocity after one period of braking as hard as allowed."""
-        peak = _largest(velocity)
-        return velocity * max(0.0, 1.0 - self._max_change / peak) if peak > 0.0 else velocity
+        """Return velocities (k, n) after one period of braking as hard as allowed."""
+        peak = largest(velocity)
+        braked: Array = velocity * np.maximum(0.0, 1.0 - self._max_change / np.maximum(peak, 1e-300))[:, None]
+        return braked
+
+    def _followed(self, behind: Array, velocity: Array) -> Array:
+        """Compute how far arms are behind their commands (k, n) [rad] after a period at velocities.
+
+        They follow with a first-order lag: ``behind' = velocity - behind / lag``.
+        """
+        return self._kept * behind + ((1.0 - self._kept) * self._lag) * velocity
 
 
-def _followed(behind: Array, velocity: Array, lag_s: float, kept: float) -> Array:
-    """Compute how far (..., n) [rad] an arm is behind its command after a period at a velocity.
-
-    It follows with a first-order lag: ``behind' = velocity - behind / lag``.
-    """
-    return kept * behind + ((1.0 - kept) * lag_s) * velocity
+def largest(values: Array) -> Array:
+    """Return the largest magnitude (m,) of each row (m, n)."""
+    found: Array = np.abs(values).max(axis=1)
+    return found
 
 
-# For a handful of numbers, these are faster than NumPy's own.
-
-
-def _largest(values: Array) -> float:
-    largest: float = max(map(abs, values.tolist()))
-    return largest
-
-
-def _all_finite(values: Array) -> bool:
-    return all(map(isfinite, values.tolist()))
-
-
-def _within(low: list[float], values: Array, high: list[float]) -> bool:
-    numbers: list[float] = values.tolist()
-    return all(map(le, low, numbers)) and all(map(le, numbers, high))
-
-
-def _exceeds(velocity: Array, speeds: tuple[Array, Array]) -> bool:
-    """Whether a joint is faster than allowed, by more than rounding."""
-    lowest, highest = speeds
-    return bool(np.maximum(velocity / lowest, velocity / highest).max() > 1.0 + ROUNDING)
+def _command(q: Array, gripper: float) -> JointCommand:
+    q.setflags(write=False)
+    return JointCommand(q, gripper)

@@ -1,4 +1,4 @@
-"""Kinematics, Jacobian and clearance of an arm, fast enough for control loops."""
+"""Kinematics, Jacobians and clearance of arms, fast enough for control loops, over rows of postures."""
 
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -7,26 +7,13 @@ import mujoco
 import numpy as np
 
 from td3robot.geometry import rotation_vector
+from td3robot.jit import kernel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.scene import TCP_SITE, guard_spec, require_chain
+from td3robot.robots.simulated.scene import guard_spec, require_chain
 from td3robot.state import Array, Pose
 
 # An inverse has arrived at half of this squared error [m², rad²]; how many steps it may take.
 ARRIVED, MAX_STEPS = 1e-10, 60
-
-
-class Posture(NamedTuple):
-    """Joint angles with the geometry that follows from them; made by :class:`Kinematics`.
-
-    Attributes:
-        q: (n,) joint angles [rad].
-        tcp: The tool centre point, in the base frame.
-        jacobian: (3, n) its linear Jacobian, in the base frame [m/rad].
-    """
-
-    q: Array
-    tcp: Pose
-    jacobian: Array
 
 
 class Geometry:
@@ -57,8 +44,78 @@ def geometry_of(spec: RobotSpec, clearance_m: float) -> Geometry:
     return geometry
 
 
+class Tools(NamedTuple):
+    """The tools of m postures, in the base frame.
+
+    Attributes:
+        position: (m, 3) tool centre points [m].
+        rotation: (m, 3, 3).
+        jacobian: (m, 6, n), linear [m/rad] above angular [1].
+    """
+
+    position: Array
+    rotation: Array
+    jacobian: Array
+
+    @property
+    def linear(self) -> Array:
+        """The linear Jacobians (m, 3, n) [m/rad]."""
+        return self.jacobian[:, :3]
+
+
+class Links(NamedTuple):
+    """An arm's n + 1 fixed transforms: to its first joint, between its joints, and from the last one to the tool.
+
+    Attributes:
+        rotation: (n + 1, 3, 3).
+        offset: (n + 1, 3) [m].
+    """
+
+    rotation: Array
+    offset: Array
+
+    @classmethod
+    def of(cls, spec: RobotSpec) -> "Links":
+        """Return the links of a robot, from its base frame to its tool centre point."""
+        transforms = np.array(spec.arm.chain.transforms())
+        transforms[-1, :3, 3] += spec.tcp_offset_m * transforms[-1, :3, 2]
+        return cls(transforms[:, :3, :3].copy(), transforms[:, :3, 3].copy())
+
+
+@kernel
+def place_tool(q: Array, links: Links, position: Array, rotation: Array, jacobian: Array) -> None:
+    """Compute the tool at joint angles q (n,) [rad]: position (3,) [m], rotation (3, 3) and Jacobian (6, n)."""
+    joints = len(q)
+    origins, turned = np.empty((joints, 3)), np.empty((3, 3))
+    position[:], rotation[:] = links.offset[0], links.rotation[0]
+    for joint in range(joints):
+        origins[joint] = position
+        jacobian[3:, joint] = rotation[:, 2]
+        c, s = np.cos(q[joint]), np.sin(q[joint])
+        turned[:, 0] = c * rotation[:, 0] + s * rotation[:, 1]
+        turned[:, 1] = c * rotation[:, 1] - s * rotation[:, 0]
+        turned[:, 2] = rotation[:, 2]
+        offset, link = links.offset[joint + 1], links.rotation[joint + 1]
+        for row in range(3):
+            x, y, z = turned[row, 0], turned[row, 1], turned[row, 2]
+            position[row] += x * offset[0] + y * offset[1] + z * offset[2]
+            for column in range(3):
+                rotation[row, column] = x * link[0, column] + y * link[1, column] + z * link[2, column]
+    for joint in range(joints):
+        a, b, c = jacobian[3, joint], jacobian[4, joint], jacobian[5, joint]
+        x, y, z = position[0] - origins[joint, 0], position[1] - origins[joint, 1], position[2] - origins[joint, 2]
+        jacobian[0, joint], jacobian[1, joint], jacobian[2, joint] = b * z - c * y, c * x - a * z, a * y - b * x
+
+
+@kernel
+def place_tools(q: Array, links: Links, position: Array, rotation: Array, jacobian: Array) -> None:
+    """Compute the tools of m postures q (m, n); see :func:`place_tool`."""
+    for row in range(len(q)):
+        place_tool(q[row], links, position[row], rotation[row], jacobian[row])
+
+
 class Kinematics:
-    """The arm's geometry, from a MuJoCo model without dynamics: a few microseconds per call.
+    """The arm's geometry: its tool by compiled arithmetic, and its clearance from a MuJoCo model without dynamics.
 
     All results are in the base frame. They depend on the arguments alone, never on earlier calls, and are never changed
     once returned. One object serves one thread.
@@ -74,54 +131,32 @@ class Kinematics:
         self._compile(spec)
 
     def adopt(self, spec: RobotSpec) -> None:
-        """Adopt what is now known of the robot: once connected, it may have its arm's own kinematics."""
+        """Use the connected robot's calibrated kinematics."""
         if spec is not self.spec:
             self._compile(spec)
 
     def _compile(self, spec: RobotSpec) -> None:
-        self.spec = spec
+        self.spec, self.links = spec, Links.of(spec)
         self._geometry = geometry_of(spec, self.clearance_m)  # kept alive by those that use it
         self._model = self._geometry.model
         self._data = mujoco.MjData(self._model)
-        self._site = self._model.site(TCP_SITE).id
-        # Views of the model's data: looking them up costs more than using them.
-        self._q = self._data.qpos
-        self._position = self._data.site_xpos[self._site]
-        self._rotation = self._data.site_xmat[self._site].reshape(3, 3)
-        self._jacobian = np.zeros((6, self._model.nv))
-        self._linear, self._angular = self._jacobian[:3], self._jacobian[3:]
-        # The last result for joint angles that nobody can change: an action asks again about the commanded posture.
-        self._answered: tuple[Array, Pose, Array] | None = None
-        # The posture that the model is in, if it is one: further calls about it need not place the arm again.
-        self._placed: Posture | None = None
+        self._q = self._data.qpos  # a view: looking it up costs more than using it
 
-    @property
-    def model(self) -> mujoco.MjModel:
-        """The model, which several may share; nobody may change it."""
-        return self._model
+    def tools(self, q: Array) -> Tools:
+        """Compute the tools of m postures q (m, n) [rad]."""
+        count, joints = q.shape
+        tools = Tools(np.empty((count, 3)), np.empty((count, 3, 3)), np.empty((count, 6, joints)))
+        place_tools(np.ascontiguousarray(q), self.links, *tools)
+        return tools
 
     def tcp(self, q: Array) -> Pose:
         """Compute the pose of the tool centre point at joint angles q (n,) [rad]."""
-        self._place(q)
-        return Pose(self._position.copy(), self._rotation.copy())
+        return self.tcp_and_jacobian(q)[0]
 
     def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
-        """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
-        pose = self.tcp(q)
-        mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_jacSite(self._model, self._data, self._linear, None, self._site)
-        return pose, self._linear.copy()
-
-    def tcp_and_full_jacobian(self, q: Array) -> tuple[Pose, Array]:
-        """Compute the tool's pose, and its Jacobian (6, n), linear [m/rad] above angular [1]."""
-        if self._answered is not None and q is self._answered[0]:
-            return self._answered[1:]
-        pose = self.tcp(q)
-        mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_jacSite(self._model, self._data, self._linear, self._angular, self._site)
-        jacobian = self._jacobian.copy()
-        self._answered = None if q.flags.writeable else (q, pose, jacobian)
-        return pose, jacobian
+        """Compute the tool's pose, and its Jacobian (6, n): linear [m/rad] above angular [1]."""
+        tools = self.tools(q[None])
+        return Pose(tools.position[0], tools.rotation[0]), tools.jacobian[0]
 
     def inverse(self, position: Array, q_start: Array, rotation: Array | None = None) -> Array | None:
         """Compute joint angles (n,) that bring the tool to a position (3,) [m], and a rotation (3, 3) if given.
@@ -135,7 +170,7 @@ class Kinematics:
         """
         q, rows = q_start, 3 if rotation is None else 6
         for _ in range(MAX_STEPS):
-            pose, jacobian = self.tcp_and_full_jacobian(q)
+            pose, jacobian = self.tcp_and_jacobian(q)
             error = position - pose.position
             if rotation is not None:
                 error = np.concatenate([error, rotation_vector(rotation @ pose.rotation.T)])
@@ -147,33 +182,22 @@ class Kinematics:
             q = q + np.linalg.solve(J.T @ J + squared * np.eye(len(q)), J.T @ error)
         return None
 
-    def posture(self, q: Array) -> Posture:
-        """Compute the posture at joint angles q (n,) [rad]: tool and linear Jacobian; q must not change afterwards."""
-        posture = self._placed = Posture(q, *self.tcp_and_jacobian(q))
-        return posture
-
-    def too_close(self, posture: Posture) -> bool:
-        """Whether links, gripper or table are closer than ``clearance_m`` in a posture."""
-        self._collide(posture)
+    def too_close(self, q: Array) -> bool:
+        """Whether links, gripper or table are closer than ``clearance_m`` at joint angles q (n,) [rad]."""
+        self._collide(q)
         return bool(self._data.ncon) and bool((self._data.contact.dist < self.clearance_m).any())
 
-    def closest_pair(self, posture: Posture) -> tuple[str, str, float] | None:
+    def closest_pair(self, q: Array) -> tuple[str, str, float] | None:
         """Return names and distance [m] of a posture's closest bodies, or None if none are within ``clearance_m``."""
-        self._collide(posture)
+        self._collide(q)
         if not self._data.ncon:
             return None
         contact = min((self._data.contact[i] for i in range(self._data.ncon)), key=lambda contact: contact.dist)
         bodies = [self._model.body(self._model.geom_bodyid[geom]).name for geom in contact.geom]
         return bodies[0], bodies[1], float(contact.dist)
 
-    def _place(self, q: Array) -> None:
-        self._placed = None
+    def _collide(self, q: Array) -> None:
         self._q[:] = q
         mujoco.mj_kinematics(self._model, self._data)
-
-    def _collide(self, posture: Posture) -> None:
-        if posture is not self._placed:
-            self._place(posture.q)
-            mujoco.mj_comPos(self._model, self._data)
-            self._placed = posture
+        mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_collision(self._model, self._data)

@@ -1,13 +1,15 @@
-"""Where objects are between sightings, and while the hand hides them."""
+"""Where objects are between sightings, and while the hand hides them, over the rows of a batch."""
 
-from collections import deque
-from collections.abc import Mapping
-from math import dist, hypot
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from td3robot.robots.objects import Objects, Sighting
-from td3robot.state import Pose
+from td3robot.geometry import times
+from td3robot.robots.objects import Objects
+from td3robot.state import Array
+
+Rows = NDArray[np.intp]
 
 # Nearer to the tool centre point than this, the hand may hide an object: most fixed cameras lose it within 60 to 80 mm,
 # and the fingers reach as far again [m].
@@ -20,7 +22,7 @@ ACROSS_M, ALONG_M = 0.02, 0.04
 
 
 class ObjectMemory:
-    """The best available poses of objects.
+    """The best available poses of k objects in each of m rows.
 
     An object that is not held stays where it was last seen. One in the hand moves with the tool, whatever a camera
     reports, unless the camera sees it elsewhere. Its position in the hand follows from where it was last seen and where
@@ -28,95 +30,144 @@ class ObjectMemory:
     is a fault only for objects that the hand cannot hide.
 
     Args:
-        objects: The source of sightings.
+        sources: The source of sightings of each row.
+        names: The objects.
         period_s: Time between two calls of :meth:`look`.
         rest: How many periods fingers rest before they count as holding something.
         pace: Speed of the tool as a share of training's.
 
     Attributes:
-        poses: Poses by name.
-        ages_s: Time since the last sighting, without pauses since then, times the pace, by name.
+        position, rotation: (m, k, 3) [m], (m, k, 3, 3).
+        age_s: (m, k) time since the last sighting, without pauses since then, times the pace [s].
     """
 
-    def __init__(self, objects: Objects, period_s: float, rest: int, pace: float = 1.0) -> None:
-        self._objects, self._period, self._pace = objects, period_s, pace
-        self._tools: deque[Pose] = deque(maxlen=1 + rest)
-        self.forget()
+    def __init__(
+        self, sources: Sequence[Objects], names: Sequence[str], period_s: float, rest: int, pace: float = 1.0
+    ) -> None:
+        self._sources, self._names, self._period, self._pace = sources, tuple(names), period_s, pace
+        count, objects = len(sources), len(names)
+        self.position, self.rotation = np.zeros((count, objects, 3)), np.zeros((count, objects, 3, 3))
+        self.age_s, self._pause_s = np.zeros((2, count, objects))
+        self._number = np.zeros((count, objects), np.int64)
+        # The tools' poses from as long ago as fingers rest, oldest first.
+        self._tools, self._turns = np.zeros((1 + rest, count, 3)), np.zeros((1 + rest, count, 3, 3))
+        self._held, self._held_s = np.full(count, -1), np.zeros(count)
+        self._new = np.ones(count, np.bool_)
 
-    def forget(self) -> None:
-        """Forget all sightings."""
-        self.poses: dict[str, Pose] = {}
-        self.ages_s: dict[str, float] = {}
-        self._numbers: dict[str, int] = {}
-        self._pauses_s: dict[str, float] = {}
-        self._tools.clear()
-        self._tool: Pose | None = None
-        self._held: str | None = None
-        self._held_s = 0.0
+    def forget(self, row: int) -> None:
+        """Forget all sightings of a row."""
+        self._new[row] = True
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, row: int = 0) -> None:
         """Leave out a pause in which nothing moved: what was seen before it is as good as it was."""
-        for name in self._pauses_s:
-            self._pauses_s[name] += seconds
+        self._pause_s[row] += seconds
 
-    def look(self, tool: Pose, held: str | None) -> None:
-        """Update the poses.
+    def look(self, tool: Array, turn: Array, held: NDArray[np.intp], rows: Rows) -> None:
+        """Update the poses of some rows.
 
         Args:
-            tool: Pose of the tool centre point.
-            held: The object between the fingers, or None.
+            tool, turn: (r, 3) tool centre points [m], and their rotations (r, 3, 3).
+            held: (r,) which object is between the fingers; -1 for none.
+            rows: (r,) which rows.
 
         Raises:
             TrackerError: An object has not been seen for too long, or jumped.
         """
-        self._held_s = self._held_s + self._period if held is not None and held == self._held else 0.0
-        sightings: Mapping[str, Sighting] = self._objects.read()
-        self._tools.append(tool)
-        self.poses = {name: self._pose(name, seen, tool, held) for name, seen in sightings.items()}
-        self._pauses_s = {
-            name: self._pauses_s[name] if seen.number == self._numbers.get(name) else 0.0
-            for name, seen in sightings.items()
-        }
-        self.ages_s = {
-            name: self._pace * max(0.0, seen.age_s - self._pauses_s[name]) for name, seen in sightings.items()
-        }
-        self._numbers = {name: seen.number for name, seen in sightings.items()}
-        self._tool, self._held = tool, held
+        seen, seen_turn, age_s, number = self._read(rows)
+        new = self._new[rows]
+        fresh = number != self._number[rows]
+        still = (held >= 0) & (held == self._held[rows]) & ~new
+        held_s = np.where(still, self._held_s[rows] + self._period, 0.0)
+        self._remember_tools(tool, turn, new, rows)
+        position, rotation = self.position[rows], self.rotation[rows]
+        self._require_recent(position, tool, ~(fresh | new[:, None]), held, rows)
+        chosen = (fresh | new[:, None])[..., None]
+        position, rotation = np.where(chosen, seen, position), np.where(chosen[..., None], seen_turn, rotation)
+        holding = np.flatnonzero((held >= 0) & ~new)
+        if holding.size:
+            at = holding, held[holding]
+            carried, carried_turn = self._in_the_hand(
+                position[at], rotation[at], still[holding], fresh[at], age_s[at], held_s[holding], held, rows, holding
+            )
+            position[at], rotation[at] = carried, carried_turn
+        self.position[rows], self.rotation[rows] = position, rotation
+        self._pause_s[rows] = pause_s = np.where(fresh | new[:, None], 0.0, self._pause_s[rows])
+        self.age_s[rows] = self._pace * np.maximum(0.0, age_s - pause_s)
+        self._number[rows], self._held[rows], self._held_s[rows], self._new[rows] = number, held, held_s, False
 
-    def _pose(self, name: str, seen: Sighting, tool: Pose, held: str | None) -> Pose:
-        before = self.poses.get(name)
-        if before is None or self._tool is None:
-            return seen.pose
-        fresh = seen.number != self._numbers[name]
-        if name == held:
-            if name != self._held:
-                return _in_hand(_carried(seen.pose if fresh else before, self._tools[0], tool), tool)
-            carried = _carried(before, self._tool, tool)
-            return seen.pose if fresh and self._is_elsewhere(seen, carried) else carried
-        if fresh:
-            return seen.pose
-        if _apart(before, tool) > MAY_HIDE_M:
-            self._objects.require_recent(name)
-        return before
+    def _read(self, rows: Rows) -> tuple[Array, Array, Array, NDArray[np.int64]]:
+        """Return the last sightings: positions, rotations, ages and numbers."""
+        shape = len(rows), len(self._names)
+        position, rotation = np.empty((*shape, 3)), np.empty((*shape, 3, 3))
+        age_s, number = np.empty(shape), np.empty(shape, np.int64)
+        for index, row in enumerate(rows.tolist()):
+            sightings = self._sources[row].read()
+            for item, name in enumerate(self._names):
+                sighting = sightings[name]
+                position[index, item], rotation[index, item] = sighting.pose.position, sighting.pose.rotation
+                age_s[index, item], number[index, item] = sighting.age_s, sighting.number
+        return position, rotation, age_s, number
 
-    def _is_elsewhere(self, seen: Sighting, carried: Pose) -> bool:
-        """Whether an object was seen outside the hand after it had been gripped."""
-        return seen.age_s < self._held_s and _apart(seen.pose, carried) > NOT_IN_HAND_M + TOOL_SPEED_M_S * seen.age_s
+    def _remember_tools(self, tool: Array, turn: Array, new: NDArray[np.bool_], rows: Rows) -> None:
+        for kept, latest in ((self._tools, tool), (self._turns, turn)):
+            kept[:-1, rows] = kept[1:, rows]
+            kept[-1, rows] = latest
+            kept[:, rows[new]] = latest[new]
+
+    def _require_recent(
+        self, position: Array, tool: Array, unseen: NDArray[np.bool_], held: NDArray[np.intp], rows: Rows
+    ) -> None:
+        """Refuse to go on where an object that the hand cannot hide has not been seen for too long."""
+        for index, item in np.argwhere(unseen).tolist():
+            if item != held[index] and np.linalg.norm(position[index, item] - tool[index]) > MAY_HIDE_M:
+                self._sources[rows[index]].require_recent(self._names[item])
+
+    def _in_the_hand(
+        self,
+        position: Array,
+        rotation: Array,
+        still: NDArray[np.bool_],
+        fresh: NDArray[np.bool_],
+        age_s: Array,
+        held_s: Array,
+        held: NDArray[np.intp],
+        rows: Rows,
+        holding: Rows,
+    ) -> tuple[Array, Array]:
+        """Return the poses of held objects, one in each row of ``holding``: where the tool has carried them.
+
+        Args:
+            position, rotation: Where they were seen last, or where memory has them.
+            still: Whether each was held before, too.
+            fresh, age_s, held_s: Whether each sighting is new, its age, and for how long the object was held before.
+            held, rows, holding: As in :meth:`look`.
+        """
+        where, item = rows[holding], held[holding]
+        tool, turn = self._tools[-1, where], self._turns[-1, where]
+        gripped, gripped_turn = _carried(position, rotation, self._tools[0, where], self._turns[0, where], tool, turn)
+        gripped = _in_hand(gripped, tool, turn)
+        before, before_turn = self.position[where, item], self.rotation[where, item]
+        kept, kept_turn = _carried(before, before_turn, self._tools[-2, where], self._turns[-2, where], tool, turn)
+        apart = np.sqrt(((position - kept) ** 2).sum(axis=1))
+        elsewhere = fresh & (age_s < held_s) & (apart > NOT_IN_HAND_M + TOOL_SPEED_M_S * age_s)
+        kept = np.where(elsewhere[:, None], position, kept)
+        kept_turn = np.where(elsewhere[:, None, None], rotation, kept_turn)
+        found: Array = np.where(still[:, None], kept, gripped)
+        return found, np.where(still[:, None, None], kept_turn, gripped_turn)
 
 
-def _apart(one: Pose, other: Pose) -> float:
-    return dist(one.position, other.position)
+def _carried(
+    item: Array, item_turn: Array, before: Array, before_turn: Array, tool: Array, turn: Array
+) -> tuple[Array, Array]:
+    """Return objects' poses after they moved with the tools."""
+    change = turn @ before_turn.transpose(0, 2, 1)
+    return times(change, item - before) + tool, change @ item_turn
 
 
-def _carried(item: Pose, before: Pose, tool: Pose) -> Pose:
-    """Return an object's pose after it moved with the tool."""
-    turn = tool.rotation @ before.rotation.T
-    return Pose(turn @ (item.position - before.position) + tool.position, turn @ item.rotation)
-
-
-def _in_hand(item: Pose, tool: Pose) -> Pose:
-    """Return an object's pose, moved to where fingers can hold it."""
-    x, y, z = tool.rotation.T @ (item.position - tool.position)
-    share = min(1.0, ACROSS_M / max(hypot(x, y), 1e-9))
-    offset = np.array([share * x, share * y, min(max(z, -ALONG_M), ALONG_M)])
-    return Pose(tool.position + tool.rotation @ offset, item.rotation)
+def _in_hand(item: Array, tool: Array, turn: Array) -> Array:
+    """Return objects' positions, moved to where fingers can hold them."""
+    offset = times(turn.transpose(0, 2, 1), item - tool)
+    across = np.maximum(np.hypot(offset[:, 0], offset[:, 1]), 1e-9)
+    offset[:, :2] *= np.minimum(1.0, ACROSS_M / across)[:, None]
+    offset[:, 2] = np.clip(offset[:, 2], -ALONG_M, ALONG_M)
+    return tool + times(turn, offset)

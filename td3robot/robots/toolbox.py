@@ -3,6 +3,7 @@
 import numpy as np
 
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.kinematics import Tools
 from td3robot.state import Array, Pose
 
 
@@ -16,7 +17,7 @@ class ToolboxKinematics:
         self._assemble(spec)
 
     def adopt(self, spec: RobotSpec) -> None:
-        """Adopt what is now known of the robot: once connected, it may have its arm's own kinematics."""
+        """Use the connected robot's calibrated kinematics."""
         if spec is not self.spec:
             self._assemble(spec)
 
@@ -38,6 +39,10 @@ class ToolboxKinematics:
         transform = self._ets.eval(q)
         return Pose(transform[:3, 3].copy(), transform[:3, :3].copy())
 
-    def tcp_and_jacobian(self, q: Array) -> tuple[Pose, Array]:
-        """Compute the tool's pose, and its linear Jacobian (3, n) [m/rad]."""
-        return self.tcp(q), np.asarray(self._ets.jacob0(q))[:3]
+    def tools(self, q: Array) -> Tools:
+        """Compute the tools of m postures q (m, n) [rad]."""
+        poses = [self.tcp(row) for row in q]
+        jacobians = np.array([np.asarray(self._ets.jacob0(row)) for row in q])
+        return Tools(
+            np.array([pose.position for pose in poses]), np.array([pose.rotation for pose in poses]), jacobians
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from td3robot.errors import RobotError
-from td3robot.robots.guard import Guard, Ruling
+from td3robot.robots.guard import Guard, GuardDecision
 from td3robot.robots.interface import Robot
 from td3robot.state import Array, JointCommand, RobotState
 
@@ -59,7 +59,7 @@ class Travel:
         self._robot, self._guard = robot, guard
         self._period = robot.spec.period_s
         self.agree: Callable[[TravelPlan], None] | None = None
-        self.watch: Callable[[RobotState, Ruling], None] | None = None
+        self.watch: Callable[[RobotState, GuardDecision], None] | None = None
 
     def to(self, q: Array) -> Array:
         """Open the gripper, bring the arm to a posture q (n,) [rad], and to rest.
@@ -130,9 +130,9 @@ class Travel:
                 return None
             nearest, since = (left, 0) if left < nearest - NEAR_RAD / 100 else (nearest, since + 1)
             state = RobotState(commanded.q, np.zeros_like(q), np.zeros(2), 0.0)
-            ruling = guard.filter(self._wish(guard, q), state, 0.0)
+            decision = guard.filter(self._desired(guard, q), state, 0.0)
             if since * self._period > STALL_S / 2:
-                return _limit(ruling)
+                return _limit(decision)
         return "time"
 
     def _drive(self, guard: Guard, q: Array) -> None:
@@ -143,11 +143,11 @@ class Travel:
             if left < NEAR_RAD and np.abs(state.dq).max() < SLOW_RAD_S:
                 return
             nearest, since = (left, 0) if left < nearest - NEAR_RAD / 10 else (nearest, since + 1)
-            ruling = self._step(guard, self._wish(guard, q), state)
+            decision = self._step(guard, self._desired(guard, q), state)
             if since * self._period > STALL_S:
                 raise RobotError(
                     f"the arm came no nearer than {nearest:.3f} rad to {np.round(q, 3).tolist()} rad for {STALL_S:g} s "
-                    f"(the guard's limit: {_limit(ruling)}); see what holds it"
+                    f"(the guard's limit: {_limit(decision)}); see what holds it"
                 )
 
     def _open(self, guard: Guard, q: Array) -> None:
@@ -158,23 +158,23 @@ class Travel:
             self._step(guard, JointCommand(q, 0.0), state)
         raise RobotError(f"the gripper did not open within {OPENING_S:g} s; see what holds its fingers")
 
-    def _step(self, guard: Guard, wish: JointCommand, state: RobotState) -> Ruling:
-        ruling = guard.filter(wish, state, self._robot.now())
-        self._robot.send(ruling.command)
+    def _step(self, guard: Guard, desired: JointCommand, state: RobotState) -> GuardDecision:
+        decision = guard.filter(desired, state, self._robot.now())
+        self._robot.send(decision.command)
         self._robot.advance()
         if self.watch is not None:
-            self.watch(state, ruling)
-        return ruling
+            self.watch(state, decision)
+        return decision
 
-    def _wish(self, guard: Guard, q: Array) -> JointCommand:
-        """Return a wish towards q, slow enough to brake before it: ``v^2 = 2 a d`` for the fastest joint."""
+    def _desired(self, guard: Guard, q: Array) -> JointCommand:
+        """Return a command towards q, slow enough to brake before it: ``v^2 = 2 a d`` for the fastest joint."""
         way = q - guard.commanded.q
         left = float(np.abs(way).max())
         step = np.sqrt(2.0 * BRAKING * guard.config.max_joint_acceleration_rad_s2 * left) * self._period
         return JointCommand(guard.commanded.q + way * min(1.0, step / max(left, 1e-12)), 0.0)
 
 
-def _limit(ruling: Ruling) -> str:
+def _limit(decision: GuardDecision) -> str:
     """Return the limit that blocks the way, rather than those that only slow the arm down."""
-    blocking = [reason for reason in ruling.reasons if reason not in ("joint_speed", "tcp_speed", "acceleration")]
-    return (blocking or list(ruling.reasons) or ["none"])[-1]
+    blocking = [reason for reason in decision.reasons if reason not in ("joint_speed", "tcp_speed", "acceleration")]
+    return (blocking or list(decision.reasons) or ["none"])[-1]

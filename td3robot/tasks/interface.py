@@ -1,18 +1,19 @@
-"""The interface between a task and an environment."""
+"""The interface between a task and the environment: rows of states in, observations and scores out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.state import Array, JointCommand, Pose, RobotState, World
+from td3robot.state import Array, Pose
 
 # Fingers are at rest if they moved by less than this closed fraction within this time [s]: a 2F-85 at its slowest,
 # 20 mm/s, moves twice as far.
@@ -22,16 +23,116 @@ CLOSING_PER_S = AT_REST / REST_S
 # Fingers slower than this have stalled [1/s]. Fingers at rest may be twice as fast, so that what they hold counts as
 # held by then, though control periods vary.
 STALLED_PER_S = CLOSING_PER_S / 2
+NOTHING_HELD = -1
+
+
+class ObjectPoses(NamedTuple):
+    """The poses of one object in each of m rows.
+
+    Attributes:
+        position, rotation: (m, 3) [m], (m, 3, 3), in the base frame.
+        age_s: (m,) time since it was last seen, times the environment's pace [s].
+    """
+
+    position: Array
+    rotation: Array
+    age_s: Array
+
+
+class TaskState(NamedTuple):
+    """Everything that a task may use, in each of m rows: the arm's state and what follows from it.
+
+    Attributes:
+        q, dq: (m, n) measured joint angles [rad] and velocities [rad/s].
+        driver_q: (m, 2) gripper driver joints, in their own unit.
+        stamp: (m,) time of the measurement on the robot's own clock [s].
+        closed, earlier_closed: (m,) closed fractions of the gripper, now and ``REST_S`` ago or at the episode's start.
+        closing_rate: (m,) how fast that fraction grows [1/s].
+        stalled_s: (m,) finger standstill since the last gripper command, while nothing is held [s].
+        tcp_position, tcp_rotation, tcp_velocity: Tool centre points, from the measured joint angles: (m, 3) [m],
+            (m, 3, 3), (m, 3) [m/s].
+        commanded_q, commanded_dq: (m, n) of the command that the guard last let through [rad], [rad/s].
+        commanded_gripper: (m,) closed fraction of that command.
+        commanded_position, commanded_rotation: Its tool centre point: (m, 3) [m], (m, 3, 3).
+        commanded_velocity, commanded_turn_rate: (m, 3) [m/s], and (m,) about the vertical [rad/s].
+        commanded_jacobian: (m, 6, n), linear [m/rad] above angular [1].
+        intent: (m,) the gripper's intent, which an action changes: 0 to open, 1 to close.
+        held: (m,) which of the task's objects is between the fingers; ``NOTHING_HELD`` for none.
+        objects: Poses by name, as far as they are known.
+    """
+
+    q: Array
+    dq: Array
+    driver_q: Array
+    stamp: Array
+    closed: Array
+    earlier_closed: Array
+    closing_rate: Array
+    stalled_s: Array
+    tcp_position: Array
+    tcp_rotation: Array
+    tcp_velocity: Array
+    commanded_q: Array
+    commanded_dq: Array
+    commanded_gripper: Array
+    commanded_position: Array
+    commanded_rotation: Array
+    commanded_velocity: Array
+    commanded_turn_rate: Array
+    commanded_jacobian: Array
+    intent: Array
+    held: NDArray[np.intp]
+    objects: Mapping[str, ObjectPoses]
+
+
+class Goals(NamedTuple):
+    """What the episodes of m rows ask for.
+
+    Attributes:
+        position: (m, 3) where the tool centre point, or the object, must end up [m].
+        objects: Where the objects lay at the beginning, by name.
+    """
+
+    position: Array
+    objects: Mapping[str, ObjectPoses]
+
+
+Rows = TypeVar("Rows", TaskState, Goals)
+
+
+def take(rows: Rows, which: NDArray[np.intp]) -> Rows:
+    """Return a copy of some of the rows of a state or of goals."""
+    return _mapped(lambda array: array[which], rows)  # type: ignore[return-value]
+
+
+def put(rows: Rows, which: NDArray[np.intp], new: Rows) -> Rows:
+    """Return a copy of a state or of goals in which some rows are replaced."""
+
+    def replaced(array: Array, part: Array) -> Array:
+        changed = array.copy()
+        changed[which] = part
+        return changed
+
+    return _mapped(replaced, rows, new)  # type: ignore[return-value]
+
+
+def _mapped(function: Callable[..., Array], *values: Any) -> Any:
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        return function(*values)
+    if isinstance(first, Mapping):
+        return {name: _mapped(function, *(each[name] for each in values)) for name in first}
+    return type(first)(*(_mapped(function, *each) for each in zip(*values, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What one episode asks for.
+    """What one episode asks for, and how it begins.
 
     Attributes:
         position: (3,) where the tool centre point, or the object, must end up [m].
         start: (3,) where the tool centre point begins [m].
-        gripper: Closed fraction that the gripper holds, if the task does not use it.
+        gripper: Closed fraction that the gripper keeps, if the task does not use it.
         intent: The gripper's intent to begin with, if the task uses the gripper, in [0, 1].
         lift_m: In practice, the gripper takes what it finds at the start and lifts it this far before the episode
             begins; 0 for an open gripper.
@@ -48,51 +149,49 @@ class Goal:
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """One control period, for scoring.
+class Transition(NamedTuple):
+    """One control period of m rows, for scoring.
 
     Attributes:
-        before, world: The states before and after it.
-        action, previous_action: (action,) the policy's actions in this and the last period, in [-1, 1].
-        interventions: Why the guard changed the wish; empty if it did not.
+        before, state: The true states before and after it.
+        goals: What is asked for.
+        action, previous_action: (m, action) the policy's actions in this and the last period, in [-1, 1].
+        intervened: (m,) whether the guard changed the command.
     """
 
-    before: World
-    world: World
+    before: TaskState
+    state: TaskState
+    goals: Goals
     action: NDArray[np.float32]
     previous_action: NDArray[np.float32]
-    interventions: tuple[str, ...]
+    intervened: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The score of one control period.
+class Scores(NamedTuple):
+    """The scores of one control period.
 
     Attributes:
-        terms: Weighted reward terms by name; the reward is their sum.
-        achieved: Whether the goal is met at this moment.
-        distance_m: Distance left to the goal.
+        terms: Weighted reward terms (m,) by name; the reward is their sum.
+        achieved: (m,) whether the goal is met at this moment.
+        distance_m: (m,) distance left to the goal [m].
     """
 
-    terms: Mapping[str, float]
-    achieved: bool
-    distance_m: float
+    terms: Mapping[str, Array]
+    achieved: NDArray[np.bool_]
+    distance_m: Array
 
     @property
-    def reward(self) -> float:
-        """The sum of the terms."""
-        return sum(self.terms.values())
+    def reward(self) -> Array:
+        """The sums of the terms (m,)."""
+        return sum(self.terms.values(), np.zeros(len(self.achieved)))
 
 
 class Task(ABC):
-    """A task: samples goals, builds observations, scores moments.
+    """A task: samples goals, builds observations, scores control periods. Everything but sampling is over rows.
 
     Attributes:
         Config: The task's own section of a configuration.
         name: The task's name in configurations.
-        vectorized: The module with its form for many environments at once, as ``VECTORIZED``; None if there is none. A
-            subclass does not inherit it: it observes or scores something else.
         uses_gripper: Whether the gripper is part of the action.
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
         takes_goal: Whether a person may give the goal's position in place of the sampled one.
@@ -104,7 +203,6 @@ class Task(ABC):
 
     Config: ClassVar[type[TaskConfig]]
     name: str
-    vectorized: ClassVar[str | None] = None
     uses_gripper: bool
     turns_tool: bool
     takes_goal: bool = True
@@ -124,34 +222,31 @@ class Task(ABC):
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
         """Sample the goal of an episode; in practice, some may begin where there is most to learn."""
 
-    def settle(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
+    def rebase(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal for where the objects really lie, which may not be where they were wanted."""
         return goal
 
-    def held(self, state: RobotState, earlier: RobotState, commanded: JointCommand) -> str | None:
-        """Return the name of the object between the fingers, judged by the driver joints, or None.
+    def held(self, state: TaskState) -> NDArray[np.intp]:
+        """Return which object is between the fingers (m,), or ``NOTHING_HELD``, judged by the driver joints.
 
-        Args:
-            state: The newest state.
-            earlier: The state ``REST_S`` before it, or the first of the episode.
-            commanded: The command that the guard last let through.
+        The objects of the state are where they were believed to be a period ago.
         """
-        return None
+        return np.full(len(state.q), NOTHING_HELD)
 
-    def gripper_range(self, world: World) -> tuple[float, float]:
-        """Return the closed fractions between which the gripper may be commanded in a world, as it is seen."""
-        return 0.0, 1.0
+    def gripper_range(self, state: TaskState) -> tuple[Array, Array]:
+        """Return the closed fractions (m,) between which the gripper may be commanded, from a state as it is seen."""
+        return np.zeros(len(state.q)), np.ones(len(state.q))
 
-    def gripper_words(self, world: World) -> str:
-        """Return why the gripper does not do what the policy intends, where an operator would wonder; or nothing."""
+    def gripper_message(self, state: TaskState) -> str:
+        """Return why the gripper of the first row does not follow the policy's intent, for operators; or nothing."""
         return ""
 
     @abstractmethod
-    def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
-        """Return the value of every field of the layout."""
+    def observe(self, state: TaskState, goals: Goals) -> Mapping[str, Array]:
+        """Return the value of every field of the layout: (m, size), or (m,) for a field of one number."""
 
     @abstractmethod
-    def score(self, moment: Moment, goal: Goal) -> Score:
+    def score(self, transition: Transition) -> Scores:
         """Score one control period."""
 
 
@@ -163,6 +258,41 @@ def robot_fields(spec: RobotSpec) -> list[Field]:
     ]
 
 
-def observe_robot(world: World) -> dict[str, ArrayLike]:
+def observe_robot(state: TaskState) -> dict[str, Array]:
     """Return the values of :func:`robot_fields`: ``[q..., right_driver, left_driver]``, drivers in their own unit."""
-    return {"q": world.robot.q, "driver_q": world.robot.driver_q}
+    return {"q": state.q, "driver_q": state.driver_q}
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def per_row(method: Method) -> Method:
+    """Let a task's method be written for a single row: it is called for each, and what it returns is stacked.
+
+    Its arguments are those of the method over rows, without their first axis: ``state.q`` is (n,), ``state.held`` a
+    number. It returns numbers or arrays in the same places: a mapping for :meth:`Task.observe`, :class:`Scores` for
+    :meth:`Task.score`. Slower than arrays; docs/add_task.md has an example of both.
+    """
+
+    @wraps(method)
+    def over_rows(self: Task, *arguments: Any) -> Any:
+        first: Any = arguments[0]
+        count = len((first.state if isinstance(first, Transition) else first).q)
+        rows = [method(self, *(_row(each, index) for each in arguments)) for index in range(count)]
+        return _stacked(rows)
+
+    return over_rows  # type: ignore[return-value]
+
+
+def _row(value: Any, index: int) -> Any:
+    return _mapped(lambda array: array[index], value)
+
+
+def _stacked(rows: Sequence[Any]) -> Any:
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return {name: _stacked([row[name] for row in rows]) for name in first}
+    if isinstance(first, tuple):
+        parts = [_stacked(each) for each in zip(*rows, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    return np.array(rows)

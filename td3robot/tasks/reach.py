@@ -1,22 +1,23 @@
 """Reach: bring the tool centre point to a goal and rest there."""
 
-from math import exp
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from pydantic import AfterValidator, PositiveFloat
+from pydantic import PositiveFloat
 
-from td3robot.config.section import Box, NonNegative, Section, UnitInterval, ordered
+from td3robot.config.section import Box, NonNegative, Section
 from td3robot.config.task import TaskConfig
-from td3robot.geometry import length, turn_down
+from td3robot.geometry import lengths, turns_down
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, RobotSpec
-from td3robot.state import Array, World
-from td3robot.tasks.interface import Goal, Moment, Score, Task, observe_robot, robot_fields
-from td3robot.tasks.joint_way import JointWay
+from td3robot.state import Array
+from td3robot.tasks.interface import Goal, Goals, Scores, Task, TaskState, Transition, observe_robot, robot_fields
+from td3robot.tasks.joint_error import JointError
 from td3robot.tasks.shaping import nearness, progress, roughness
+
+# Scale on which the observation resolves the last stretch to the goal [m].
+NEAR_M = 0.03
 
 
 class ReachRewards(Section):
@@ -48,22 +49,17 @@ class ReachConfig(TaskConfig):
 
     Attributes:
         goals: Box from which goals (and starts) are sampled uniformly.
-        gripper: Range of the closed fraction that the gripper holds, drawn for each episode: a policy that has seen
-            its fingers at one angle only depends on that angle to the milliradian.
         tolerance_m: Within this distance of the goal counts as there.
         settle_speed_m_s: Below this speed, the tool counts as at rest.
         hold_s: How long the tool must be there and at rest at the end of an episode.
-        near_m: Scale on which the observation resolves the last stretch to the goal.
         joint_way: Whether to observe how far each joint has to go, and to reward it, for ``joint_delta``.
     """
 
     name: Literal["reach"] = "reach"
     goals: Box = Box(low=(-0.3, 0.25, 0.05), high=(0.3, 0.75, 0.45))
-    gripper: Annotated[tuple[UnitInterval, UnitInterval], AfterValidator(ordered)] = (0.0, 1.0)
     tolerance_m: PositiveFloat = 0.01
     settle_speed_m_s: PositiveFloat = 0.02
     hold_s: PositiveFloat = 0.25
-    near_m: PositiveFloat = 0.03
     joint_way: bool = False
     rewards: ReachRewards = ReachRewards()
     region: ClassVar[str] = "task.goals"
@@ -93,25 +89,24 @@ class Reach(Task):
     * ``rest``: ``exp(-(d / tolerance)^2)`` times ``exp(-commanded tool speed / settle speed)``: where measurements come
       late, braking is rewarded in its own period, too
     * ``smoothness``: minus the mean squared change of the action over 4
-    * ``guard``: -1 where the guard changed the wish
+    * ``guard``: -1 where the guard changed the command
 
-    With ``joint_way``, the way is also observed and rewarded in joints (:class:`JointWay`): to the goal with the tool
+    With ``joint_way``, the error is also observed and rewarded in joints (:class:`JointError`): to the goal with the tool
     pointing down, its heading free.
 
     * ``joint_progress``: progress of all joints along it
-    * ``joint_rest``: ``exp(-sum of their ways / 0.1 rad)`` times ``exp(-length of the commanded joint velocities / 0.05
+    * ``joint_rest``: ``exp(-sum of their errors / 0.1 rad)`` times ``exp(-length of the commanded joint velocities / 0.05
       rad/s)``: near the goal alone, arms would come to rest beside it with a joint askew
     """
 
     Config = ReachConfig
     name = "reach"
-    vectorized = "td3robot.tasks.vectorized.reach"
     uses_gripper = False
     turns_tool = False
 
     def __init__(self, config: ReachConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
-        self.joints = JointWay(spec)
+        self.joints = JointError(spec)
         self.full_progress = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = spec.periods(config.hold_s)
         xyz = ("x", "y", "z")
@@ -127,64 +122,67 @@ class Reach(Task):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name, and the scale of ``goal_near``; the layout says whether joints' ways are observed."""
-        return {"name": self.name, "near_m": self.config.near_m}
+        """Return the name, and the scale of ``goal_near``; the layout says whether joints' errors are observed."""
+        return {"name": self.name, "near_m": NEAR_M}
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
-        """Sample goal and start, each uniformly from the box of goals, and the gripper's closed fraction."""
+        """Sample goal and start, each uniformly from the box of goals, and the gripper's closed fraction.
+
+        A policy that has seen its fingers at one angle only depends on that angle to the milliradian.
+        """
         box = self.config.goals
         return Goal(
             position=rng.uniform(box.low, box.high),
             start=rng.uniform(box.low, box.high),
-            gripper=float(rng.uniform(*self.config.gripper)),
+            gripper=float(rng.uniform(0.0, 1.0)),
         )
 
-    def observe(self, world: World, goal: Goal) -> dict[str, ArrayLike]:
+    def observe(self, state: TaskState, goals: Goals) -> dict[str, Array]:
         """Return the robot's fields, the tool's position, the goal seen from it, and how far the servo still has to go.
 
-        ``goal_near`` is ``tanh(way / near)`` of the vector from the commanded tool point to the goal. It resolves the
-        last centimetres, which are lost in ``goal_from_tcp`` once that is scaled to the whole workspace.
+        ``goal_near`` is ``tanh(distance / near)`` of the vector from the commanded tool point to the goal. It resolves
+        the last centimetres, which are lost in ``goal_from_tcp`` once that is scaled to the whole workspace.
         """
-        tcp, commanded = world.tcp.position, world.commanded_tcp.position
-        values: dict[str, ArrayLike] = {
-            **observe_robot(world),
+        tcp, commanded = state.tcp_position, state.commanded_position
+        values = {
+            **observe_robot(state),
             "tcp_position": tcp,
-            "goal_from_tcp": goal.position - tcp,
+            "goal_from_tcp": goals.position - tcp,
             "commanded_from_tcp": commanded - tcp,
-            "goal_near": np.tanh((goal.position - commanded) / self.config.near_m),
+            "goal_near": np.tanh((goals.position - commanded) / NEAR_M),
         }
         if self.config.joint_way:
-            values |= self.joints.observe(world, self._way(world, goal))
+            values |= self.joints.observe(state, self._joint_error(state, goals))
         return values
 
-    def score(self, moment: Moment, goal: Goal) -> Score:
+    def score(self, transition: Transition) -> Scores:
         """Score one control period by the measured tool position and speed."""
-        config, weights, world = self.config, self.config.rewards, moment.world
-        distance = length(goal.position - world.tcp.position)
-        speed = length(world.tcp_velocity)
-        before = length(goal.position - moment.before.commanded_tcp.position)
-        after = length(goal.position - world.commanded_tcp.position)
-        achieved = distance <= config.tolerance_m and speed <= config.settle_speed_m_s
+        config, weights = self.config, self.config.rewards
+        before, state, goals = transition.before, transition.state, transition.goals
+        distance = lengths(goals.position - state.tcp_position)
+        commanded_before = lengths(goals.position - before.commanded_position)
+        commanded = lengths(goals.position - state.commanded_position)
+        achieved = (distance <= config.tolerance_m) & (lengths(state.tcp_velocity) <= config.settle_speed_m_s)
         near = nearness(distance, config.tolerance_m)
-        still = exp(-length(world.commanded_velocity) / config.settle_speed_m_s)
+        still = np.exp(-lengths(state.commanded_velocity) / config.settle_speed_m_s)
         terms = {
-            "progress": weights.progress * progress(before, after, self.full_progress),
+            "progress": weights.progress * progress(commanded_before, commanded, self.full_progress),
             "precision": weights.precision * near,
-            "settled": weights.settled * float(achieved),
+            "settled": weights.settled * achieved,
             "rest": weights.rest * near * still,
-            "smoothness": -weights.smoothness * roughness(moment.action, moment.previous_action),
-            "guard": -weights.guard * float(bool(moment.interventions)),
+            "smoothness": -weights.smoothness * roughness(transition.action, transition.previous_action),
+            "guard": -weights.guard * transition.intervened,
         }
         if config.joint_way:
-            earlier, left = self._way(moment.before, goal), self._way(world, goal)
-            terms["joint_progress"] = weights.joint_progress * self.joints.progress(earlier, left)
-            terms["joint_rest"] = weights.joint_rest * self.joints.rest(left, world.commanded_dq)
-        return Score(terms, achieved, distance)
+            joints_before, joints = self._joint_error(before, goals), self._joint_error(state, goals)
+            terms["joint_progress"] = weights.joint_progress * self.joints.progress(joints_before, joints)
+            terms["joint_rest"] = weights.joint_rest * self.joints.rest(joints, state.commanded_dq)
+        return Scores(terms, achieved, distance)
 
-    def _way(self, world: World, goal: Goal) -> Array:
-        """Compute how far each joint (n,) is from the goal with the tool pointing down [rad]."""
-        tool = world.commanded_tcp
-        return self.joints.of(world, np.concatenate([goal.position - tool.position, turn_down(tool.rotation)[:2]]))
+    def _joint_error(self, state: TaskState, goals: Goals) -> Array:
+        """Compute how far each joint (m, n) is from the goal with the tool pointing down [rad]."""
+        error = [goals.position - state.commanded_position, turns_down(state.commanded_rotation)[:, :2]]
+        return self.joints.of(state, np.concatenate(error, axis=1))
 
 
 TASKS.register("reach", Reach)

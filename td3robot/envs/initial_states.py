@@ -1,4 +1,4 @@
-"""Where episodes begin: reachable goals, and starts that the guard admits."""
+"""How episodes begin: reachable goals, and starts that the guard admits."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +18,7 @@ MAX_DRAWS = 100
 GRID = 5
 
 
-class Start(NamedTuple):
+class InitialState(NamedTuple):
     """How an episode begins.
 
     Attributes:
@@ -32,8 +32,8 @@ class Start(NamedTuple):
     gripper: float = 0.0
 
 
-class Starts:
-    """Where the episodes of a task begin.
+class InitialStateSampler:
+    """Draws how the episodes of a task begin.
 
     Args:
         task: Samples the goals.
@@ -46,7 +46,7 @@ class Starts:
         self.practice = practice
         self._task, self._guard, self._goals = task, guard, goals
 
-    def draw(self, rng: np.random.Generator) -> Start:
+    def draw(self, rng: np.random.Generator) -> InitialState:
         """Sample a reachable goal and an admissible start.
 
         Raises:
@@ -60,7 +60,7 @@ class Starts:
                 continue
             q, objection = self.posture_at(goal.start)
             if q is not None:
-                return Start(goal, q)
+                return InitialState(goal, q)
         raise ConfigError(
             f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard"
         )
@@ -83,7 +83,7 @@ class Starts:
             raise ConfigError(f"the goal {position.tolist()} m cannot be reached: {objection}")
         return replace(goal, position=position)
 
-    def standing(self, goal: Goal, robot: Robot) -> Start:
+    def standing(self, goal: Goal, robot: Robot) -> InitialState:
         """Return a start where the arm stands, with its gripper as it is.
 
         Raises:
@@ -93,7 +93,7 @@ class Starts:
         self._guard.reset(state.q)
         self._guard.require_admitted(state.q)
         closed = min(max(robot.spec.gripper.closed_fraction(state.driver_q), 0.0), 1.0)
-        return Start(replace(goal, gripper=closed), state.q, closed)
+        return InitialState(replace(goal, gripper=closed), state.q, closed)
 
     def require_reachable(self, region: str, low: Array, high: Array) -> None:
         """Refuse a box of goals that the arm cannot reach everywhere, on a grid of ``GRID`` points per axis.

@@ -1,0 +1,336 @@
+"""Action kinds: an action in [-1, 1] asks for a small move from the last commanded posture, in each row of a batch."""
+
+from abc import ABC, abstractmethod
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.config import ActionConfig, GuardConfig
+from td3robot.geometry import lengths, solve, times, turns_down
+from td3robot.layout import Field, Layout
+from td3robot.robots.interface import RobotSpec
+from td3robot.robots.kinematics import Kinematics, Tools
+from td3robot.state import Array
+from td3robot.tasks.interface import CLOSING_PER_S
+
+Actions = NDArray[np.float32]
+
+# A tilted tool is turned back to pointing down at this rate [1/s]; the error to correct is capped, so that the correction
+# stays gentle [rad].
+ORIENTATION_GAIN_HZ, MAX_TURN = 4.0, 0.1
+# Full action about the vertical [rad/s].
+TURN_RAD_S = 0.65
+# Damping of the damped least squares inverse of the position Jacobian [m/rad].
+DAMPING = 0.05
+# Response time of the arm: the share ``period / RESPONSE_S`` of the desired change of velocity happens in one control
+# period, or all of it if the period is longer. A policy that dithers then moves the arm smoothly instead of being held
+# back by the guard's acceleration limit [s].
+RESPONSE_S = 0.125
+# Damping of the orientation task, for postures in which the position task leaves it little freedom [1].
+ORIENTATION_DAMPING = 0.2
+# Turning uses this share of the guard's joint acceleration limit: nearly all of it falls on one wrist joint.
+TURN_ACCELERATION = 0.8
+# The tool's distance from the walls of the workspace, enough to brake in [m].
+WALL_MARGIN = 0.005
+# Full tool speed of joint_delta, as a share of the guard's limit: between two postures the tool gains some speed.
+TOOL_SHARE = 0.9
+# A tool tilted by 1 rad has a finger this much nearer to the table: joint_delta keeps it that much higher [m].
+TILT_RADIUS = 0.08
+# Damping of the joints' slide along a wall: small, so that it keeps the tool's orientation [m/rad, 1].
+SLIDE_DAMPING = 0.02
+# Damping of the null space projection: small, so that turning does not move the tool [m].
+NULL_SPACE_DAMPING = 1e-3
+# Joints needed to set the tool's pose; an arm with more can move its elbow under a resting tool.
+TASK_JOINTS = 6
+# How fast such an elbow returns to its home position: slower than the tool, which full action moves through its whole
+# workspace within 3 s, and faster than an episode [1/s].
+POSTURE_GAIN_HZ = 1.0
+# ... with no joint faster than this, which the guard's acceleration limit allows within one period [rad/s].
+POSTURE_SPEED = 0.3
+
+UNIT = np.eye(3)
+
+# Full action changes the gripper's intent, from 0 to 1, at this rate [1/s].
+INTENT_PER_S = 3.0
+# The gripper closes at this intent and above, and opens at this one and below; in between, its command stays.
+CLOSES_AT, OPENS_AT = 0.7, 0.3
+# A gripper this near to an end of its range counts as open or closed when an episode begins [closed fraction].
+AT_END = 0.05
+
+
+class ActionKind(ABC):
+    """Turn actions into desired commands.
+
+    Attributes:
+        layout: Names of the action's components; the gripper, if used, comes last.
+    """
+
+    layout: Layout
+
+    def __init__(
+        self, config: ActionConfig, fields: list[Field], spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+    ) -> None:
+        self.config, self.uses_gripper, self._kinematics = config, uses_gripper, kinematics
+        self._period = spec.period_s
+        self._response = min(1.0, spec.period_s / RESPONSE_S)
+        self._intent_step = INTENT_PER_S * spec.period_s
+        gripper = [Field("gripper", ("closed",), "1", "gripper")] if uses_gripper else []
+        self.layout = Layout([*fields, *gripper])
+
+    @abstractmethod
+    def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
+        """Compute the changes (m, n) [rad] of commanded postures in one period.
+
+        Args:
+            actions: (m, action) in [-1, 1].
+            q: (m, n) commanded postures [rad].
+            velocity: (m, n) at which they were reached [rad/s].
+        """
+
+    @abstractmethod
+    def implied_speeds(self) -> dict[str, float]:
+        """Return the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some hold at home only."""
+
+    def desired(self, actions: Actions, q: Array, velocity: Array, gripper: Array, closing_rate: Array) -> Array:
+        """Compute the desired postures (m, n) [rad]; arms rest while their fingers close.
+
+        Args:
+            actions, q, velocity: As in :meth:`move`.
+            gripper: (m,) the next commanded closed fractions.
+            closing_rate: (m,) how fast the measured closed fractions grow [1/s].
+        """
+        if self.uses_gripper:
+            waits = (gripper >= 1.0) & (closing_rate >= CLOSING_PER_S)
+            actions = np.where(waits[:, None], np.float32(0.0), actions)
+        return q + self.move(actions, q, velocity)
+
+    def intend(self, actions: Actions, intent: Array) -> Array:
+        """Compute the grippers' intents (m,), in [0, 1], after actions, whose last component changes them."""
+        if not self.uses_gripper:
+            return intent
+        return np.minimum(np.maximum(intent + self._intent_step * actions[:, -1].astype(np.float64), 0.0), 1.0)
+
+    @staticmethod
+    def intent_of(closed: float) -> float:
+        """Return the intent that leaves a gripper as it is: undecided, unless it is open or closed."""
+        if closed <= AT_END:
+            return 0.0
+        return 1.0 if closed >= 1.0 - AT_END else (OPENS_AT + CLOSES_AT) / 2
+
+    @staticmethod
+    def gripper_command(intent: Array, before: Array) -> Array:
+        """Return the grippers' next commanded closed fractions (m,), after ``before``.
+
+        They close at ``CLOSES_AT`` and above, and open at ``OPENS_AT`` and below. So closing is a single position
+        command, and so is opening: a gripper pauses for every further one that is streamed to it.
+        """
+        return np.where(intent >= CLOSES_AT, 1.0, np.where(intent <= OPENS_AT, 0.0, before))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms of a contract."""
+        terms = self.config.model_dump(mode="json") | {
+            "response": self._response,
+            "layout": self.layout.to_json(),
+            "implied_speeds": self.implied_speeds(),
+        }
+        if self.uses_gripper:
+            gripper = {"intent_per_s": INTENT_PER_S, "closes_at": CLOSES_AT, "opens_at": OPENS_AT}
+            terms |= {"gripper": gripper, "wait_for_gripper": True}
+        return terms
+
+    def _approach(self, velocity: Array, wanted: Array) -> Array:
+        """Return velocities (m, k) after a control period, on the way to those that are wanted."""
+        return velocity + self._response * (wanted - velocity)
+
+
+class JointDelta(ActionKind):
+    """Each component moves one joint; full action is ``speed_fraction`` of the guard's joint speed limit.
+
+    Speed grows with the power ``exponent`` of the action beyond its dead zone. If the joints together would move the
+    tool faster than ``TOOL_SHARE`` of the guard's limit, all are slowed down alike, before the guard does so at a cost
+    to the policy.
+
+    The tool slides along the workspace's walls, as with :class:`TcpDelta`: what the joints would move it beyond them is
+    taken back by damped least squares of the whole Jacobian, without turning it. The floor rises with the tool's tilt.
+    Otherwise the guard would stop all joints, for as long as the policy asks for the same.
+    """
+
+    def __init__(
+        self, config: ActionConfig, guard: GuardConfig, spec: RobotSpec, kinematics: Kinematics, uses_gripper: bool
+    ) -> None:
+        fields = [Field("joint_delta", spec.arm.joint_names, "1", "arm")]
+        super().__init__(config, fields, spec, kinematics, uses_gripper)
+        self._home, self._joints = spec.arm.home, len(spec.arm.home)
+        self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
+        self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
+        self._low, self._high = _walls(guard)
+
+    def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
+        """Compute the changes towards the speeds that the scaled actions ask for."""
+        tools = self._kinematics.tools(q)
+        wanted = self.config.signed_share(actions[:, : self._joints].astype(np.float64)) * self._speed
+        tool_speed = lengths(times(tools.linear, wanted))
+        wanted *= np.minimum(1.0, self._tool_speed / np.maximum(tool_speed, 1e-9))[:, None]
+        moves = self._approach(velocity, wanted) * self._period
+        moved = times(tools.jacobian, moves)
+        position, tilt = tools.position + moved[:, :3], turns_down(tools.rotation)[:, :2] - moved[:, 3:5]
+        low = np.broadcast_to(self._low, position.shape).copy()
+        low[:, 2] += TILT_RADIUS * lengths(tilt)
+        back = np.minimum(np.maximum(position, low), self._high) - position
+        beyond = back.any(axis=1)
+        if beyond.any():
+            twist = np.concatenate([back, np.zeros_like(back)], axis=1)
+            slid = moves + _damped_inverse(tools.jacobian, twist, SLIDE_DAMPING)
+            moves = np.where(beyond[:, None], slid, moves)
+        return moves
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms of a contract."""
+        return super().to_json() | {"slide": {"margin_m": WALL_MARGIN, "tilt_radius_m": TILT_RADIUS}}
+
+    def implied_speeds(self) -> dict[str, float]:
+        """Return the full joint speed, and the tool speed at the worst combination of full joint speeds."""
+        linear = self._kinematics.tools(self._home[None]).linear[0]
+        signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
+        tool = float(np.linalg.norm((signs * self._speed) @ linear.T, axis=1).max())
+        return {"tcp_m_s_at_home": min(tool, self._tool_speed), "joint_rad_s": float(self._speed.max())}
+
+
+class TcpDelta(ActionKind):
+    """Three components move the tool centre point along the base frame's axes; a fourth may turn it.
+
+    Full action is ``speed_fraction`` of the guard's tool speed limit along an axis, and in any direction: a velocity
+    beyond it is shortened as a whole. Along each axis, speed grows with the power ``exponent`` of the component beyond
+    the dead zone, so that one axis at full speed, as when the tool pushes on the table, leaves the others fine. The tool
+    slides along the workspace's walls: the desired position is clipped to the guard's box, less ``WALL_MARGIN``, because
+    the guard would stop the whole arm there.
+
+    Position has priority, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. The remaining
+    freedom turns the tool back to its orientation at home, which it cannot always keep at the edge of the arm's reach:
+    ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. If the task turns the
+    tool, the turn about the vertical belongs to the action, and only tilt is corrected.
+
+    If the arm has more than six joints, its null space motion brings it back towards its home posture (Liegeois 1977):
+    ``dq + (I - J* J) (home - q) gain``. Otherwise the elbow would drift, since moving the tool along a closed path does
+    not bring it back.
+    """
+
+    def __init__(
+        self,
+        config: ActionConfig,
+        guard: GuardConfig,
+        spec: RobotSpec,
+        kinematics: Kinematics,
+        uses_gripper: bool,
+        turns_tool: bool,
+    ) -> None:
+        fields = [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")]
+        if turns_tool:
+            fields.append(Field("tcp_turn", ("yaw",), "1", "kinematics"))
+        super().__init__(config, fields, spec, kinematics, uses_gripper)
+        self._turns_tool = turns_tool
+        self._home = spec.arm.home
+        self._home_rotation = kinematics.tcp(spec.arm.home).rotation
+        self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
+        self._turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
+        self._low, self._high = _walls(guard)
+        self._redundant = len(spec.arm.home) > TASK_JOINTS
+
+    def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
+        """Compute the joint displacements for tool displacements."""
+        tools = self._kinematics.tools(q)
+        linear, angular = tools.linear, tools.jacobian[:, 3:]
+        tool = self._approach(times(linear, velocity), self._velocity(actions[:, :3].astype(np.float64)))
+        dx = np.minimum(np.maximum(tools.position + tool * self._period, self._low), self._high) - tools.position
+        turn = self._upright(tools.rotation) * (ORIENTATION_GAIN_HZ * self._period)
+        if self._turns_tool:
+            rate = (angular[:, 2] * velocity).sum(axis=1)
+            wanted = self.config.signed_share(actions[:, 3].astype(np.float64)) * TURN_RAD_S
+            change = self._response * (wanted - rate)
+            turn[:, 2] = (rate + np.clip(change, -self._turn_change, self._turn_change)) * self._period
+        across = linear.transpose(0, 2, 1)
+        gram = linear @ across
+        dq = times(across, solve(gram + DAMPING**2 * UNIT, dx[..., None])[..., 0])
+        crossed = solve(gram + NULL_SPACE_DAMPING**2 * UNIT, linear @ angular.transpose(0, 2, 1))
+        free = angular - crossed.transpose(0, 2, 1) @ linear  # Jo N
+        dq = dq + _damped_inverse(free, turn - times(angular, dq), ORIENTATION_DAMPING)
+        return dq + self._back_to_posture(tools, q, velocity) if self._redundant else dq
+
+    def _back_to_posture(self, tools: Tools, q: Array, velocity: Array) -> Array:
+        """Compute the changes (m, n) [rad] that bring arms nearer to home without moving their tools."""
+        wanted = POSTURE_GAIN_HZ * (self._home - q)
+        wanted[:, -1] = 0.0  # the last joint turns the tool, whose heading decides where it is
+        wanted *= np.minimum(1.0, POSTURE_SPEED / np.maximum(np.abs(wanted).max(axis=1), 1e-9))[:, None]
+        change = self._approach(velocity, wanted) * self._period
+        return change - _damped_inverse(tools.jacobian, times(tools.jacobian, change), NULL_SPACE_DAMPING)
+
+    def _velocity(self, components: Array) -> Array:
+        """Return the tool velocities (m, 3) [m/s] that actions (m, 3) ask for: at most full speed, finer near zero."""
+        bent = self.config.signed_share(components)
+        velocity: Array = self._speed * bent / np.maximum(lengths(bent), 1.0)[:, None]
+        return velocity
+
+    def _upright(self, rotation: Array) -> Array:
+        """Approximate the rotation vectors (m, 3) from tools (m, 3, 3) to home's orientation, limited to ``MAX_TURN``.
+
+        If the task turns the tool, home's orientation is turned about the vertical to the tool's own heading. The skew
+        part of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980).
+        """
+        wanted = self._home_rotation
+        if self._turns_tool:
+            x, y = wanted[:2, 0], rotation[:, :2, 0]
+            c, s = x[0] * y[:, 0] + x[1] * y[:, 1], x[0] * y[:, 1] - x[1] * y[:, 0]
+            scale = np.maximum(np.hypot(c, s), 1e-9)
+            about = np.zeros((len(c), 3, 3))
+            about[:, 0, 0] = about[:, 1, 1] = c / scale
+            about[:, 1, 0], about[:, 0, 1], about[:, 2, 2] = s / scale, -s / scale, 1.0
+            wanted = about @ wanted
+        m = wanted @ rotation.transpose(0, 2, 1)
+        error = 0.5 * np.stack([m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]], axis=1)
+        cut: Array = error * np.minimum(1.0, MAX_TURN / np.maximum(lengths(error), 1e-9))[:, None]
+        return cut
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the terms of a contract."""
+        terms = super().to_json() | {
+            "per_axis": True,
+            "damping_m": DAMPING,
+            "orientation_gain_hz": ORIENTATION_GAIN_HZ,
+            "turn_rad_s": TURN_RAD_S,
+        }
+        return terms | {"posture_gain_hz": POSTURE_GAIN_HZ} if self._redundant else terms
+
+    def implied_speeds(self) -> dict[str, float]:
+        """Return the full tool speed, and the fastest joint's speed in the worst direction."""
+        jacobian = self._kinematics.tools(self._home[None]).jacobian[0]
+        per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
+        speeds = {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
+        return speeds | ({"turn_rad_s": TURN_RAD_S} if self._turns_tool else {})
+
+
+def _damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
+    """Compute joint displacements (m, n) ``J' (J J' + damping^2 I)^-1 twist`` for Jacobians (m, k, n)."""
+    across = jacobian.transpose(0, 2, 1)
+    gram = jacobian @ across + damping**2 * np.eye(jacobian.shape[1])
+    return times(across, solve(gram, twist[..., None])[..., 0])
+
+
+def _walls(guard: GuardConfig) -> tuple[Array, Array]:
+    """Return where the tool may be desired, from lowest to highest (3,) [m]."""
+    return np.array(guard.workspace.low) + WALL_MARGIN, np.array(guard.workspace.high) - WALL_MARGIN
+
+
+def make_action_kind(
+    config: ActionConfig,
+    guard: GuardConfig,
+    spec: RobotSpec,
+    kinematics: Kinematics,
+    uses_gripper: bool,
+    turns_tool: bool,
+) -> ActionKind:
+    """Return the configured kind of action."""
+    if config.kind == "joint_delta":
+        return JointDelta(config, guard, spec, kinematics, uses_gripper)
+    return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool)

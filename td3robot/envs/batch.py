@@ -1,0 +1,605 @@
+"""The environment of robots with a task, behind the guard: rows that step together, in simulation and on hardware."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from td3robot.envs.actions import ActionKind
+from td3robot.envs.initial_states import InitialState, InitialStateSampler
+from td3robot.errors import EnvironmentFaultError, RobotError
+from td3robot.geometry import lengths, times
+from td3robot.robots.guard import Guard, GuardDecision, largest
+from td3robot.robots.interface import Robot
+from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.object_memory import ObjectMemory
+from td3robot.robots.objects import Objects
+from td3robot.robots.toolbox import ToolboxKinematics
+from td3robot.robots.travel import Travel
+from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
+from td3robot.tasks.interface import (
+    AT_REST,
+    NOTHING_HELD,
+    REST_S,
+    STALLED_PER_S,
+    Goal,
+    Goals,
+    ObjectPoses,
+    Scores,
+    Task,
+    TaskState,
+    Transition,
+    put,
+    take,
+)
+
+Vector = NDArray[np.float32]
+Rows = NDArray[np.intp]
+# Called with a desired command, what the guard decided, and what was sent.
+Watch = Callable[[JointCommand, GuardDecision, JointCommand], None]
+
+# How long closing on an object, and lifting it, may take before an episode of practice begins [s]; the slowest gripper
+# of domain randomization closes within 3 s.
+GRIP_S, LIFT_S = 4.0, 2.0
+# Below this, the commanded joints rest [rad/s].
+STILL = 1e-6
+
+
+class StepResult(NamedTuple):
+    """What k rows returned, as arrays: another process gets them sooner than k dictionaries.
+
+    Attributes:
+        observations: (k, size).
+        rewards: (k,).
+        truncated, success: (k,) bool.
+        names, terms: The reward's terms, and their values (k, terms).
+        interventions: Why the guard changed each command.
+        distance_m, tcp_speed_m_s, joint_speed_rad_s: (k,) as in the info of ``RobotEnv``.
+    """
+
+    observations: Vector
+    rewards: Array
+    truncated: NDArray[np.bool_]
+    success: NDArray[np.bool_]
+    names: tuple[str, ...]
+    terms: Array
+    interventions: list[tuple[str, ...]]
+    distance_m: Array
+    tcp_speed_m_s: Array
+    joint_speed_rad_s: Array
+
+    def infos(self) -> list[dict[str, Any]]:
+        """Return the info of each row, as ``RobotEnv`` returns it."""
+        figures = zip(
+            self.terms.tolist(), self.interventions, self.success.tolist(), self.distance_m.tolist(),
+            self.tcp_speed_m_s.tolist(), self.joint_speed_rad_s.tolist(), self.truncated.tolist(), strict=True,
+        )  # fmt: skip
+        return [
+            {
+                "reward_terms": dict(zip(self.names, values, strict=True)),
+                "interventions": changed,
+                "success": succeeded,
+                "distance_m": distance,
+                "tcp_speed_m_s": speed,
+                "joint_speed_rad_s": joint_speed,
+            }
+            | ({"is_success": succeeded} if ended else {})
+            for values, changed, succeeded, distance, speed, joint_speed, ended in figures
+        ]
+
+
+class Cell(NamedTuple):
+    """What a row has for itself.
+
+    Attributes:
+        robot: Any robot; it is connected at the first reset.
+        objects: The source of its object poses.
+        initial: Draws how its episodes begin.
+    """
+
+    robot: Robot
+    objects: Objects
+    initial: InitialStateSampler
+
+
+class _Measured:
+    """Measured states of m rows, of which the gripper's go back as far as fingers rest.
+
+    Attributes:
+        q, dq, driver_q: The newest; see :class:`TaskState`.
+        closed, stamp: (1 + rest, m) closed fractions and times [s], oldest first.
+    """
+
+    def __init__(self, count: int, joints: int, rest: int) -> None:
+        self.q, self.dq = np.zeros((2, count, joints))
+        self.driver_q = np.zeros((count, 2))
+        self.closed, self.stamp = np.zeros((2, 1 + rest, count))
+
+    def add(self, row: int, state: RobotState, closed: float, anew: bool) -> None:
+        """Add a row's newest state, forgetting all others if an episode begins anew."""
+        self.q[row], self.dq[row], self.driver_q[row] = state.q, state.dq, state.driver_q
+        for kept, new in ((self.closed, closed), (self.stamp, state.stamp)):
+            if anew:
+                kept[:, row] = new
+            else:
+                kept[:-1, row] = kept[1:, row]
+                kept[-1, row] = new
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the rows of a batch have in common.
+
+    Attributes:
+        task: Observes and scores.
+        action_kind: What actions mean.
+        guard: Its limits and its kinematics hold in every row.
+        objects: The task's objects.
+        episode_steps: Control periods in an episode.
+        pace: Speed of the arm, as a share of training's.
+        observer: The kinematics of the measured arm; None for the guard's, which are those of the commands.
+    """
+
+    task: Task
+    action_kind: ActionKind
+    guard: Guard
+    objects: tuple[ObjectModel, ...]
+    episode_steps: int
+    pace: float = 1.0
+    observer: Kinematics | ToolboxKinematics | None = None
+
+
+class RobotBatch:
+    """Environments of robots that step together; one environment, and an arm, is a batch of one.
+
+    Each row has its robot, its objects and its episodes; what follows from them is computed over rows. What a row does
+    doesn't depend on which others step beside it.
+
+    Args:
+        cells: The rows' own parts.
+        setting: What they have in common.
+        threads: How many threads advance simulated robots.
+
+    Attributes:
+        goals, seen_goals: What is asked for, and how that looks to a controller.
+        state, seen: The true states of all rows, and as a controller sees them.
+        watch: Called in every control period once a row's command is sent.
+    """
+
+    def __init__(self, cells: Sequence[Cell], setting: Setting, threads: int = 1) -> None:
+        self.cells, self.setting = list(cells), setting
+        self.task, self.action_kind = setting.task, setting.action_kind
+        self.spec = cells[0].robot.spec
+        count, joints, rest = len(cells), len(self.spec.arm.home), self.spec.periods(REST_S)
+        self.guard = setting.guard if count == 1 else setting.guard.over(count)
+        self.travel = Travel(cells[0].robot, self.guard)
+        self.watch: Watch | None = None
+        self._observer = setting.observer or self.guard.kinematics
+        self._names = tuple(item.name for item in setting.objects)
+        self.memory = ObjectMemory(
+            [cell.objects for cell in cells], self._names, self.spec.period_s, rest, setting.pace
+        )
+        self._disturbed = np.array([cell.robot.is_disturbed for cell in cells])
+        self._threads = min(threads, count)
+        self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
+        self._all = np.arange(count)
+        self._seen_of, self._true_of = (_Measured(count, joints, rest) for _ in range(2))
+        self._intent, self._keeps, self._stalled_s, self._told = np.zeros((4, count))
+        self.previous_actions = np.zeros((count, self.action_kind.layout.size), np.float32)
+        self._steps, self._held = np.zeros((2, count), np.int64)
+        self._ends_early = np.zeros(count, np.bool_)
+        poses = {
+            name: ObjectPoses(np.zeros((count, 3)), np.zeros((count, 3, 3)), np.zeros(count)) for name in self._names
+        }
+        self.goals = self.seen_goals = Goals(np.zeros((count, 3)), poses)
+        self.goal: list[Goal | None] = [None] * count
+        self.state = self.seen = self._observed(self._true_of, self._all)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @classmethod
+    def joined(cls, batches: Sequence["RobotBatch"], threads: int = 1) -> "RobotBatch":
+        """Return one batch with the rows of several that are alike, before their first reset."""
+        return cls([cell for batch in batches for cell in batch.cells], batches[0].setting, threads)
+
+    def connect(self, row: int = 0) -> None:
+        """Connect a row's robot, and compute with what it then knows of its arm.
+
+        Raises:
+            RobotError: It cannot be reached, or is another robot.
+        """
+        robot = self.cells[row].robot
+        robot.connect()
+        if len(self) == 1:
+            for kinematics in (self.guard.kinematics, self._observer):
+                kinematics.adopt(robot.spec)
+
+    def reset(self, row: int, rng: np.random.Generator, goal: Array | None = None, stay: bool = False) -> Vector:
+        """Sample a goal, bring a row's arm to its start, and return the observation (size,).
+
+        Args:
+            row: Which row.
+            rng: Draws everything about the episode.
+            goal: A position (3,) [m] in place of the sampled goal, for tasks that sample one.
+            stay: Whether the episode begins where the arm stands, with its gripper as it is.
+
+        Raises:
+            ConfigError: The given goal is not possible.
+            RobotError: The robot cannot be reached or did not get to the start.
+        """
+        self.connect(row)
+        robot, objects, initial = self.cells[row]
+        start = initial.draw(rng)
+        if goal is not None:
+            start = start._replace(goal=initial.given(start.goal, goal))
+        robot.begin(rng)
+        start = self._bring(row, start, stay)
+        lying = objects.arrange(start.goal.objects)
+        self.memory.forget(row)
+        self.guard.reset(start.q, start.gripper, row)
+        self._intent[row] = max(start.goal.intent, self.action_kind.intent_of(start.gripper))
+        self._keeps[row] = start.goal.gripper
+        self._ends_early[row] = initial.practice and not start.goal.whole
+        self.previous_actions[row] = 0.0
+        self._steps[row] = self._held[row] = 0
+        self._look_anew(row)
+        self._ask(row, start.goal, lying)
+        if start.goal.lift_m > 0.0 and robot.teleports and not stay:
+            self._lift(row, start.goal)
+        return self._observation(np.array([row]))[0]
+
+    def step(self, actions: Vector, rows: Rows | None = None) -> StepResult:
+        """Advance rows by one control period.
+
+        Args:
+            actions: (k, action) in [-1, 1].
+            rows: (k,) which rows, in ascending order; all by default.
+
+        Raises:
+            EnvironmentFaultError: An action is not finite; nothing was sent.
+            CommandRefusedError: The guard refused to send anything; the arms were told to stop.
+            RobotError: A robot failed; all were told to stop.
+            TrackerError: Objects were lost; the arms have taken their commands.
+        """
+        rows = self._all if rows is None else rows
+        actions = self.admissible(actions)
+        self._intent[rows] = self.action_kind.intend(actions, self._intent[rows])
+        desired, gripper = self._desired(actions, self.guard, rows)
+        reasons = self._pass_period(desired, gripper, rows)
+        before = self._of(self.state, rows)
+        self._look(rows)
+        transition = Transition(
+            before, self._of(self.state, rows), self._of(self.goals, rows), actions, self.previous_actions[rows],
+            np.array([bool(each) for each in reasons]),
+        )  # fmt: skip
+        scores = self.task.score(transition)
+        self.previous_actions[rows] = actions
+        self._held[rows] = np.where(scores.achieved, self._held[rows] + 1, 0)
+        self._steps[rows] += 1
+        practised = self._ends_early[rows] & (self._held[rows] >= self.task.practice_hold_steps)
+        truncated = (self._steps[rows] >= self.setting.episode_steps) | practised
+        for row in rows[truncated].tolist():
+            if not self.cells[row].robot.teleports:
+                self.cells[row].robot.stop()  # nobody sends targets between two episodes
+        return self._result(scores, reasons, truncated, rows)
+
+    def preview(self, actions: Vector) -> GuardDecision:
+        """Return what a step with actions (1, action) would send to the first row now; nothing is sent or changed.
+
+        Raises:
+            EnvironmentFaultError: An action is not finite.
+            CommandRefusedError: The guard would refuse to send anything.
+        """
+        actions, guard, robot = self.admissible(actions), self.guard.twin(), self.cells[0].robot
+        intent = self._intent.copy()
+        self._intent[:1] = self.action_kind.intend(actions, self._intent[:1])
+        desired, gripper = self._desired(actions, guard, self._all[:1])
+        self._intent = intent
+        return guard.filter(JointCommand(desired[0], float(gripper[0])), self._measured(0), robot.now())
+
+    def drive(self, desired: JointCommand, row: int = 0) -> tuple[str, ...]:
+        """Advance a row by one control period with a command that comes from no action, as when a person jogs the arm.
+
+        The guard decides as on any other; no reward and no step of the episode are counted. Returns its reasons.
+
+        Raises:
+            CommandRefusedError: The guard refused to send anything; the arm was told to stop.
+            RobotError: The robot failed; it was told to stop.
+        """
+        rows = np.array([row])
+        (reasons,) = self._pass_period(desired.q[None], np.array([desired.gripper]), rows)
+        self._intent[row] = self.action_kind.intent_of(float(self.guard.gripper[row]))
+        self._look(rows)
+        return reasons
+
+    def resume(self, velocity: Array | None = None) -> Vector:
+        """Continue the first row's episode after a pause in which its robot was stopped; return the observation (size,).
+
+        The guard is anchored to where the arm rests now, and the gripper keeps its command. The pause does not count as
+        time in which objects were unseen. Fingers that moved in it have not stalled.
+
+        Args:
+            velocity: (n,) of the joints [rad/s], for an arm whose motion is only assumed; None at rest.
+
+        Raises:
+            RobotError: The robot failed.
+        """
+        state = self.cells[0].robot.read()
+        self.guard.reset(state.q, float(self.guard.gripper[0]))
+        if velocity is not None:
+            self.guard.velocity[0] = velocity
+        self.previous_actions[0] = 0.0
+        if abs(self.spec.gripper.closed_fraction(state.driver_q) - self.seen.closed[0]) >= AT_REST:
+            self._stalled_s[0] = 0.0
+        self.memory.pause(max(0.0, state.stamp - float(self.seen.stamp[0]) - self.spec.period_s))
+        self._look(self._all[:1])
+        return self._observation(self._all[:1])[0]
+
+    def close(self) -> None:
+        """Release the robots."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        for cell in self.cells:
+            cell.objects.close()
+            cell.robot.close()
+
+    def admissible(self, actions: Vector) -> Vector:
+        """Return actions clipped to [-1, 1].
+
+        Raises:
+            EnvironmentFaultError: An action is not finite or has the wrong shape.
+        """
+        actions = np.asarray(actions, np.float32)
+        size = self.action_kind.layout.size
+        if actions.ndim != 2 or actions.shape[1] != size or not np.isfinite(actions).all():
+            raise EnvironmentFaultError(
+                f"action {actions if len(actions) != 1 else actions[0]} is not {size} finite numbers in [-1, 1]; "
+                "nothing was sent"
+            )
+        return np.clip(actions, -1.0, 1.0)
+
+    def world(self, state: TaskState, row: int = 0) -> World:
+        """Return one row of a state as plain values, for people, pictures and records."""
+        held = int(state.held[row])
+        return World(
+            robot=RobotState(state.q[row], state.dq[row], state.driver_q[row], float(state.stamp[row])),
+            tcp=Pose(state.tcp_position[row], state.tcp_rotation[row]),
+            tcp_velocity=state.tcp_velocity[row],
+            commanded=JointCommand(state.commanded_q[row], float(state.commanded_gripper[row])),
+            commanded_tcp=Pose(state.commanded_position[row], state.commanded_rotation[row]),
+            objects={name: Pose(each.position[row], each.rotation[row]) for name, each in state.objects.items()},
+            ages_s={name: float(each.age_s[row]) for name, each in state.objects.items()},
+            held=None if held == NOTHING_HELD else self._names[held],
+        )
+
+    def _bring(self, row: int, start: InitialState, stay: bool) -> InitialState:
+        """Bring a row's arm to where an episode begins."""
+        robot, _, initial = self.cells[row]
+        if stay:
+            return initial.standing(start.goal, robot)
+        if robot.teleports:
+            robot.move_to(start.q)
+            return start
+        return start._replace(q=self.travel.to(start.q))
+
+    def _ask(self, row: int, goal: Goal, lying: Mapping[str, Pose]) -> None:
+        """Set a row's goal, for where the objects lie and for where they are seen."""
+        seen = {name: Pose(each.position[row], each.rotation[row]) for name, each in self.seen.objects.items()}
+        rows = np.array([row])
+        self.goal[row] = true_goal = self.task.rebase(goal, lying)
+        self.goals = put(self.goals, rows, _goals(true_goal, self._names))
+        self.seen_goals = put(self.seen_goals, rows, _goals(self.task.rebase(goal, seen), self._names))
+
+    def _lift(self, row: int, goal: Goal) -> None:
+        """Close the gripper where the arm is, and lift what it holds, as practice may begin in simulation."""
+        here = self.guard.q[row].copy()
+        above, _ = self.cells[row].initial.posture_at(goal.start + np.array([0.0, 0.0, goal.lift_m]))
+        for _ in range(self.spec.periods(GRIP_S)):
+            if self.state.held[row] != NOTHING_HELD:
+                break
+            self.drive(JointCommand(here, 1.0), row)
+        if above is not None and self.state.held[row] != NOTHING_HELD:
+            for _ in range(self.spec.periods(LIFT_S)):
+                self.drive(JointCommand(above, 1.0), row)
+                if np.abs(self.guard.velocity[row]).max() < STILL:
+                    break
+        self._look_anew(row)
+
+    def _desired(self, actions: Vector, guard: Guard, rows: Rows) -> tuple[Array, Array]:
+        """Compute the desired postures (k, n) [rad] and closed fractions (k,): what actions and intents ask for."""
+        kind, q, velocity = self.action_kind, guard.q[rows], guard.velocity[rows]
+        seen = self._of(self.seen, rows)
+        gripper = self._keeps[rows]
+        if kind.uses_gripper:
+            least, most = self.task.gripper_range(seen)
+            gripper = kind.gripper_command(self._intent[rows], guard.gripper[rows])
+            gripper = np.minimum(np.maximum(gripper, least), most)
+        return kind.desired(actions, q, velocity, gripper, seen.closing_rate), gripper
+
+    def _pass_period(self, desired: Array, gripper: Array, rows: Rows) -> list[tuple[str, ...]]:
+        """Send the guard's decisions, advance by one control period, and return why commands were changed."""
+        robots = [self.cells[row].robot for row in rows.tolist()]
+        try:
+            age_s = np.array([robot.now() for robot in robots]) - self.seen.stamp[rows]
+            reasons = self.guard.decide(desired, gripper, self.seen.q[rows], age_s, rows)
+            for index, (row, robot) in enumerate(zip(rows.tolist(), robots, strict=True)):
+                command = JointCommand(self.guard.q[row].copy(), float(self.guard.gripper[row]))
+                sent = robot.send(command)
+                if self.watch is not None:
+                    wanted = JointCommand(desired[index], float(gripper[index]))
+                    self.watch(wanted, GuardDecision(command, reasons[index]), sent)
+            self._advance(robots)
+        except RobotError:
+            for robot in robots:
+                robot.stop()
+            raise
+        return reasons
+
+    def _advance(self, robots: Sequence[Robot]) -> None:
+        """Advance robots by a period: the threads take one after the other, and MuJoCo lets them run side by side."""
+        waiting = iter(robots)
+
+        def work() -> None:
+            for robot in waiting:
+                robot.advance()
+
+        helpers = [] if self._pool is None else [self._pool.submit(work) for _ in range(self._threads - 1)]
+        work()
+        for helper in helpers:
+            helper.result()
+
+    def _look_anew(self, row: int) -> None:
+        """Read a row's robot where an episode begins: what was before does not count."""
+        self._stalled_s[row], self._told[row] = 0.0, self.guard.gripper[row]
+        self._look(np.array([row]), anew=True)
+
+    def _look(self, rows: Rows, anew: bool = False) -> None:
+        """Read robots and objects: ``seen`` is the state as a controller sees it, ``state`` the true one."""
+        try:
+            for row in rows.tolist():
+                self._read(row, anew)
+        except RobotError:
+            for row in rows.tolist():
+                self.cells[row].robot.stop()
+            raise
+        true = seen = self._observed(self._true_of, rows)
+        if self._disturbed[rows].any():
+            seen = self._observed(self._seen_of, rows)
+        truth = self._truth(rows) if self._names else None
+        seen = self._remember(seen, rows)
+        seen = seen._replace(stalled_s=self._stalled(seen, rows))
+        true = true._replace(objects=seen.objects if truth is None else truth)
+        true = true._replace(held=self.task.held(true) if self._names else true.held)
+        everything = len(rows) == len(self)
+        self.state = true if everything else put(self.state, rows, true)
+        self.seen = seen if everything else put(self.seen, rows, seen)
+
+    def _read(self, row: int, anew: bool) -> None:
+        robot, gripper = self.cells[row].robot, self.spec.gripper
+        seen = robot.read()
+        closed = gripper.closed_fraction(seen.driver_q)
+        self._seen_of.add(row, seen, closed, anew)
+        if self._disturbed[row]:
+            seen = robot.truth()
+            closed = gripper.closed_fraction(seen.driver_q)
+        self._true_of.add(row, seen, closed, anew)
+
+    def _observed(self, measured: _Measured, rows: Rows) -> TaskState:
+        """Return the states that follow from what was measured; nothing is said of objects yet."""
+        guard, q, dq = self.guard, measured.q[rows], measured.dq[rows]
+        tools = self._observer.tools(q)
+        commanded_q, commanded_dq = guard.q[rows], guard.velocity[rows]
+        commanded = guard.kinematics.tools(commanded_q)
+        twist = times(commanded.jacobian, commanded_dq)
+        closed, earlier = measured.closed[-1, rows], measured.closed[0, rows]
+        passed = measured.stamp[-1, rows] - measured.stamp[0, rows]
+        going = passed > 0.0
+        return TaskState(
+            q=q,
+            dq=dq,
+            driver_q=measured.driver_q[rows],
+            stamp=measured.stamp[-1, rows],
+            closed=closed,
+            earlier_closed=earlier,
+            closing_rate=np.where(going, (closed - earlier) / np.where(going, passed, 1.0), 0.0),
+            stalled_s=self._stalled_s[rows],
+            tcp_position=tools.position,
+            tcp_rotation=tools.rotation,
+            tcp_velocity=times(tools.linear, dq),
+            commanded_q=commanded_q,
+            commanded_dq=commanded_dq,
+            commanded_gripper=guard.gripper[rows],
+            commanded_position=commanded.position,
+            commanded_rotation=commanded.rotation,
+            commanded_velocity=twist[:, :3],
+            commanded_turn_rate=twist[:, 5],
+            commanded_jacobian=commanded.jacobian,
+            intent=self._intent[rows],
+            held=np.full(len(rows), NOTHING_HELD),
+            objects={},
+        )
+
+    def _remember(self, seen: TaskState, rows: Rows) -> TaskState:
+        """Return states with what is held, and the objects where they were last seen, or where the hand carries them."""
+        if not self._names:
+            return seen
+        seen = seen._replace(objects=self._remembered(rows))
+        seen = seen._replace(held=self.task.held(seen))
+        self.memory.look(seen.tcp_position, seen.tcp_rotation, seen.held, rows)
+        return seen._replace(objects=self._remembered(rows))
+
+    def _remembered(self, rows: Rows) -> dict[str, ObjectPoses]:
+        memory = self.memory
+        position, rotation, age_s = memory.position[rows], memory.rotation[rows], memory.age_s[rows]
+        return {
+            name: ObjectPoses(position[:, item], rotation[:, item], age_s[:, item])
+            for item, name in enumerate(self._names)
+        }
+
+    def _truth(self, rows: Rows) -> dict[str, ObjectPoses] | None:
+        """Return where the objects really are, or None if nobody knows."""
+        truths = [self.cells[row].objects.truth() for row in rows.tolist()]
+        if truths[0] is None:
+            return None
+        unseen = np.zeros(len(rows))
+        return {
+            name: ObjectPoses(
+                np.array([truth[name].position for truth in truths if truth]),
+                np.array([truth[name].rotation for truth in truths if truth]),
+                unseen,
+            )
+            for name in self._names
+        }
+
+    def _stalled(self, seen: TaskState, rows: Rows) -> Array:
+        """Return for how long the fingers (k,) have stood still since their last command, holding nothing [s]."""
+        commanded = seen.commanded_gripper
+        stalls = np.abs(seen.closing_rate) < STALLED_PER_S
+        stalls &= (commanded == self._told[rows]) & (seen.held == NOTHING_HELD)
+        self._stalled_s[rows] = stalled_s = np.where(stalls, self._stalled_s[rows] + self.spec.period_s, 0.0)
+        self._told[rows] = commanded
+        return stalled_s
+
+    def _measured(self, row: int) -> RobotState:
+        seen = self.seen
+        return RobotState(seen.q[row], seen.dq[row], seen.driver_q[row], float(seen.stamp[row]))
+
+    def _observation(self, rows: Rows) -> Vector:
+        observed = self.task.observe(self._of(self.seen, rows), self._of(self.seen_goals, rows))
+        return self.task.layout.pack(observed, len(rows))
+
+    def _of(self, values: Any, rows: Rows) -> Any:
+        """Return some rows of a state or of goals; all of them without a copy."""
+        return values if len(rows) == len(self) else take(values, rows)
+
+    def _result(
+        self, scores: Scores, reasons: list[tuple[str, ...]], truncated: NDArray[np.bool_], rows: Rows
+    ) -> StepResult:
+        state = self._of(self.state, rows)
+        terms = np.array(list(scores.terms.values()), np.float64).T
+        return StepResult(
+            observations=self._observation(rows),
+            rewards=scores.reward,
+            truncated=truncated,
+            success=self._held[rows] >= self.task.hold_steps,
+            names=tuple(scores.terms),
+            terms=terms,
+            interventions=reasons,
+            distance_m=scores.distance_m,
+            tcp_speed_m_s=lengths(state.tcp_velocity),
+            joint_speed_rad_s=largest(state.dq),
+        )
+
+
+def _goals(goal: Goal, names: Sequence[str]) -> Goals:
+    """Return a goal as one row."""
+    unseen = np.zeros(1)
+    objects = {
+        name: ObjectPoses(goal.objects[name].position[None], goal.objects[name].rotation[None], unseen)
+        for name in names
+    }
+    return Goals(goal.position[None], objects)

@@ -1,1 +1,0 @@
-"""Many environments of one process, stepped as arrays."""

@@ -1,1 +1,0 @@
-"""Many simulated arms at once, as arrays over the environments of a process."""
