@@ -111,7 +111,9 @@ def make_robot_env(
         objects = Camera(objects, seen) if models else objects
     setting = Setting(
         task=task,
-        action_kind=make_action_kind(config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool),
+        action_kind=make_action_kind(
+            config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool, config.pace
+        ),
         guard=guard,
         objects=models,
         episode_steps=config.episode_steps,

@@ -10,7 +10,7 @@ import numpy as np
 from td3robot.deploy.gripper_figures import Closing, GripperWatch
 from td3robot.envs.playing import Act, EpisodeFigures, Player, Vector
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.robots.guard import Ruling
+from td3robot.robots.guard import GuardDecision
 from td3robot.state import Array, JointCommand
 
 
@@ -36,7 +36,7 @@ class ArmFigures(EpisodeFigures):
     closings: list[Closing] = field(default_factory=list)
 
 
-OnPeriod = Callable[[ArmFigures, Vector, Vector, JointCommand, Ruling, JointCommand], None]
+OnPeriod = Callable[[ArmFigures, Vector, Vector, JointCommand, GuardDecision, JointCommand], None]
 
 
 class ArmPlayer(Player):
@@ -94,7 +94,7 @@ class ArmPlayer(Player):
         ruling = self.environment.preview(self._act(self.observation))
         return ruling.command, ruling.reasons
 
-    def _sent(self, wish: JointCommand, ruling: Ruling, sent: JointCommand) -> None:
+    def _sent(self, wish: JointCommand, ruling: GuardDecision, sent: JointCommand) -> None:
         figures, environment = self.figures, self.environment
         figures.decide_s.append(perf_counter() - self._begun)
         now = environment.robot.now()

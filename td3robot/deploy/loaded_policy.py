@@ -68,11 +68,8 @@ def scaled(config: RobotEnvironmentConfig, speed: float) -> RobotEnvironmentConf
         raise ConfigError(f"--speed {speed:g} is outside [{SLOWEST:g}, 1]: 1 is the speed of training")
     if speed == 1.0:
         return config
-    action = config.action
-    turning = {"turn_rad_s": action.turn_rad_s * speed, "orientation_gain_hz": action.orientation_gain_hz * speed}
     return config.slowed(
         speed,
         guard=config.guard.scaled(speed),
-        action=action.model_copy(update=turning),
         episode_s=config.episode_s / speed,
     )

@@ -15,7 +15,7 @@ from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.records import Record, RecordError, command_to_json, pose_to_json, state_to_json
-from td3robot.robots.guard import Ruling
+from td3robot.robots.guard import GuardDecision
 from td3robot.robots.interface import Robot
 from td3robot.robots.travel import TravelPlan
 from td3robot.state import JointCommand, RobotState, World
@@ -148,7 +148,7 @@ class Session:
 
     def _tell_gripper(self) -> None:
         """Say and record why the gripper does not do what the policy intends, once each time."""
-        words = self.environment.task.gripper_words(self.environment.seen)
+        words = self.environment.gripper_message
         if words and words != self._gripper:
             self._operator.say(words)
             self._record.add("gripper", said=words)
@@ -209,7 +209,7 @@ class Session:
             self._record.add("operator", did="agreed to the way to the start")
         self._operator.say(f"travelling to the start of {self._which}")
 
-    def _travelled(self, state: RobotState, ruling: Ruling) -> None:
+    def _travelled(self, state: RobotState, ruling: GuardDecision) -> None:
         self._record.add(
             "travel", state=state_to_json(state), command=command_to_json(ruling.command), reasons=ruling.reasons
         )
@@ -221,7 +221,7 @@ class Session:
         observed: Vector,
         action: Vector,
         wish: JointCommand,
-        ruling: Ruling,
+        ruling: GuardDecision,
         sent: JointCommand,
     ) -> None:
         self._sent = sent

@@ -17,8 +17,8 @@ from td3robot.tasks.interface import CLOSING_PER_S
 
 Actions = NDArray[np.float32]
 
-# A tilted tool is turned back to pointing down at this rate [1/s]; the error to correct is capped, so that the correction
-# stays gentle [rad].
+# A tilted tool is turned back to pointing down at this rate [1/s]; the error to correct is capped, so that the
+# correction stays gentle [rad].
 ORIENTATION_GAIN_HZ, MAX_TURN = 4.0, 0.1
 # Full action about the vertical [rad/s].
 TURN_RAD_S = 0.65
@@ -97,7 +97,9 @@ class ActionKind(ABC):
         """Compute the desired postures (m, n) [rad]; arms rest while their fingers close.
 
         Args:
-            actions, q, velocity: As in :meth:`move`.
+            actions: As in :meth:`move`.
+            q: As there.
+            velocity: As there.
             gripper: (m,) the next commanded closed fractions.
             closing_rate: (m,) how fast the measured closed fractions grow [1/s].
         """
@@ -179,7 +181,7 @@ class JointDelta(ActionKind):
         low = np.broadcast_to(self._low, position.shape).copy()
         low[:, 2] += TILT_RADIUS * lengths(tilt)
         back = np.minimum(np.maximum(position, low), self._high) - position
-        beyond = back.any(axis=1)
+        beyond = np.any(back != 0.0, axis=1)
         if beyond.any():
             twist = np.concatenate([back, np.zeros_like(back)], axis=1)
             slid = moves + _damped_inverse(tools.jacobian, twist, SLIDE_DAMPING)
@@ -203,9 +205,9 @@ class TcpDelta(ActionKind):
 
     Full action is ``speed_fraction`` of the guard's tool speed limit along an axis, and in any direction: a velocity
     beyond it is shortened as a whole. Along each axis, speed grows with the power ``exponent`` of the component beyond
-    the dead zone, so that one axis at full speed, as when the tool pushes on the table, leaves the others fine. The tool
-    slides along the workspace's walls: the desired position is clipped to the guard's box, less ``WALL_MARGIN``, because
-    the guard would stop the whole arm there.
+    the dead zone, so that one axis at full speed, as when the tool pushes on the table, leaves the others fine. The
+    tool slides along the workspace's walls: the desired position is clipped to the guard's box, less ``WALL_MARGIN``,
+    because the guard would stop the whole arm there.
 
     Position has priority, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. The remaining
     freedom turns the tool back to its orientation at home, which it cannot always keep at the edge of the arm's reach:
@@ -225,12 +227,14 @@ class TcpDelta(ActionKind):
         kinematics: Kinematics,
         uses_gripper: bool,
         turns_tool: bool,
+        pace: float = 1.0,
     ) -> None:
         fields = [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")]
         if turns_tool:
             fields.append(Field("tcp_turn", ("yaw",), "1", "kinematics"))
         super().__init__(config, fields, spec, kinematics, uses_gripper)
         self._turns_tool = turns_tool
+        self._turn_rad_s, self._gain_hz = TURN_RAD_S * pace, ORIENTATION_GAIN_HZ * pace
         self._home = spec.arm.home
         self._home_rotation = kinematics.tcp(spec.arm.home).rotation
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
@@ -244,10 +248,10 @@ class TcpDelta(ActionKind):
         linear, angular = tools.linear, tools.jacobian[:, 3:]
         tool = self._approach(times(linear, velocity), self._velocity(actions[:, :3].astype(np.float64)))
         dx = np.minimum(np.maximum(tools.position + tool * self._period, self._low), self._high) - tools.position
-        turn = self._upright(tools.rotation) * (ORIENTATION_GAIN_HZ * self._period)
+        turn = self._upright(tools.rotation) * (self._gain_hz * self._period)
         if self._turns_tool:
             rate = (angular[:, 2] * velocity).sum(axis=1)
-            wanted = self.config.signed_share(actions[:, 3].astype(np.float64)) * TURN_RAD_S
+            wanted = self.config.signed_share(actions[:, 3].astype(np.float64)) * self._turn_rad_s
             change = self._response * (wanted - rate)
             turn[:, 2] = (rate + np.clip(change, -self._turn_change, self._turn_change)) * self._period
         across = linear.transpose(0, 2, 1)
@@ -297,8 +301,8 @@ class TcpDelta(ActionKind):
         terms = super().to_json() | {
             "per_axis": True,
             "damping_m": DAMPING,
-            "orientation_gain_hz": ORIENTATION_GAIN_HZ,
-            "turn_rad_s": TURN_RAD_S,
+            "orientation_gain_hz": self._gain_hz,
+            "turn_rad_s": self._turn_rad_s,
         }
         return terms | {"posture_gain_hz": POSTURE_GAIN_HZ} if self._redundant else terms
 
@@ -307,7 +311,7 @@ class TcpDelta(ActionKind):
         jacobian = self._kinematics.tools(self._home[None]).jacobian[0]
         per_direction = np.linalg.norm(np.linalg.pinv(jacobian)[:, :3], axis=1)
         speeds = {"tcp_m_s": self._speed, "joint_rad_s_at_home": float(self._speed * per_direction.max())}
-        return speeds | ({"turn_rad_s": TURN_RAD_S} if self._turns_tool else {})
+        return speeds | ({"turn_rad_s": self._turn_rad_s} if self._turns_tool else {})
 
 
 def _damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
@@ -329,8 +333,9 @@ def make_action_kind(
     kinematics: Kinematics,
     uses_gripper: bool,
     turns_tool: bool,
+    pace: float = 1.0,
 ) -> ActionKind:
-    """Return the configured kind of action."""
+    """Return the configured kind of action; at a pace below 1, the tool turns slower than in training."""
     if config.kind == "joint_delta":
         return JointDelta(config, guard, spec, kinematics, uses_gripper)
-    return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool)
+    return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool, pace)

@@ -71,6 +71,11 @@ class StepResult(NamedTuple):
     tcp_speed_m_s: Array
     joint_speed_rad_s: Array
 
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        """No episode of a robot terminates."""
+        return np.zeros(len(self.rewards), np.bool_)
+
     def infos(self) -> list[dict[str, Any]]:
         """Return the info of each row, as ``RobotEnv`` returns it."""
         figures = zip(
@@ -204,6 +209,8 @@ class RobotBatch:
     @classmethod
     def joined(cls, batches: Sequence["RobotBatch"], threads: int = 1) -> "RobotBatch":
         """Return one batch with the rows of several that are alike, before their first reset."""
+        if len(batches) == 1:
+            return batches[0]
         return cls([cell for batch in batches for cell in batch.cells], batches[0].setting, threads)
 
     def connect(self, row: int = 0) -> None:
@@ -250,7 +257,8 @@ class RobotBatch:
         self._ask(row, start.goal, lying)
         if start.goal.lift_m > 0.0 and robot.teleports and not stay:
             self._lift(row, start.goal)
-        return self._observation(np.array([row]))[0]
+        observation: Vector = self._observation(np.array([row]))[0]
+        return observation
 
     def step(self, actions: Vector, rows: Rows | None = None) -> StepResult:
         """Advance rows by one control period.
@@ -317,7 +325,7 @@ class RobotBatch:
         return reasons
 
     def resume(self, velocity: Array | None = None) -> Vector:
-        """Continue the first row's episode after a pause in which its robot was stopped; return the observation (size,).
+        """Continue the first row's episode after a pause in which its robot was stopped; return the observation.
 
         The guard is anchored to where the arm rests now, and the gripper keeps its command. The pause does not count as
         time in which objects were unseen. Fingers that moved in it have not stalled.
@@ -337,7 +345,8 @@ class RobotBatch:
             self._stalled_s[0] = 0.0
         self.memory.pause(max(0.0, state.stamp - float(self.seen.stamp[0]) - self.spec.period_s))
         self._look(self._all[:1])
-        return self._observation(self._all[:1])[0]
+        observation: Vector = self._observation(self._all[:1])[0]
+        return observation
 
     def close(self) -> None:
         """Release the robots."""
@@ -524,7 +533,7 @@ class RobotBatch:
         )
 
     def _remember(self, seen: TaskState, rows: Rows) -> TaskState:
-        """Return states with what is held, and the objects where they were last seen, or where the hand carries them."""
+        """Return states with what is held, and the objects where they were seen last, or where hands carry them."""
         if not self._names:
             return seen
         seen = seen._replace(objects=self._remembered(rows))

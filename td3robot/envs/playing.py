@@ -59,6 +59,11 @@ class EpisodeFigures:
             self.reasons.update(info["interventions"])
             self.reasons["any"] += bool(info["interventions"])
 
+    def end(self, truncated: bool, info: dict[str, Any]) -> None:
+        """Note how the episode ended, with the info of its last step."""
+        self.fault = info.get("fault")
+        self.ended = "fault" if self.fault is not None else "time" if truncated else "goal"
+
 
 class Player:
     """Play one environment step by step.
@@ -105,8 +110,7 @@ class Player:
         figures.count(float(reward), info)
         if not (terminated or truncated):
             return False
-        figures.fault = info.get("fault")
-        figures.ended = "fault" if figures.fault is not None else "time" if truncated else "goal"
+        figures.end(bool(truncated), info)
         return True
 
 

@@ -101,7 +101,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     @property
     def watch(self) -> Watch | None:
-        """Called in every control period once its command is sent: what was desired, the guard's decision, what was sent."""
+        """Called in every control period: what was desired, the guard's decision, and what was sent."""
         return self.batch.watch
 
     @watch.setter

@@ -1,29 +1,29 @@
 """Speed of the two inner loops on this machine: learner updates and environment steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
+import mujoco
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
+from td3robot.envs.batch import RobotBatch
 from td3robot.envs.gymnasium_env import Environment
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
+from td3robot.envs.rows import RobotRows
 from td3robot.learning.agent import make_agent
-from td3robot.learning.environments import physics_threads
 from td3robot.learning.learner_choice import make_learner
 from td3robot.learning.replay import ReplayBuffer, Transition
-from td3robot.robots.guard import Guard, Ruling
-from td3robot.robots.simulated.disturbed import without_disturbances
-from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.state import JointCommand, RobotState
+from td3robot.robots.guard import Guard
+from td3robot.state import Array
 
 PASSES = 5
 
@@ -90,13 +90,18 @@ class Timed:
 
 
 class OpenGuard(Guard):
-    """A guard that lets everything through, to measure the cost of the real one."""
+    """Stub that accepts every command; baseline of the guard benchmark."""
 
-    def filter(self, wish: JointCommand, state: RobotState, now: float) -> Ruling:
-        """Pass the wish on."""
-        self.velocity = (wish.q - self.commanded.q) / self._period
-        self.commanded = wish
-        return Ruling(wish, ())
+    @classmethod
+    def like(cls, guard: Guard) -> "OpenGuard":
+        """Return a stub for another guard's robot."""
+        return cls(guard.kinematics.spec, guard.config, guard.kinematics)
+
+    def decide(self, desired: Array, gripper: Array, measured: Array, age_s: Array, rows: Any) -> list[tuple[str, ...]]:
+        """Pass the commands on."""
+        self.velocity[rows] = (desired - self.q[rows]) * self.kinematics.spec.control_rate_hz
+        self.q[rows], self.gripper[rows] = desired, gripper
+        return [()] * len(rows)
 
 
 def bench_learner(
@@ -135,67 +140,63 @@ def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigure
         environment = make_environment(config.environment)
         return EnvironmentFigures(median(_steps_per_second(environment, steps, seed) for seed in range(PASSES)))
     guarded, unguarded = make_robot_env(config.environment), make_robot_env(config.environment)
-    guard = unguarded.guard
-    unguarded.guard = OpenGuard(unguarded.robot.spec, guard.config, guard.kinematics)
-    count = config.training.environments if physics_threads(config.training) and can_be_vectorized(guarded) else 0
-    several = [make_robot_env(config.environment) for _ in range(count)]
-    vectorized = VectorizedRobotEnv(several) if count else None
+    unguarded.batch.guard = OpenGuard.like(unguarded.guard)
+    count = config.training.environments
+    together = RobotRows([make_robot_env(config.environment) for _ in range(count)]) if count > 1 else None
     rates: list[float] = []
     free: list[float] = []
     ratios: list[float] = []
     shares: list[float] = []
-    together: list[tuple[float, float]] = []
+    batches: list[tuple[float, float]] = []
     for seed in range(PASSES):
         rate, share = _rate_and_physics(guarded, steps, seed)
         rates.append(rate)
         shares.append(share)
         free.append(_steps_per_second(unguarded, steps, seed))
         ratios.append(free[-1] / rates[-1] - 1.0)
-        if vectorized is not None:
-            together.append(_rate_together(vectorized, several, steps // count, seed))
+        if together is not None:
+            batches.append(_rate_together(together, steps // count, seed))
     found = EnvironmentFigures(median(rates), median(free), median(ratios), median(shares))
-    if not count:
+    if not batches:
         return found
     return replace(
         found,
         together=count,
-        steps_per_second_together=median(rate for rate, _ in together),
-        physics_share_together=median(share for _, share in together),
+        steps_per_second_together=median(rate for rate, _ in batches),
+        physics_share_together=median(share for _, share in batches),
     )
 
 
 def _rate_and_physics(environment: RobotEnv, steps: int, seed: int) -> tuple[float, float]:
     """Return steps per second, and the share of that time that physics take; 0 without physics."""
     environment.reset(seed=seed)
-    robot = without_disturbances(environment.robot)
-    if not isinstance(robot, MujocoRobot):
-        return _steps_per_second(environment, steps, seed), 0.0
-    timed = Timed(robot.integrate)
-    with patch.object(robot, "integrate", timed):
+    with _timed_physics(environment.batch) as timed:
         rate = _steps_per_second(environment, steps, seed)
     return rate, timed.seconds * rate / steps
 
 
-def _rate_together(
-    vectorized: VectorizedRobotEnv, environments: Sequence[RobotEnv], steps: int, seed: int
-) -> tuple[float, float]:
+def _rate_together(rows: RobotRows, steps: int, seed: int) -> tuple[float, float]:
     """Return steps per second of environments that step together, and the share of that time that physics take."""
-    count = len(environments)
-    for row, environment in enumerate(environments):
-        environment.reset(seed=seed + row)
-        vectorized.begin(row)
-    rows, size = np.arange(count), environments[0].action_kind.layout.size
-    actions = _smooth_actions((steps, count, size), seed)
-    timed, spent = Timed(vectorized.arms.integrate), 0.0
-    with patch.object(vectorized.arms, "integrate", timed):
-        for action in actions:
+    for row in range(rows.count):
+        rows.reset(row, seed + row)
+    actions, everything = _smooth_actions((steps, rows.count, *rows.action_shape), seed), np.arange(rows.count)
+    spent = 0.0
+    with _timed_physics(rows.batch) as timed:
+        for number, action in enumerate(actions):
             start = perf_counter()
-            taken = vectorized.step(action, rows)
+            taken = rows.step(action, everything)
             spent += perf_counter() - start
             for row in np.flatnonzero(taken.truncated).tolist():
-                environments[row].reset()
-                vectorized.begin(row)
-    return steps * count / spent, timed.seconds / spent
+                rows.reset(row, 1000 * number + row)
+    return steps * rows.count / spent, timed.seconds / spent
+
+
+@contextmanager
+def _timed_physics(batch: RobotBatch) -> Iterator["Timed"]:
+    """Add up the time of MuJoCo's physics in a batch's steps."""
+    timed = Timed(mujoco.mj_step)
+    with patch.object(mujoco, "mj_step", timed):
+        yield timed
 
 
 def _smooth_actions(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from td3robot.build import make_contract
 from td3robot.config import TrainingConfig
-from td3robot.envs.robot_env import RobotEnv
-from td3robot.envs.vectorized.env import VectorizedRobotEnv, VectorizedSteps, can_be_vectorized
+from td3robot.envs.rows import Steps, side_by_side
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.learning.child_process import TrainingProcess
@@ -23,10 +22,10 @@ from td3robot.processes import ONE_THREAD, Parent, cores
 from td3robot.robots.simulated.mujoco import forget_files
 
 Vector = NDArray[np.float32]
-# Fewer environments than this are quicker one by one. All of a run's count, in whichever process they are.
-VECTORIZED_FROM = 4
+# A process has at least so many environments: together, each of them is faster.
+TOGETHER_FROM = 4
 # While the learner waits for environments that step together, its core helps with their physics.
-PHYSICS_THREADS = 2
+PHYSICS_THREADS = min(2, cores())
 
 
 @dataclass(slots=True)
@@ -91,43 +90,29 @@ class LocalEnvironments:
     Args:
         environments: At least one.
         say: Called with an environment's number and what it is about to do.
-        physics_threads: With how many threads for their physics they step together as arrays, if they can; 0 to step
-            one by one.
+        threads: How many threads advance simulated robots; by default two, if there are two cores.
     """
 
     def __init__(
         self,
         environments: Sequence[gymnasium.Env[Any, Any]],
         say: Callable[[int, str], None] = lambda index, what: None,
-        physics_threads: int = 0,
+        threads: int = PHYSICS_THREADS,
     ) -> None:
         self.environments, self._say = list(environments), say
-        first = self.environments[0]
-        layout = getattr(first.unwrapped, "observation_layout", None)
-        self.facts = EnvironmentFacts(len(self.environments), first.action_space.shape or (), layout)
+        self._rows = side_by_side(self.environments, threads)
+        self.facts = EnvironmentFacts(self._rows.count, self._rows.action_shape, self._rows.observation_layout)
         self._actions = np.zeros((0, *self.facts.action_shape), np.float32)
-        robots = [each for environment in self.environments if isinstance(each := environment.unwrapped, RobotEnv)]
-        all_can = len(robots) == len(self.environments) and all(map(can_be_vectorized, robots))
-        self._vectorized = VectorizedRobotEnv(robots, physics_threads) if physics_threads and all_can else None
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
         self._say(index, "reset")
-        observation, _ = self.environments[index].reset(seed=seed)
-        if self._vectorized is not None:
-            self._vectorized.begin(index)
-        return np.asarray(observation, np.float32)
+        return self._rows.reset(index, seed)
 
     def step(self, index: int, action: Vector) -> Step:
         """Step one."""
         self._say(index, "step")
-        if self._vectorized is not None:
-            return _steps(action[None], self._vectorized.step(action[None], np.array([index])))[0]
-        observation, reward, terminated, truncated, info = self.environments[index].step(action)
-        return Step(
-            action, np.asarray(observation, np.float32), float(reward), bool(terminated), bool(truncated),
-            info.get("success"), info.get("reward_terms", {}), info.get("interventions", ()),
-        )  # fmt: skip
+        return _steps(action[None], self._rows.step(action[None], np.array([index])))[0]
 
     def start(self, actions: Vector) -> None:
         """Keep the actions."""
@@ -137,32 +122,25 @@ class LocalEnvironments:
         """Step all."""
         return _steps(self._actions, self.step_all(self._actions))
 
-    def step_all(self, actions: Vector) -> list[Step] | VectorizedSteps:
-        """Step all, and return the steps as arrays if they step together."""
-        if self._vectorized is None:
-            return [self.step(index, action) for index, action in enumerate(actions)]
-        self._say(0, "step, with all others")
-        return self._vectorized.step(actions, np.arange(len(actions)))
+    def step_all(self, actions: Vector) -> Steps:
+        """Step all."""
+        self._say(0, "step, with all others" if len(actions) > 1 else "step")
+        return self._rows.step(actions, np.arange(len(actions)))
 
     def close(self) -> None:
         """Close all."""
-        for environment in self.environments:
-            environment.close()
+        self._rows.close()
 
 
-def _steps(actions: Vector, taken: list[Step] | VectorizedSteps) -> list[Step]:
-    if isinstance(taken, list):
-        return taken
-    rows = zip(
-        actions, taken.observations, taken.rewards.tolist(), taken.truncated.tolist(), taken.success.tolist(),
-        taken.terms.tolist(), taken.interventions, strict=True,
-    )  # fmt: skip
+def _steps(actions: Vector, taken: Steps) -> list[Step]:
     return [
         Step(
-            action, observation, reward, False, truncated, success,
-            dict(zip(taken.names, terms, strict=True)), interventions,
+            action, observation, float(reward), bool(terminated), bool(truncated),
+            info.get("success"), info.get("reward_terms", {}), info.get("interventions", ()),
         )
-        for action, observation, reward, truncated, success, terms, interventions in rows
+        for action, observation, reward, terminated, truncated, info in zip(
+            actions, taken.observations, taken.rewards, taken.terminated, taken.truncated, taken.infos(), strict=True
+        )
     ]  # fmt: skip
 
 
@@ -205,7 +183,6 @@ class EnvironmentProcess(TrainingProcess, MadeElsewhere):
         configs: One per environment, for environments with the same contract.
         limit_s: How long any answer may take [s].
         first: Number of its first environment, for messages.
-        physics_threads: As in :class:`LocalEnvironments`.
     """
 
     def __init__(
@@ -214,14 +191,13 @@ class EnvironmentProcess(TrainingProcess, MadeElsewhere):
         configs: Sequence[Any],
         limit_s: float = 600.0,
         first: int = 0,
-        physics_threads: int = 0,
     ) -> None:
         super().__init__(
             run_environments,
             "the process of the training's environments",
             limit_s,
-            (make, configs, first, physics_threads),
-            ONE_THREAD if physics_threads else None,
+            (make, configs, first),
+            ONE_THREAD,
         )
         self._actions: Vector | None = None  # of a step in progress
 
@@ -270,7 +246,6 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: As there.
         processes: How many processes, at most one per environment.
         limit_s: As there.
-        physics_threads: As there.
     """
 
     def __init__(
@@ -279,14 +254,13 @@ class EnvironmentProcesses(MadeElsewhere):
         configs: Sequence[Any],
         processes: int,
         limit_s: float = 600.0,
-        physics_threads: int = 0,
     ) -> None:
         self._shares = shares(len(configs), min(processes, len(configs)))
         self._processes: list[EnvironmentProcess] = []
         with ExitStack() as started:
             for share in self._shares:
                 own = [configs[index] for index in share]
-                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start, physics_threads))
+                self._processes.append(EnvironmentProcess(make, own, limit_s, share.start))
                 started.callback(self._processes[-1].close)
             started.pop_all()
 
@@ -339,18 +313,12 @@ def make_all(make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[A
     return environments
 
 
-def physics_threads(training: TrainingConfig) -> int:
-    """Return with how many threads for their physics a run's environments step together; 0 for one by one."""
-    together = training.vectorized and training.environments >= VECTORIZED_FROM
-    return min(PHYSICS_THREADS, cores()) if together else 0
-
-
 def environment_processes(training: TrainingConfig) -> int:
     """Return how many processes share a run's environments.
 
     By default one per core, beside those of the learner and the evaluator, but each with enough to step together.
     """
-    return training.environment_processes or max(1, min(cores() - 2, training.environments // VECTORIZED_FROM))
+    return training.environment_processes or max(1, min(cores() - 2, training.environments // TOGETHER_FROM))
 
 
 def shares(count: int, parts: int) -> list[range]:
@@ -369,7 +337,7 @@ def run_environments(parent: Parent) -> None:
     """Make environments and serve requests, until the parent is gone."""
     if (message := parent.next()) is None:
         return
-    make, configs, first, threads = message
+    make, configs, first = message
 
     def say(index: int, what: str) -> None:
         """Report which environment is busy, and with what."""
@@ -382,7 +350,7 @@ def run_environments(parent: Parent) -> None:
             yield make(config)
 
     try:
-        environments = LocalEnvironments(list(made()), say, threads)
+        environments = LocalEnvironments(list(made()), say)
         contract = make_contract(configs[0], environments.environments[0])
     except Td3RobotError as error:
         parent.answer(error)

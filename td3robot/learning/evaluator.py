@@ -11,14 +11,12 @@ from typing import Any, Protocol
 
 from td3robot import seeding
 from td3robot.build import make_environment
-from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
-from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, Player, summarize
-from td3robot.envs.robot_env import RobotEnv
-from td3robot.envs.vectorized.env import can_be_vectorized
-from td3robot.envs.vectorized.playing import VectorizedPlayer
+from td3robot.config import DISTURBANCES, GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, summarize
+from td3robot.envs.rows import play, side_by_side
 from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import TrainingProcess
-from td3robot.learning.environments import make_all, physics_threads
+from td3robot.learning.environments import PHYSICS_THREADS, make_all
 from td3robot.policy.policy import Policy
 from td3robot.processes import ONE_THREAD, Parent
 from td3robot.robots.simulated.mujoco import forget_files
@@ -57,61 +55,36 @@ class Evaluator(Protocol):
 
 
 class Episodes:
-    """The episodes of every evaluation, played in one environment or in several that step together.
+    """The episodes of every evaluation, played side by side.
 
     Args:
-        environments: One, or several that :func:`can_be_vectorized`; used for nothing else.
+        environments: At least one; used for nothing else.
         seed: The run's seed; each episode's own is derived from it.
-        threads: With how many threads for their physics they step together; 0 if they do not.
     """
 
-    def __init__(self, environments: Sequence[Environment], seed: int, threads: int = 0) -> None:
+    def __init__(self, environments: Sequence[Environment], seed: int) -> None:
         self.environments, self._seed = environments, seed
-        robots = [each for environment in environments if isinstance(each := environment.unwrapped, RobotEnv)]
-        self._together = VectorizedPlayer(robots, threads) if threads else None
+        self._rows = side_by_side(environments, PHYSICS_THREADS)
 
     @classmethod
-    def made(
-        cls, config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, seed: int, most: int, threads: int
-    ) -> "Episodes":
-        """Make the environments: no more than ``most`` with ``threads`` if they can step together, or one.
-
-        Args:
-            config: The environments'.
-            seed: The run's seed.
-            most: How many episodes an evaluation has.
-            threads: Threads for their physics; 0 for one environment.
-        """
-        first = make_environment(config)
-        robot = first.unwrapped
-        if not (threads and isinstance(robot, RobotEnv) and can_be_vectorized(robot)):
-            return cls([first], seed)
-        rounds = ceil(most / (TOGETHER_DISTURBED if robot.robot.is_disturbed else TOGETHER))
-        count = ceil(most / rounds)  # about as many in the last round as in those before
-        return cls([first, *make_all(make_environment, [config] * (count - 1))], seed, threads)
+    def made(cls, config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, seed: int, most: int) -> "Episodes":
+        """Make the environments: several robots for ``most`` episodes in an evaluation, or one of another kind."""
+        count = 1
+        if isinstance(config, RobotEnvironmentConfig):
+            rounds = ceil(most / (TOGETHER if config.disturbance == DISTURBANCES["off"] else TOGETHER_DISTURBED))
+            count = ceil(most / rounds)  # about as many in the last round as in those before
+        return cls(make_all(make_environment, [config] * count), seed)
 
     def play(self, policy: Policy, numbers: Iterable[int], look: Callable[[str], Any]) -> Iterator[EpisodeFigures]:
         """Play episodes, and yield the figures of each; ``look`` is called with what comes next."""
         numbered = (
             (number, seeding.integer(self._seed, seeding.Stream.SELECTION_EPISODES, number)) for number in numbers
         )
-        if self._together is not None:
-            yield from self._together.play(policy.act, numbered, lambda number, what: look(_busy(number, what)))
-            return
-        player = Player(self.environments[0], policy.act)
-        for number, seed in numbered:
-            look(_busy(number, "reset"))
-            figures = player.begin(number, seed)
-            over = False
-            while not over:
-                look(_busy(number, f"step {figures.steps}"))
-                over = player.step()
-            yield figures
+        yield from play(self._rows, policy.act, numbered, lambda number, what: look(_busy(number, what)))
 
     def close(self) -> None:
         """Close the environments."""
-        for environment in self.environments:
-            environment.close()
+        self._rows.close()
 
 
 def _busy(number: int, what: str) -> str:
@@ -220,7 +193,7 @@ class EvaluatorProcess(TrainingProcess):
     """
 
     def __init__(self, config: RunConfig, numbers: range) -> None:
-        first = config.environment, config.seed, numbers, physics_threads(config.training)
+        first = config.environment, config.seed, numbers
         super().__init__(
             run_evaluations,
             "the process of the training's evaluations",
@@ -267,10 +240,10 @@ def run_evaluations(parent: Parent) -> None:
     """Make environments and play their episodes with one policy after another, until the parent is gone."""
     if (first := parent.next()) is None:
         return
-    config, seed, numbers, threads = first
+    config, seed, numbers = first
     try:
         parent.say("the environment of the evaluations (being made)")
-        episodes = Episodes.made(config, seed, len(numbers), threads)
+        episodes = Episodes.made(config, seed, len(numbers))
     except Td3RobotError as error:
         parent.answer((MAKING, error))
         return

@@ -31,7 +31,6 @@ class RayEnvironments(MadeElsewhere):
         configs: One per environment, for environments with the same contract.
         workers: The cluster, and the number of workers; each takes one core.
         limit_s: How long any answer may take [s].
-        physics_threads: As in :class:`LocalEnvironments`.
 
     Raises:
         ConfigError: The cluster does not answer, it has fewer cores, or there are fewer environments.
@@ -44,7 +43,6 @@ class RayEnvironments(MadeElsewhere):
         configs: Sequence[Any],
         workers: cluster.Workers,
         limit_s: float,
-        physics_threads: int = 0,
     ) -> None:
         if workers.count > len(configs):
             raise ConfigError(
@@ -61,7 +59,7 @@ class RayEnvironments(MadeElsewhere):
         self._shares = shares(len(configs), workers.count)
         actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(EnvironmentWorker)
         self._workers = [
-            actor.remote(make, [configs[index] for index in share], cluster.installed_version(), physics_threads)
+            actor.remote(make, [configs[index] for index in share], cluster.installed_version())
             for share in self._shares
         ]
         self._making = [worker.made.remote() for worker in self._workers]
@@ -135,7 +133,6 @@ class EnvironmentWorker:
         make: Makes an environment from its configuration.
         configs: One per environment.
         version: The caller's version of td3robot.
-        physics_threads: As in :class:`LocalEnvironments`.
     """
 
     def __init__(
@@ -143,15 +140,12 @@ class EnvironmentWorker:
         make: Callable[[Any], gymnasium.Env[Any, Any]],
         configs: Sequence[Any],
         version: str,
-        physics_threads: int,
     ) -> None:
         self._made: tuple[EnvironmentFacts, Contract] | Td3RobotError
         try:
             if (other := cluster.another_version(version)) is not None:
                 raise ConfigError(other)
-            self._environments = LocalEnvironments(
-                [make(config) for config in configs], physics_threads=physics_threads
-            )
+            self._environments = LocalEnvironments([make(config) for config in configs], threads=1)
             self._made = self._environments.facts, make_contract(configs[0], self._environments.environments[0])
         except Td3RobotError as error:
             self._made = error

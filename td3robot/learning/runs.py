@@ -17,7 +17,6 @@ from td3robot.learning.environments import (
     LocalEnvironments,
     environment_processes,
     make_all,
-    physics_threads,
 )
 from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.listener import Listener
@@ -52,17 +51,16 @@ def make_trainer(
     if workers is None:
         require_room_for_environments(config)
     configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
-    threads = physics_threads(training)
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
-            environments = RayEnvironments(make, configs, workers, training.answer_limit_s, min(1, threads))
+            environments = RayEnvironments(make, configs, workers, training.answer_limit_s)
         elif training.overlap:
             processes = environment_processes(training)
-            environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s, threads)
+            environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s)
         else:
-            environments = LocalEnvironments(make_all(make, configs), physics_threads=threads)
+            environments = LocalEnvironments(make_all(make, configs))
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
@@ -74,7 +72,7 @@ def make_trainer(
         if not isinstance(environments, LocalEnvironments) and config.training.evaluators:
             contract, evaluator = environments.contract, EvaluatorProcesses(config)
         else:
-            episodes = Episodes.made(config.environment, config.seed, training.evaluation_episodes, threads)
+            episodes = Episodes.made(config.environment, config.seed, training.evaluation_episodes)
             contract = make_contract(config.environment, episodes.environments[0])
             evaluator = LocalEvaluator(episodes, training.evaluation_episodes)
         made.callback(evaluator.close)

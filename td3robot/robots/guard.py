@@ -5,8 +5,8 @@ It is not a safety function. It keeps a policy's commands inside limits that lie
 One guard rules over the rows of a batch, each with a command of its own; an arm is a batch of one.
 
 How it works: the guard plans from the last *commanded* posture and joint velocity, never from the measured ones.
-A desired posture becomes a joint velocity for one control period. That vector is scaled as a whole, never single joints, so
-the arm keeps its direction:
+A desired posture becomes a joint velocity for one control period. That vector is scaled as a whole, never single
+joints, so the arm keeps its direction:
 
 1. Down to the joint speed limits of the posture it starts from, and to the tool speed limit.
 2. Towards the last commanded velocity, until the change is within the acceleration limit.
@@ -74,7 +74,7 @@ STANDSTILL_RAD_S = 1e-9
 WALL_M = 0.0008
 # An arm may begin from rest this far outside the workspace at whose wall it was stopped, as measured [m].
 ANCHOR_SLACK = 0.003
-# A desired posture further away than this counts as a direction only, so that intermediate results cannot overflow [rad].
+# A desired posture further away than this counts as a direction only: intermediate results cannot overflow [rad].
 FAR = 1e3
 
 

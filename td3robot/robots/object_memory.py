@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.geometry import times
+from td3robot.geometry import lengths, times
 from td3robot.robots.objects import Objects
 from td3robot.state import Array
 
@@ -66,7 +66,8 @@ class ObjectMemory:
         """Update the poses of some rows.
 
         Args:
-            tool, turn: (r, 3) tool centre points [m], and their rotations (r, 3, 3).
+            tool: (r, 3) tool centre points [m].
+            turn: (r, 3, 3) their rotations.
             held: (r,) which object is between the fingers; -1 for none.
             rows: (r,) which rows.
 
@@ -83,13 +84,7 @@ class ObjectMemory:
         self._require_recent(position, tool, ~(fresh | new[:, None]), held, rows)
         chosen = (fresh | new[:, None])[..., None]
         position, rotation = np.where(chosen, seen, position), np.where(chosen[..., None], seen_turn, rotation)
-        holding = np.flatnonzero((held >= 0) & ~new)
-        if holding.size:
-            at = holding, held[holding]
-            carried, carried_turn = self._in_the_hand(
-                position[at], rotation[at], still[holding], fresh[at], age_s[at], held_s[holding], held, rows, holding
-            )
-            position[at], rotation[at] = carried, carried_turn
+        self._carry(position, rotation, fresh & (age_s < held_s[:, None]), age_s, still, held, rows)
         self.position[rows], self.rotation[rows] = position, rotation
         self._pause_s[rows] = pause_s = np.where(fresh | new[:, None], 0.0, self._pause_s[rows])
         self.age_s[rows] = self._pace * np.maximum(0.0, age_s - pause_s)
@@ -122,38 +117,43 @@ class ObjectMemory:
             if item != held[index] and np.linalg.norm(position[index, item] - tool[index]) > MAY_HIDE_M:
                 self._sources[rows[index]].require_recent(self._names[item])
 
-    def _in_the_hand(
+    def _carry(
         self,
         position: Array,
         rotation: Array,
-        still: NDArray[np.bool_],
         fresh: NDArray[np.bool_],
         age_s: Array,
-        held_s: Array,
+        still: NDArray[np.bool_],
         held: NDArray[np.intp],
         rows: Rows,
-        holding: Rows,
-    ) -> tuple[Array, Array]:
-        """Return the poses of held objects, one in each row of ``holding``: where the tool has carried them.
+    ) -> None:
+        """Replace the poses (r, k) of held objects by where the tool has carried them.
 
         Args:
-            position, rotation: Where they were seen last, or where memory has them.
-            still: Whether each was held before, too.
-            fresh, age_s, held_s: Whether each sighting is new, its age, and for how long the object was held before.
-            held, rows, holding: As in :meth:`look`.
+            position: Where they were seen last, or where memory has them.
+            rotation: The same.
+            fresh: (r, k) whether a sighting is new, and of a moment after the object was gripped.
+            age_s: (r, k) the sightings' ages.
+            still: (r,) whether the object was held before, too.
+            held: As in :meth:`look`.
+            rows: As there.
         """
-        where, item = rows[holding], held[holding]
-        tool, turn = self._tools[-1, where], self._turns[-1, where]
-        gripped, gripped_turn = _carried(position, rotation, self._tools[0, where], self._turns[0, where], tool, turn)
+        index = np.flatnonzero((held >= 0) & ~self._new[rows])
+        if not index.size:
+            return
+        row, item = rows[index], held[index]
+        seen, seen_turn, age = position[index, item], rotation[index, item], age_s[index, item]
+        tool, turn = self._tools[-1, row], self._turns[-1, row]
+        gripped, gripped_turn = _carried(seen, seen_turn, self._tools[0, row], self._turns[0, row], tool, turn)
         gripped = _in_hand(gripped, tool, turn)
-        before, before_turn = self.position[where, item], self.rotation[where, item]
-        kept, kept_turn = _carried(before, before_turn, self._tools[-2, where], self._turns[-2, where], tool, turn)
-        apart = np.sqrt(((position - kept) ** 2).sum(axis=1))
-        elsewhere = fresh & (age_s < held_s) & (apart > NOT_IN_HAND_M + TOOL_SPEED_M_S * age_s)
-        kept = np.where(elsewhere[:, None], position, kept)
-        kept_turn = np.where(elsewhere[:, None, None], rotation, kept_turn)
-        found: Array = np.where(still[:, None], kept, gripped)
-        return found, np.where(still[:, None, None], kept_turn, gripped_turn)
+        before = self.position[row, item], self.rotation[row, item]
+        kept, kept_turn = _carried(*before, self._tools[-2, row], self._turns[-2, row], tool, turn)
+        elsewhere = fresh[index, item] & (lengths(seen - kept) > NOT_IN_HAND_M + TOOL_SPEED_M_S * age)
+        kept = np.where(elsewhere[:, None], seen, kept)
+        kept_turn = np.where(elsewhere[:, None, None], seen_turn, kept_turn)
+        was_held = still[index]
+        position[index, item] = np.where(was_held[:, None], kept, gripped)
+        rotation[index, item] = np.where(was_held[:, None, None], kept_turn, gripped_turn)
 
 
 def _carried(

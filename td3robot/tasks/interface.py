@@ -102,7 +102,8 @@ Rows = TypeVar("Rows", TaskState, Goals)
 
 def take(rows: Rows, which: NDArray[np.intp]) -> Rows:
     """Return a copy of some of the rows of a state or of goals."""
-    return _mapped(lambda array: array[which], rows)  # type: ignore[return-value]
+    taken: Rows = _mapped(lambda array: array[which], rows)
+    return taken
 
 
 def put(rows: Rows, which: NDArray[np.intp], new: Rows) -> Rows:
@@ -113,7 +114,8 @@ def put(rows: Rows, which: NDArray[np.intp], new: Rows) -> Rows:
         changed[which] = part
         return changed
 
-    return _mapped(replaced, rows, new)  # type: ignore[return-value]
+    result: Rows = _mapped(replaced, rows, new)
+    return result
 
 
 def _mapped(function: Callable[..., Array], *values: Any) -> Any:
@@ -176,7 +178,7 @@ class Scores(NamedTuple):
         distance_m: (m,) distance left to the goal [m].
     """
 
-    terms: Mapping[str, Array]
+    terms: Mapping[str, NDArray[Any]]
     achieved: NDArray[np.bool_]
     distance_m: Array
 

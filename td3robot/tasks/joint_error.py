@@ -1,4 +1,4 @@
-"""The error that is left in each joint: what joint actions must see, and be rewarded for, to learn as fast as tool actions.
+"""The error in each joint: what joint actions must see, and be rewarded for, to learn as fast as tool actions.
 
 A tool action moves towards a point that the policy sees. For a joint action, where the tool goes is to be learned
 first, and there are spare joints, which nothing keeps from moving. The arm's kinematics, which the guard knows anyway,
@@ -30,10 +30,10 @@ ARRIVED, SETTLED = 0.1, 0.05
 class JointError:
     """Computes, lays out and scores the errors in joints, from the *commanded* postures of arms.
 
-    With J the Jacobian of the commanded tool and d its distance to go, the joints' errors are ``J* d + (I - J* J) (home
-    - q)``: damped least squares (Nakamura and Hanafusa 1986), and what remains free leads to the home posture (Liegeois
-    1977). So every joint has somewhere to rest, however many the arm has. It is exact near the goal, and a direction far
-    from it.
+    With J the Jacobian of the commanded tool and d its distance to go, the joints' errors are ``J* d + (I - J* J)
+    (home - q)``: damped least squares (Nakamura and Hanafusa 1986), and what remains free leads to the home posture
+    (Liegeois 1977). So every joint has somewhere to rest, however many the arm has. It is exact near the goal, and a
+    direction far from it.
     """
 
     def __init__(self, spec: RobotSpec) -> None:
@@ -70,7 +70,7 @@ class JointError:
         }
 
     def progress(self, before: Array, after: Array) -> Array:
-        """Score the joints' errors (m, n) before and after one period in [-1, 1], each joint's by its absolute value."""
+        """Score the joints' errors (m, n) before and after one period in [-1, 1], by their absolute values."""
         return progress(np.abs(before).sum(axis=1), np.abs(after).sum(axis=1), self.full)
 
     def rest(self, joints: Array, commanded_dq: Array) -> Array:

@@ -91,12 +91,12 @@ class Reach(Task):
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the command
 
-    With ``joint_way``, the error is also observed and rewarded in joints (:class:`JointError`): to the goal with the tool
-    pointing down, its heading free.
+    With ``joint_way``, the error is also observed and rewarded in joints (:class:`JointError`): to the goal with the
+    tool pointing down, its heading free.
 
     * ``joint_progress``: progress of all joints along it
-    * ``joint_rest``: ``exp(-sum of their errors / 0.1 rad)`` times ``exp(-length of the commanded joint velocities / 0.05
-      rad/s)``: near the goal alone, arms would come to rest beside it with a joint askew
+    * ``joint_rest``: ``exp(-sum of their errors / 0.1 rad)`` times ``exp(-length of the commanded joint velocities /
+      0.05 rad/s)``: near the goal alone, arms would come to rest beside it with a joint askew
     """
 
     Config = ReachConfig

@@ -74,11 +74,7 @@ class ScriptedGrasp:
 
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
         step = GAIN * way / self._tool_step
-        length = max(float(np.linalg.norm(step)), 1e-9)
-        if self._asked.per_axis:
-            step = np.array([self._component(each) for each in (step / max(length, 1.0)).tolist()])
-        else:
-            step *= self._asked.length(min(length, 1.0)) / length
+        step = np.array([self._component(each) for each in (step / max(float(np.linalg.norm(step)), 1.0)).tolist()])
         return np.array([*step, self._component(GAIN * turn / self._turn_step), gripper], np.float32)
 
     def _component(self, share: float) -> float:

@@ -11,7 +11,7 @@ from td3robot.envs.playing import EpisodeFigures
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.format import name_of
 from td3robot.metrics import REWARDS, Chart, time_chart
-from td3robot.robots.guard import Ruling
+from td3robot.robots.guard import GuardDecision
 from td3robot.state import Array, JointCommand
 from td3robot.view.source import Snapshot, Source, Workcell
 
@@ -62,7 +62,7 @@ class Episodes(Source):
         self._number = -1
         self._over = True
         self._wanted: tuple[Array, float] | None = None
-        self._ruling: Ruling | None = None
+        self._ruling: GuardDecision | None = None
         self._figures = EpisodeFigures(0, 0)
         self._observation: Vector
         self._terms, self._changed, self._distances = list[dict[str, float]](), list[float](), list[float]()
@@ -146,7 +146,7 @@ class Episodes(Source):
         self._ruling = None
         self._wanted, self._over = None, False
 
-    def _ruled(self, wish: JointCommand, ruling: Ruling, sent: JointCommand) -> None:
+    def _ruled(self, wish: JointCommand, ruling: GuardDecision, sent: JointCommand) -> None:
         self._ruling = ruling
 
     def _jogged(self) -> Snapshot:

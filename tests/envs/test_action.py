@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from td3robot.envs.action import make_action_kind
 
 from td3robot.build import robot_spec
 from td3robot.config import ActionConfig, GuardConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.envs.action import make_action_kind
 from td3robot.geometry import turn_down
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics

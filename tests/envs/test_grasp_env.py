@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from td3robot.envs.action import CLOSES_AT, CLOSING_PER_S
 
 import td3robot  # noqa: F401  # registers the environment
 from td3robot import seeding
@@ -13,7 +14,6 @@ from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
 from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
-from td3robot.envs.action import CLOSES_AT, CLOSING_PER_S
 from td3robot.envs.playing import evaluate
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout

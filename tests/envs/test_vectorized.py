@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import load_config
-from td3robot.envs.vectorized.env import VectorizedRobotEnv, can_be_vectorized
 from td3robot.errors import CommandRefusedError, EnvironmentFaultError, RobotError
 from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.runs import training_environments

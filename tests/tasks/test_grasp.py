@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from td3robot.tasks.vectorized import Worlds
+from td3robot.tasks.vectorized.grasp import VectorizedGrasp
 
 from td3robot import geometry
 from td3robot.config import DisturbanceConfig
@@ -15,8 +17,6 @@ from td3robot.config.objects import ObjectConfig
 from td3robot.state import JointCommand, Pose, RobotState, World
 from td3robot.tasks.grasp import FAILED_S, OBJECT, SEEN_WITHIN_S, Grasp, GraspConfig
 from td3robot.tasks.interface import Moment
-from td3robot.tasks.vectorized import Worlds
-from td3robot.tasks.vectorized.grasp import VectorizedGrasp
 
 PERIOD = 0.05
 LYING = (0.0, 0.5, 0.02)

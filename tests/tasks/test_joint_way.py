@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from td3robot.tasks.joint_way import JointWay
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
@@ -9,7 +10,6 @@ from td3robot.geometry import about_vertical, length, turn_down
 from td3robot.robots.kinematics import Kinematics
 from td3robot.state import JointCommand, RobotState, World
 from td3robot.tasks.grasp import GraspConfig
-from td3robot.tasks.joint_way import JointWay
 from td3robot.tasks.reach import ReachConfig
 
 ARMS = {"ur5e": "robotiq_2f85", "fr3": "franka_hand"}
