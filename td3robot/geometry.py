@@ -20,33 +20,6 @@ def length(vector: Array) -> float:
     return sqrt(vector @ vector)
 
 
-def lengths(vectors: Array) -> Array:
-    """Compute the Euclidean lengths (m,) of vectors (m, n)."""
-    found: Array = np.sqrt((vectors * vectors).sum(axis=1))
-    return found
-
-
-def times(matrices: Array, vectors: Array) -> Array:
-    """Multiply each of the matrices (m, k, n) by its vector (m, n)."""
-    product: Array = (matrices @ vectors[..., None])[..., 0]
-    return product
-
-
-def solve(matrices: Array, right: Array) -> Array:
-    """Solve the equations with matrices (m, k, k) for right-hand sides (m, k, j)."""
-    return np.asarray(np.linalg.solve(matrices, right), np.float64)
-
-
-def yaws(rotations: Array) -> Array:
-    """Compute the directions (m,) of frames' x axes about the vertical, in [-pi, pi] [rad]."""
-    return np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0])
-
-
-def turns_down(rotations: Array) -> Array:
-    """Approximate the rotation vectors (m, 3) that point tools down; see :func:`turn_down`."""
-    return np.stack([-rotations[:, 1, 2], rotations[:, 0, 2], np.zeros(len(rotations))], axis=1)
-
-
 def about_vertical(angle: float) -> Array:
     """Compute the rotation (3, 3) by an angle [rad] about the vertical axis."""
     c, s = cos(angle), sin(angle)

@@ -57,5 +57,6 @@ def cache_folder(name: str, sources: Iterable[Path]) -> Path | None:
         return None
 
 
-# The files with kernels: those of the robots, and of what actions mean.
-KERNELS = cache_folder("kernels", [*ROOT.glob("robots/*.py"), ROOT / "envs" / "actions.py"])
+# The files with kernels.
+SOURCES = ("row_math.py", "tasks/shaping.py", "envs/actions.py")
+KERNELS = cache_folder("kernels", [*ROOT.glob("robots/*.py"), *(ROOT / source for source in SOURCES)])

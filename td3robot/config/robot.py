@@ -1,9 +1,7 @@
 """The arm, its gripper, what an action means, and the guard's limits."""
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from td3robot.config.section import Box, Fraction, Section
@@ -61,7 +59,8 @@ class RobotConfig(Section):
         return self
 
 
-Length = TypeVar("Length", float, NDArray[np.float32], NDArray[np.float64])
+# Full action about the vertical, for tasks that turn the tool [rad/s].
+TURN_RAD_S = 0.65
 
 
 class ActionConfig(Section):
@@ -80,15 +79,6 @@ class ActionConfig(Section):
     speed_fraction: Fraction = 0.9
     dead_zone: Annotated[float, Field(ge=0.0, le=0.8)] = 0.1
     exponent: Annotated[float, Field(ge=1.0, le=3.0)] = 2.0
-
-    def share(self, length: Length) -> Length:
-        """Return the share of full speed that an action of a length in [0, 1] asks for, or each of several."""
-        beyond = (length - self.dead_zone) / (1.0 - self.dead_zone)
-        return (beyond * (beyond > 0.0)) ** self.exponent  # type: ignore[no-any-return]
-
-    def signed_share(self, component: Length) -> Length:
-        """Return the share of full speed that a component in [-1, 1] asks for, or each of several, with its sign."""
-        return np.copysign(self.share(abs(component)), component)  # type: ignore[no-any-return]
 
     def length(self, share: float) -> float:
         """Return the length of an action that asks for a share of full speed."""

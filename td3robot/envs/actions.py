@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.config import ActionConfig, GuardConfig
-from td3robot.geometry import lengths, solve, times, turns_down
+from td3robot.config.robot import TURN_RAD_S
+from td3robot.jit import kernel
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.kinematics import Kinematics, Tools
+from td3robot.robots.kinematics import Kinematics, Links, place_tool
+from td3robot.row_math import damped_inverse
 from td3robot.state import Array
 from td3robot.tasks.interface import CLOSING_PER_S
 
@@ -20,8 +22,6 @@ Actions = NDArray[np.float32]
 # A tilted tool is turned back to pointing down at this rate [1/s]; the error to correct is capped, so that the
 # correction stays gentle [rad].
 ORIENTATION_GAIN_HZ, MAX_TURN = 4.0, 0.1
-# Full action about the vertical [rad/s].
-TURN_RAD_S = 0.65
 # Damping of the damped least squares inverse of the position Jacobian [m/rad].
 DAMPING = 0.05
 # Response time of the arm: the share ``period / RESPONSE_S`` of the desired change of velocity happens in one control
@@ -49,8 +49,6 @@ TASK_JOINTS = 6
 POSTURE_GAIN_HZ = 1.0
 # ... with no joint faster than this, which the guard's acceleration limit allows within one period [rad/s].
 POSTURE_SPEED = 0.3
-
-UNIT = np.eye(3)
 
 # Full action changes the gripper's intent, from 0 to 1, at this rate [1/s].
 INTENT_PER_S = 3.0
@@ -142,9 +140,43 @@ class ActionKind(ABC):
             terms |= {"gripper": gripper, "wait_for_gripper": True}
         return terms
 
-    def _approach(self, velocity: Array, wanted: Array) -> Array:
-        """Return velocities (m, k) after a control period, on the way to those that are wanted."""
-        return velocity + self._response * (wanted - velocity)
+
+class Numbers(NamedTuple):
+    """The numbers that turn actions into moves, for compiled code.
+
+    Attributes:
+        dead_zone, exponent: Of the configuration.
+        period_s, response: One control period, and the share of the desired change of velocity that happens in it.
+        low, high: (3,) where the tool may be desired [m].
+        speed: (n,) full joint speeds [rad/s], or (1,) the full tool speed [m/s].
+        tool_speed: Largest tool speed [m/s].
+        home: (n,) the posture at home [rad].
+        home_rotation: (3, 3) the tool's orientation there.
+        turn: Full turn rate [rad/s], largest change of it in a period [rad/s], and share of a tilt that is corrected in
+            a period; all 0 if the task does not turn the tool but for the last.
+        turns_tool, redundant: Whether a component turns the tool, and whether the arm has joints to spare.
+    """
+
+    dead_zone: float
+    exponent: float
+    period_s: float
+    response: float
+    low: Array
+    high: Array
+    speed: Array
+    tool_speed: float
+    home: Array
+    home_rotation: Array
+    turn: tuple[float, float, float]
+    turns_tool: bool
+    redundant: bool
+
+
+@kernel
+def signed_share(component: float, dead_zone: float, exponent: float) -> float:
+    """Map an action component in [-1, 1] to a signed fraction of full speed."""
+    beyond = max(0.0, (abs(component) - dead_zone) / (1.0 - dead_zone))
+    return np.copysign(beyond**exponent, component)
 
 
 class JointDelta(ActionKind):
@@ -167,26 +199,14 @@ class JointDelta(ActionKind):
         self._home, self._joints = spec.arm.home, len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
-        self._low, self._high = _walls(guard)
+        self._numbers = Numbers(
+            config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), self._speed,
+            self._tool_speed, self._home, np.eye(3), (0.0, 0.0, 0.0), False, False,
+        )  # fmt: skip
 
     def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
         """Compute the changes towards the speeds that the scaled actions ask for."""
-        tools = self._kinematics.tools(q)
-        wanted = self.config.signed_share(actions[:, : self._joints].astype(np.float64)) * self._speed
-        tool_speed = lengths(times(tools.linear, wanted))
-        wanted *= np.minimum(1.0, self._tool_speed / np.maximum(tool_speed, 1e-9))[:, None]
-        moves = self._approach(velocity, wanted) * self._period
-        moved = times(tools.jacobian, moves)
-        position, tilt = tools.position + moved[:, :3], turns_down(tools.rotation)[:, :2] - moved[:, 3:5]
-        low = np.broadcast_to(self._low, position.shape).copy()
-        low[:, 2] += TILT_RADIUS * lengths(tilt)
-        back = np.minimum(np.maximum(position, low), self._high) - position
-        beyond = np.any(back != 0.0, axis=1)
-        if beyond.any():
-            twist = np.concatenate([back, np.zeros_like(back)], axis=1)
-            slid = moves + _damped_inverse(tools.jacobian, twist, SLIDE_DAMPING)
-            moves = np.where(beyond[:, None], slid, moves)
-        return moves
+        return joint_moves(self._numbers, self._kinematics.links, actions, q, velocity)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -198,6 +218,33 @@ class JointDelta(ActionKind):
         signs = np.array(list(product((-1.0, 1.0), repeat=self._joints)))
         tool = float(np.linalg.norm((signs * self._speed) @ linear.T, axis=1).max())
         return {"tcp_m_s_at_home": min(tool, self._tool_speed), "joint_rad_s": float(self._speed.max())}
+
+
+@kernel
+def joint_moves(n: Numbers, links: Links, actions: Actions, q: Array, velocity: Array) -> Array:
+    """Compute the moves (m, n) of :class:`JointDelta`."""
+    moves, position, rotation, jacobian = np.empty(q.shape), np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
+    wanted, back = np.empty(q.shape[1]), np.zeros(6)
+    for row in range(len(q)):
+        place_tool(q[row], links, position, rotation, jacobian)
+        for joint in range(len(wanted)):
+            wanted[joint] = signed_share(actions[row, joint], n.dead_zone, n.exponent) * n.speed[joint]
+        tool = 0.0
+        for axis in range(3):
+            tool += (jacobian[axis] * wanted).sum() ** 2
+        wanted *= min(1.0, n.tool_speed / max(np.sqrt(tool), 1e-9))
+        moves[row] = (velocity[row] + n.response * (wanted - velocity[row])) * n.period_s
+        tilt_x = -rotation[1, 2] - (jacobian[3] * moves[row]).sum()
+        tilt_y = rotation[0, 2] - (jacobian[4] * moves[row]).sum()
+        beyond = False
+        for axis in range(3):
+            low = n.low[axis] + (TILT_RADIUS * np.hypot(tilt_x, tilt_y) if axis == 2 else 0.0)
+            moved = position[axis] + (jacobian[axis] * moves[row]).sum()
+            back[axis] = min(max(moved, low), n.high[axis]) - moved
+            beyond |= back[axis] != 0.0
+        if beyond:
+            moves[row] += damped_inverse(jacobian, back, SLIDE_DAMPING)
+    return moves
 
 
 class TcpDelta(ActionKind):
@@ -233,68 +280,20 @@ class TcpDelta(ActionKind):
         if turns_tool:
             fields.append(Field("tcp_turn", ("yaw",), "1", "kinematics"))
         super().__init__(config, fields, spec, kinematics, uses_gripper)
-        self._turns_tool = turns_tool
+        self._turns_tool, self._home = turns_tool, spec.arm.home
         self._turn_rad_s, self._gain_hz = TURN_RAD_S * pace, ORIENTATION_GAIN_HZ * pace
-        self._home = spec.arm.home
-        self._home_rotation = kinematics.tcp(spec.arm.home).rotation
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
-        self._turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
-        self._low, self._high = _walls(guard)
         self._redundant = len(spec.arm.home) > TASK_JOINTS
+        turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
+        self._numbers = Numbers(
+            config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), np.array([self._speed]),
+            self._speed, self._home, kinematics.tcp(spec.arm.home).rotation,
+            (self._turn_rad_s, turn_change, self._gain_hz * spec.period_s), turns_tool, self._redundant,
+        )  # fmt: skip
 
     def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
         """Compute the joint displacements for tool displacements."""
-        tools = self._kinematics.tools(q)
-        linear, angular = tools.linear, tools.jacobian[:, 3:]
-        tool = self._approach(times(linear, velocity), self._velocity(actions[:, :3].astype(np.float64)))
-        dx = np.minimum(np.maximum(tools.position + tool * self._period, self._low), self._high) - tools.position
-        turn = self._upright(tools.rotation) * (self._gain_hz * self._period)
-        if self._turns_tool:
-            rate = (angular[:, 2] * velocity).sum(axis=1)
-            wanted = self.config.signed_share(actions[:, 3].astype(np.float64)) * self._turn_rad_s
-            change = self._response * (wanted - rate)
-            turn[:, 2] = (rate + np.clip(change, -self._turn_change, self._turn_change)) * self._period
-        across = linear.transpose(0, 2, 1)
-        gram = linear @ across
-        dq = times(across, solve(gram + DAMPING**2 * UNIT, dx[..., None])[..., 0])
-        crossed = solve(gram + NULL_SPACE_DAMPING**2 * UNIT, linear @ angular.transpose(0, 2, 1))
-        free = angular - crossed.transpose(0, 2, 1) @ linear  # Jo N
-        dq = dq + _damped_inverse(free, turn - times(angular, dq), ORIENTATION_DAMPING)
-        return dq + self._back_to_posture(tools, q, velocity) if self._redundant else dq
-
-    def _back_to_posture(self, tools: Tools, q: Array, velocity: Array) -> Array:
-        """Compute the changes (m, n) [rad] that bring arms nearer to home without moving their tools."""
-        wanted = POSTURE_GAIN_HZ * (self._home - q)
-        wanted[:, -1] = 0.0  # the last joint turns the tool, whose heading decides where it is
-        wanted *= np.minimum(1.0, POSTURE_SPEED / np.maximum(np.abs(wanted).max(axis=1), 1e-9))[:, None]
-        change = self._approach(velocity, wanted) * self._period
-        return change - _damped_inverse(tools.jacobian, times(tools.jacobian, change), NULL_SPACE_DAMPING)
-
-    def _velocity(self, components: Array) -> Array:
-        """Return the tool velocities (m, 3) [m/s] that actions (m, 3) ask for: at most full speed, finer near zero."""
-        bent = self.config.signed_share(components)
-        velocity: Array = self._speed * bent / np.maximum(lengths(bent), 1.0)[:, None]
-        return velocity
-
-    def _upright(self, rotation: Array) -> Array:
-        """Approximate the rotation vectors (m, 3) from tools (m, 3, 3) to home's orientation, limited to ``MAX_TURN``.
-
-        If the task turns the tool, home's orientation is turned about the vertical to the tool's own heading. The skew
-        part of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980).
-        """
-        wanted = self._home_rotation
-        if self._turns_tool:
-            x, y = wanted[:2, 0], rotation[:, :2, 0]
-            c, s = x[0] * y[:, 0] + x[1] * y[:, 1], x[0] * y[:, 1] - x[1] * y[:, 0]
-            scale = np.maximum(np.hypot(c, s), 1e-9)
-            about = np.zeros((len(c), 3, 3))
-            about[:, 0, 0] = about[:, 1, 1] = c / scale
-            about[:, 1, 0], about[:, 0, 1], about[:, 2, 2] = s / scale, -s / scale, 1.0
-            wanted = about @ wanted
-        m = wanted @ rotation.transpose(0, 2, 1)
-        error = 0.5 * np.stack([m[:, 2, 1] - m[:, 1, 2], m[:, 0, 2] - m[:, 2, 0], m[:, 1, 0] - m[:, 0, 1]], axis=1)
-        cut: Array = error * np.minimum(1.0, MAX_TURN / np.maximum(lengths(error), 1e-9))[:, None]
-        return cut
+        return tool_moves(self._numbers, self._kinematics.links, actions, q, velocity)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -314,11 +313,70 @@ class TcpDelta(ActionKind):
         return speeds | ({"turn_rad_s": self._turn_rad_s} if self._turns_tool else {})
 
 
-def _damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
-    """Compute joint displacements (m, n) ``J' (J J' + damping^2 I)^-1 twist`` for Jacobians (m, k, n)."""
-    across = jacobian.transpose(0, 2, 1)
-    gram = jacobian @ across + damping**2 * np.eye(jacobian.shape[1])
-    return times(across, solve(gram, twist[..., None])[..., 0])
+@kernel
+def tool_moves(n: Numbers, links: Links, actions: Actions, q: Array, velocity: Array) -> Array:
+    """Compute the moves (m, n) of :class:`TcpDelta`."""
+    moves, position, rotation, jacobian = np.empty(q.shape), np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
+    dx, turn, free = np.empty(3), np.empty(3), np.empty((3, q.shape[1]))
+    for row in range(len(q)):
+        place_tool(q[row], links, position, rotation, jacobian)
+        linear, angular, v = jacobian[:3], jacobian[3:], velocity[row]
+        for axis in range(3):
+            dx[axis] = signed_share(actions[row, axis], n.dead_zone, n.exponent)
+        dx *= n.speed[0] / max(np.sqrt(dx[0] ** 2 + dx[1] ** 2 + dx[2] ** 2), 1.0)
+        for axis in range(3):
+            before = (linear[axis] * v).sum()
+            reached = position[axis] + (before + n.response * (dx[axis] - before)) * n.period_s
+            dx[axis] = min(max(reached, n.low[axis]), n.high[axis]) - position[axis]
+        turn_upright(n, rotation, turn)
+        if n.turns_tool:
+            rate = (angular[2] * v).sum()
+            change = n.response * (signed_share(actions[row, 3], n.dead_zone, n.exponent) * n.turn[0] - rate)
+            turn[2] = (rate + min(max(change, -n.turn[1]), n.turn[1])) * n.period_s
+        dq = damped_inverse(linear, dx, DAMPING)
+        for axis in range(3):  # Jo N
+            twist = np.array([(linear[k] * angular[axis]).sum() for k in range(3)])
+            free[axis] = angular[axis] - damped_inverse(linear, twist, NULL_SPACE_DAMPING)
+        for axis in range(3):
+            turn[axis] -= (angular[axis] * dq).sum()
+        moves[row] = dq + damped_inverse(free, turn, ORIENTATION_DAMPING)
+        if n.redundant:
+            moves[row] += move_to_posture(n, jacobian, q[row], v)
+    return moves
+
+
+@kernel
+def turn_upright(n: Numbers, rotation: Array, turn: Array) -> None:
+    """Approximate this period's share of the rotation vector (3,) from a tool (3, 3) to home's orientation.
+
+    If the task turns the tool, home's orientation is turned about the vertical to the tool's own heading. The skew part
+    of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980), here limited
+    to ``MAX_TURN``.
+    """
+    wanted = n.home_rotation.copy()
+    if n.turns_tool:
+        x, y = wanted[0, 0], wanted[1, 0]
+        c, s = x * rotation[0, 0] + y * rotation[1, 0], x * rotation[1, 0] - y * rotation[0, 0]
+        scale = max(np.hypot(c, s), 1e-9)
+        for column in range(3):
+            x, y = wanted[0, column], wanted[1, column]
+            wanted[0, column], wanted[1, column] = (c * x - s * y) / scale, (s * x + c * y) / scale
+    for axis in range(3):
+        i, j = (axis + 1) % 3, (axis + 2) % 3
+        turn[axis] = 0.5 * ((wanted[j] * rotation[i]).sum() - (wanted[i] * rotation[j]).sum())
+    size = np.sqrt(turn[0] ** 2 + turn[1] ** 2 + turn[2] ** 2)
+    turn *= n.turn[2] * min(1.0, MAX_TURN / max(size, 1e-9))
+
+
+@kernel
+def move_to_posture(n: Numbers, jacobian: Array, q: Array, velocity: Array) -> Array:
+    """Compute the change (n,) [rad] that brings an arm nearer to home without moving its tool."""
+    wanted = POSTURE_GAIN_HZ * (n.home - q)
+    wanted[-1] = 0.0  # the last joint turns the tool, whose heading decides where it is
+    wanted *= min(1.0, POSTURE_SPEED / max(np.abs(wanted).max(), 1e-9))
+    change = (velocity + n.response * (wanted - velocity)) * n.period_s
+    twist = np.array([(jacobian[axis] * change).sum() for axis in range(6)])
+    return change - damped_inverse(jacobian, twist, NULL_SPACE_DAMPING)
 
 
 def _walls(guard: GuardConfig) -> tuple[Array, Array]:

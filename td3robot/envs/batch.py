@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from td3robot.envs.actions import ActionKind
 from td3robot.envs.initial_states import InitialState, InitialStateSampler
 from td3robot.errors import EnvironmentFaultError, RobotError
-from td3robot.geometry import lengths, times
-from td3robot.robots.guard import Guard, GuardDecision, largest
+from td3robot.robots.guard import Guard, GuardDecision
 from td3robot.robots.interface import Robot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.object_memory import ObjectMemory
 from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
+from td3robot.row_math import largest, lengths, times
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import (
     AT_REST,
@@ -201,7 +201,8 @@ class RobotBatch:
         }
         self.goals = self.seen_goals = Goals(np.zeros((count, 3)), poses)
         self.goal: list[Goal | None] = [None] * count
-        self.state = self.seen = self._observed(self._true_of, self._all)
+        somewhere = self._observed(self._true_of, self._all)._replace(objects=self.goals.objects)
+        self.state = self.seen = somewhere
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -222,8 +223,8 @@ class RobotBatch:
         robot = self.cells[row].robot
         robot.connect()
         if len(self) == 1:
-            for kinematics in (self.guard.kinematics, self._observer):
-                kinematics.adopt(robot.spec)
+            self.guard.adopt(robot.spec)
+            self._observer.adopt(robot.spec)
 
     def reset(self, row: int, rng: np.random.Generator, goal: Array | None = None, stay: bool = False) -> Vector:
         """Sample a goal, bring a row's arm to its start, and return the observation (size,).

@@ -39,18 +39,17 @@ from numpy.typing import NDArray
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError, RobotError
-from td3robot.geometry import lengths, times
+from td3robot.jit import kernel
+from td3robot.robots.arms.model import joint_speed_limits
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.kinematics import Kinematics, Links, place_tool
 from td3robot.state import Array, JointCommand, RobotState
 
 Flags = NDArray[np.bool_]
 
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
 JOINT_SPEED, TCP_SPEED, ACCELERATION, POSITION, WORKSPACE, CLEARANCE, LEAD = range(len(REASONS))
-# Limits to which a desired command is scaled, and those that a posture may break, in the order of their checks.
-SCALED = ("joint_speed", "tcp_speed", "acceleration")
-COMMAND_LIMITS = np.array([POSITION, JOINT_SPEED, TCP_SPEED, WORKSPACE])
+NO_VIOLATION = -1
 FIRST = np.array([0])
 
 # Bisections in the search for the largest admissible step; each halves the interval.
@@ -91,19 +90,198 @@ class GuardDecision:
     reasons: tuple[str, ...]
 
 
-class Candidates(NamedTuple):
-    """The outcome of one control period at a joint velocity, for k rows.
+class Limits(NamedTuple):
+    """A guard's limits as numbers, for compiled code.
 
     Attributes:
-        q: (k, n) postures at its end [rad].
-        velocity: (k, n) joint velocities of the whole period [rad/s].
-        violations: (k,) the first limit broken by this posture or by one that braking from there would command, as an
-            index into ``REASONS``; -1 if there is none.
+        period_s: One control period.
+        lag_s, kept: The servo's lag, and the share of being behind that is kept over a period.
+        change: Largest change of a joint velocity in one period [rad/s].
+        lead: How far a command may be ahead of a measurement [rad].
+        tcp_speed: The tool speed limit [m/s].
+        lower, upper: (n,) joint angles [rad].
+        speed: (n,) joint speed limits [rad/s].
+        envelope: (5, n) how these fall towards the joints' ends; (0, n) where they do not.
+        speed_share: Share of these limits that is kept to.
+        links: The arm's geometry.
     """
 
-    q: Array
-    velocity: Array
-    violations: NDArray[np.intp]
+    period_s: float
+    lag_s: float
+    kept: float
+    change: float
+    lead: float
+    tcp_speed: float
+    lower: Array
+    upper: Array
+    speed: Array
+    envelope: Array
+    speed_share: float
+    links: Links
+
+
+_joint_speed_limits = kernel(joint_speed_limits)
+
+
+@kernel
+def speed_excess(limits: Limits, velocity: Array, q: Array) -> float:
+    """Return by what factor a joint velocity (n,) is above the joint speed limits at q (n,); at most 1 if it is not."""
+    lowest, highest = _joint_speed_limits(q, limits.speed, limits.envelope)
+    excess = 0.0
+    for joint in range(len(q)):
+        low = min(limits.speed_share * lowest[joint], -STANDSTILL_RAD_S)
+        high = max(limits.speed_share * highest[joint], STANDSTILL_RAD_S)
+        excess = max(excess, velocity[joint] / low, velocity[joint] / high)
+    return excess
+
+
+@kernel
+def speed_of(jacobian: Array, velocity: Array) -> float:
+    """Return the speed of a tool [m/s] at joint velocities (n,)."""
+    squared = 0.0
+    for axis in range(3):
+        squared += (jacobian[axis] * velocity).sum() ** 2
+    return np.sqrt(squared)
+
+
+@kernel
+def is_within(low: Array, value: Array, high: Array) -> bool:
+    """Whether every component is within its bounds."""
+    inside = True
+    for index in range(len(value)):
+        inside &= low[index] <= value[index] <= high[index]
+    return inside
+
+
+@kernel
+def limit_velocity(limits: Limits, desired: Array, q: Array, before: Array, reasons: Array) -> Array:
+    """Return velocities (k, n) [rad/s] within the speed and acceleration limits, towards desired postures (k, n).
+
+    Args:
+        limits: The limits.
+        desired: Desired postures after the period [rad].
+        q: Commanded postures before it [rad].
+        before: Velocities before it [rad/s].
+        reasons: (k, reasons) is set where a limit changed a velocity.
+    """
+    velocities = np.empty(q.shape)
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
+    for row in range(len(q)):
+        delta = desired[row] - q[row]
+        velocity = delta / (max(1.0, np.abs(delta).max() / FAR) * limits.period_s)
+        excess = speed_excess(limits, velocity, q[row])
+        if excess > 1.0 + 1e-9:
+            velocity = velocity / excess
+            reasons[row, JOINT_SPEED] = True
+        place_tool(q[row], limits.links, position, rotation, jacobian)
+        speed, fastest = speed_of(jacobian, velocity), limits.tcp_speed * TCP_SPEED_AT_START
+        if speed > fastest * (1.0 + 1e-9):
+            velocity = velocity * (fastest / speed)
+            reasons[row, TCP_SPEED] = True
+        change = velocity - before[row]
+        excess = np.abs(change).max() / limits.change
+        if excess > 1.0 + 1e-9:
+            velocity = before[row] + change / excess
+            reasons[row, ACCELERATION] = True
+        velocities[row] = velocity
+    return velocities
+
+
+@kernel
+def brake(limits: Limits, velocity: Array) -> Array:
+    """Return a velocity (n,) after one period of braking as hard as allowed."""
+    peak = np.abs(velocity).max()
+    return velocity * max(0.0, 1.0 - limits.change / max(peak, 1e-300))
+
+
+@kernel
+def follow(limits: Limits, behind: Array, velocity: Array) -> Array:
+    """Compute how far an arm is behind its command (n,) [rad] after a period at a velocity.
+
+    It follows with a first-order lag: ``behind' = velocity - behind / lag``.
+    """
+    return limits.kept * behind + ((1.0 - limits.kept) * limits.lag_s) * velocity
+
+
+@kernel
+def violation_of_command(limits: Limits, q: Array, velocity: Array, box: Array) -> int:
+    """Return the first limit that a command breaks at a posture (n,) reached at a velocity, apart from clearance."""
+    if not is_within(limits.lower, q, limits.upper):
+        return POSITION
+    if len(limits.envelope) and speed_excess(limits, velocity, q) > 1.0 + ROUNDING:
+        return JOINT_SPEED
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, len(q)))
+    place_tool(q, limits.links, position, rotation, jacobian)
+    if speed_of(jacobian, velocity) > limits.tcp_speed * TCP_SPEED_AT_END:
+        return TCP_SPEED
+    return NO_VIOLATION if is_within(box[0], position, box[1]) else WORKSPACE
+
+
+@kernel
+def violation_of_arm(limits: Limits, q: Array, velocity: Array, behind: Array, box: Array) -> int:
+    """Return the limit that the arm itself breaks, ``behind`` a command q (n,) that moves at a velocity."""
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, len(q)))
+    place_tool(q - behind, limits.links, position, rotation, jacobian)
+    speeds, gaining = behind / limits.lag_s, 0.0
+    for joint in range(len(q)):
+        squared = jacobian[0, joint] ** 2 + jacobian[1, joint] ** 2 + jacobian[2, joint] ** 2
+        gaining += abs(velocity[joint] - speeds[joint]) * np.sqrt(squared)
+    if speed_of(jacobian, speeds) + UNEVEN_S / limits.lag_s * gaining > limits.tcp_speed * TCP_SPEED_OF_ARM:
+        return TCP_SPEED
+    return NO_VIOLATION if is_within(box[0], position, box[1]) else WORKSPACE
+
+
+@kernel
+def look_ahead(
+    limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
+) -> tuple[int, int]:
+    """Check a period at a velocity (n,) from a commanded posture q (n,), and braking after it, apart from clearance.
+
+    Returns:
+        The first limit that is broken, and how many postures of ``path`` (.., n) have to be clear for it to be the
+        first: those that were commanded up to there.
+    """
+    posture = q + velocity * limits.period_s
+    lead = np.abs(posture - measured).max()
+    if lead > limits.lead and lead > np.abs(q - measured).max():
+        return LEAD, 0
+    count = 0
+    while True:
+        behind = follow(limits, behind, velocity)
+        found = violation_of_command(limits, posture, velocity, box)
+        if found != NO_VIOLATION:
+            return found, count
+        path[count] = posture
+        count += 1
+        found = violation_of_arm(limits, posture, velocity, behind, box)
+        if found != NO_VIOLATION:
+            return found, count
+        velocity = brake(limits, velocity)
+        if not np.abs(velocity).max() > 0.0 or count == len(path):
+            return NO_VIOLATION, count
+        posture = posture + velocity * limits.period_s
+
+
+@kernel
+def look_ahead_all(
+    limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
+) -> tuple[Array, Array]:
+    """Look ahead in k rows; ``box`` is (2, k, 3) and ``path`` (k, .., n)."""
+    violations, counts = np.empty(len(q), np.int64), np.empty(len(q), np.int64)
+    for row in range(len(q)):
+        violations[row], counts[row] = look_ahead(
+            limits, velocity[row], q[row], behind[row], measured[row], box[:, row], path[row]
+        )
+    return violations, counts
+
+
+@kernel
+def brake_all(limits: Limits, velocity: Array) -> Array:
+    """Return velocities (k, n) after one period of braking."""
+    braked = np.empty(velocity.shape)
+    for row in range(len(velocity)):
+        braked[row] = brake(limits, velocity[row])
+    return braked
 
 
 class Guard:
@@ -126,12 +304,8 @@ class Guard:
 
     def __init__(self, spec: RobotSpec, config: GuardConfig, kinematics: Kinematics, count: int = 1) -> None:
         self._spec, self.kinematics, self.home = spec, kinematics, spec.arm.home
-        self._lag = spec.arm.servo.lag_s
-        self._kept = exp(-spec.period_s / self._lag)
-        self._period = spec.period_s
-        self._lower = spec.arm.lower + config.position_margin_rad
-        self._upper = spec.arm.upper - config.position_margin_rad
-        self._keep(config)
+        self.config = config
+        self._limits = self._made(spec)
         self.q, self.velocity, self._behind = np.zeros((3, count, len(self.home)))
         self.gripper, self._box = np.zeros(count), np.zeros((2, count, 3))
         self.interventions: Counter[str] = Counter()
@@ -139,15 +313,28 @@ class Guard:
         for row in range(count):
             self.reset(self.home, row=row)
 
-    def _keep(self, config: GuardConfig) -> None:
-        """Set the speed and acceleration limits."""
-        self.config = config
-        self._speed_share = JOINT_SHARE * config.joint_speed_fraction
-        self._speeds_everywhere = None
-        if self._spec.arm.joint_speeds is None:
-            self._speeds_everywhere = self._speed_limits(self.home)
-        self._max_change = JOINT_SHARE * config.max_joint_acceleration_rad_s2 * self._period
-        self._max_tcp_speed = config.max_tcp_speed_m_s
+    def adopt(self, spec: RobotSpec) -> None:
+        """Use the connected robot's calibrated kinematics."""
+        self.kinematics.adopt(spec)
+        self._limits = self._made(spec)
+
+    def _made(self, spec: RobotSpec) -> Limits:
+        """Return the limits of a robot as numbers."""
+        arm, config = spec.arm, self.config
+        return Limits(
+            period_s=spec.period_s,
+            lag_s=arm.servo.lag_s,
+            kept=exp(-spec.period_s / arm.servo.lag_s),
+            change=JOINT_SHARE * config.max_joint_acceleration_rad_s2 * spec.period_s,
+            lead=config.max_lead_rad,
+            tcp_speed=config.max_tcp_speed_m_s,
+            lower=arm.lower + config.position_margin_rad,
+            upper=arm.upper - config.position_margin_rad,
+            speed=arm.velocity,
+            envelope=arm.speed_envelope,
+            speed_share=JOINT_SHARE * config.joint_speed_fraction,
+            links=self.kinematics.links,
+        )
 
     def reset(self, q: Array, gripper: float = 0.0, row: int = 0) -> None:
         """Anchor a row to an arm at rest at q (n,) [rad], with the gripper at a closed fraction.
@@ -184,8 +371,10 @@ class Guard:
 
     def admits(self, q: Array) -> str | None:
         """Return the limit that a posture (n,) at rest breaks, or None if the first row may start an episode there."""
-        found = self._violations(q[None], np.zeros((1, len(q))), self._box[:, :1], self._speed_limits_at(q[None]))[0]
-        return REASONS[found] if found >= 0 else "clearance" if self.kinematics.too_close(q) else None
+        found = violation_of_command(self._limits, q, np.zeros_like(q), self._box[:, 0])
+        if found != NO_VIOLATION:
+            return REASONS[found]
+        return "clearance" if self.kinematics.too_close(q) else None
 
     def require_admitted(self, q: Array) -> None:
         """Refuse to begin at the arm's posture (n,) [rad] if the guard would not let it move from there.
@@ -243,29 +432,18 @@ class Guard:
                 stopped.
         """
         self._require_sane(desired, gripper, measured, age_s)
-        before, q = self.velocity[rows], self.q[rows]
-        way = desired - q
-        velocity = way / (np.maximum(1.0, largest(way) / FAR) * self._period)[:, None]
-        velocity, scaled = self._limit_speed(velocity, q)
-        velocity, sudden = self._limit_acceleration(velocity, before)
-        found = self._try(velocity, measured, rows)
-        reasons: list[tuple[str, ...]] = [()] * len(rows)
-        violated = np.flatnonzero(found.violations >= 0)
-        for index in np.flatnonzero(scaled.any(axis=0) | sudden | (found.violations >= 0)).tolist():
-            flags = (*scaled[:, index], sudden[index])
-            limits = [name for name, flag in zip(SCALED, flags, strict=True) if flag]
-            if (violation := found.violations[index]) >= 0:
-                limits.append(REASONS[violation])
-            reasons[index] = tuple(dict.fromkeys(limits))
-            self.interventions.update(reasons[index])
+        q, changed = self.q[rows], np.zeros((len(rows), len(REASONS)), np.bool_)
+        velocity = limit_velocity(self._limits, desired, q, self.velocity[rows], changed)
+        violations = self._look_ahead(velocity, measured, rows)
+        violated = np.flatnonzero(violations != NO_VIOLATION)
         if violated.size:
-            best = self._search(velocity[violated], measured[violated], rows[violated])
-            found.q[violated], found.velocity[violated] = best.q, best.velocity
-        self.q[rows], self.velocity[rows] = found.q, found.velocity
-        self._behind[rows] = self._followed(self._behind[rows], found.velocity)
+            changed[violated, violations[violated]] = True
+            velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
+        self.q[rows], self.velocity[rows] = q + velocity * self._limits.period_s, velocity
+        self._behind[rows] = follow(self._limits, self._behind[rows], velocity)
         self.gripper[rows] = np.minimum(np.maximum(gripper, 0.0), 1.0)
         self.commands += len(rows)
-        return reasons
+        return self._reasons(changed)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -279,7 +457,7 @@ class Guard:
         if not np.isfinite(measured).all():
             raise CommandRefusedError(f"the measured joint angles {measured} are not usable; nothing was sent")
         youngest, oldest = float(age_s.min()), float(age_s.max())
-        if youngest < -self._period:
+        if youngest < -self._limits.period_s:
             raise CommandRefusedError(
                 f"the measured state is stamped {-youngest:.3f} s in the future; set the clocks right; nothing was sent"
             )
@@ -289,117 +467,39 @@ class Guard:
                 f"{self.config.max_state_age_s:g} s; nothing was sent"
             )
 
-    def _speed_limits(self, q: Array) -> tuple[Array, Array]:
-        """Return the lowest and highest joint velocities (..., n) at q (..., n) [rad/s], none of them 0."""
-        lowest, highest = self._spec.arm.velocity_at(q)
-        share = self._speed_share
-        return np.minimum(share * lowest, -STANDSTILL_RAD_S), np.maximum(share * highest, STANDSTILL_RAD_S)
+    def _look_ahead(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Check a period at velocities (k, n), and braking after it; return the first limit broken in each row."""
+        limits = self._limits
+        path = np.empty((len(rows), int(np.abs(velocity).max() / limits.change) + 3, velocity.shape[1]))
+        violations, counts = look_ahead_all(
+            limits, velocity, self.q[rows], self._behind[rows], measured, self._box[:, rows], path
+        )
+        for row, count in enumerate(counts.tolist()):
+            for posture in path[row, :count]:
+                if self.kinematics.too_close(posture):
+                    violations[row] = CLEARANCE
+                    break
+        return violations
 
-    def _speed_limits_at(self, q: Array) -> tuple[Array, Array]:
-        """Return the same, without computing what does not depend on the posture."""
-        return self._speeds_everywhere or self._speed_limits(q)
-
-    def _limit_speed(self, velocity: Array, q: Array) -> tuple[Array, Flags]:
-        """Scale velocities (k, n) to the joint and tool speed limits at q; say for which of both (2, k)."""
-        lowest, highest = self._speed_limits_at(q)
-        excess = np.maximum(velocity / lowest, velocity / highest).max(axis=1)
-        fast = excess > 1.0 + 1e-9
-        scale = np.where(fast, 1.0 / np.maximum(excess, 1.0), 1.0)
-        speed = scale * lengths(times(self.kinematics.tools(q).linear, velocity))
-        limit = self._max_tcp_speed * TCP_SPEED_AT_START
-        tool_fast = speed > limit * (1.0 + 1e-9)
-        scale = np.where(tool_fast, scale * (limit / np.maximum(speed, limit)), scale)
-        return velocity * scale[:, None], np.array([fast, tool_fast])
-
-    def _limit_acceleration(self, velocity: Array, before: Array) -> tuple[Array, Flags]:
-        """Move velocities (k, n) towards those before, until the change is within the limit; say which (k,)."""
-        change = velocity - before
-        excess = largest(change) / self._max_change
-        sudden = excess > 1.0 + 1e-9
-        if sudden.any():
-            velocity = np.where(sudden[:, None], before + change / np.maximum(excess, 1.0)[:, None], velocity)
-        return velocity, sudden
-
-    def _search(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Candidates:
+    def _search(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Array:
         """Return the largest admissible steps from braking towards velocities (k, n) that are not."""
-        brake = self._braked(self.velocity[rows])
-        best = Candidates(self.q[rows] + brake * self._period, brake.copy(), np.full(len(rows), -1))
-        low, high = np.zeros(len(rows)), np.ones(len(rows))
+        braking = brake_all(self._limits, self.velocity[rows])
+        best, low, high = braking.copy(), np.zeros(len(rows)), np.ones(len(rows))
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            found = self._try(brake + middle[:, None] * (velocity - brake), measured, rows)
-            free = found.violations < 0
+            candidate = braking + middle[:, None] * (velocity - braking)
+            free = self._look_ahead(candidate, measured, rows) == NO_VIOLATION
             low, high = np.where(free, middle, low), np.where(free, high, middle)
-            best.q[free], best.velocity[free] = found.q[free], found.velocity[free]
+            best[free] = candidate[free]
         return best
 
-    def _try(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Candidates:
-        """Check a period at velocities (k, n) from the commanded postures, and braking after it."""
-        commanded, box = self.q[rows], self._box[:, rows]
-        first = posture = commanded + velocity * self._period
-        behind = self._followed(self._behind[rows], velocity)
-        lead = largest(posture - measured)
-        leads = (lead > self.config.max_lead_rad) & (lead > largest(commanded - measured))
-        violations = np.where(leads, LEAD, -1)
-        going, braking = np.flatnonzero(~leads), velocity
-        while going.size:
-            q, v, late = posture[going], braking[going], behind[going]
-            violations[going] = found = self._first_violation(q, v, late, box[:, going])
-            braking = self._braked(braking)
-            going = going[(found < 0) & (largest(braking[going]) > 0.0)]
-            posture = posture + braking * self._period
-            behind = self._followed(behind, braking)
-        return Candidates(first, velocity, violations)
-
-    def _first_violation(self, q: Array, velocity: Array, behind: Array, box: Array) -> NDArray[np.intp]:
-        """Return the first limit that is broken at postures (k, n), or by the arms behind them; -1 if none is."""
-        found = self._violations(q, velocity, box, self._speed_limits_at(q))
-        for row in np.flatnonzero(found < 0).tolist():
-            if self.kinematics.too_close(q[row]):
-                found[row] = CLEARANCE
-        arm = self._violations_of_arm(q - behind, behind, velocity, box)
-        return np.where(found < 0, arm, found)
-
-    def _violations(self, q: Array, velocity: Array, box: Array, speeds: tuple[Array, Array]) -> NDArray[np.intp]:
-        """Return the first limit that commands break at postures (k, n) reached at velocities; -1 if none."""
-        tools, (lowest, highest) = self.kinematics.tools(q), speeds
-        outside = ((q < self._lower) | (q > self._upper)).any(axis=1)
-        fast = np.zeros(len(q), np.bool_)
-        if self._speeds_everywhere is None:
-            fast = np.maximum(velocity / lowest, velocity / highest).max(axis=1) > 1.0 + ROUNDING
-        tool = times(tools.linear, velocity)
-        tool_fast = (tool * tool).sum(axis=1) > (self._max_tcp_speed * TCP_SPEED_AT_END) ** 2
-        beyond = ((tools.position < box[0]) | (tools.position > box[1])).any(axis=1)
-        broken = np.array([outside, fast, tool_fast, beyond])
-        return np.where(broken.any(axis=0), COMMAND_LIMITS[broken.argmax(axis=0)], -1)
-
-    def _violations_of_arm(self, q: Array, behind: Array, velocity: Array, box: Array) -> NDArray[np.intp]:
-        """Return the first limit that arms at q (k, n) break, ``behind`` commands that move at velocities."""
-        tools, speeds = self.kinematics.tools(q), behind / self._lag
-        linear = tools.linear
-        gaining = (np.abs(velocity - speeds) * np.sqrt((linear * linear).sum(axis=1))).sum(axis=1)
-        fast = lengths(times(linear, speeds)) + UNEVEN_S / self._lag * gaining > self._max_tcp_speed * TCP_SPEED_OF_ARM
-        beyond = ((tools.position < box[0]) | (tools.position > box[1])).any(axis=1)
-        return np.where(fast, TCP_SPEED, np.where(beyond, WORKSPACE, -1))
-
-    def _braked(self, velocity: Array) -> Array:
-        """Return velocities (k, n) after one period of braking as hard as allowed."""
-        peak = largest(velocity)
-        braked: Array = velocity * np.maximum(0.0, 1.0 - self._max_change / np.maximum(peak, 1e-300))[:, None]
-        return braked
-
-    def _followed(self, behind: Array, velocity: Array) -> Array:
-        """Compute how far arms are behind their commands (k, n) [rad] after a period at velocities.
-
-        They follow with a first-order lag: ``behind' = velocity - behind / lag``.
-        """
-        return self._kept * behind + ((1.0 - self._kept) * self._lag) * velocity
-
-
-def largest(values: Array) -> Array:
-    """Return the largest magnitude (m,) of each row (m, n)."""
-    found: Array = np.abs(values).max(axis=1)
-    return found
+    def _reasons(self, changed: Flags) -> list[tuple[str, ...]]:
+        """Return the names of the limits (k, reasons) that changed commands, and count them."""
+        reasons: list[tuple[str, ...]] = [()] * len(changed)
+        for row in np.flatnonzero(changed.any(axis=1)).tolist():
+            reasons[row] = tuple(REASONS[index] for index in np.flatnonzero(changed[row]))
+            self.interventions.update(reasons[row])
+        return reasons
 
 
 def _command(q: Array, gripper: float) -> JointCommand:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.geometry import lengths, times
 from td3robot.robots.objects import Objects
+from td3robot.row_math import lengths, times
 from td3robot.state import Array
 
 Rows = NDArray[np.intp]

@@ -13,10 +13,11 @@ from td3robot.config.disturbance import DisturbanceConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.config.section import Box, NonNegative, Range, Section, UnitInterval, refused
 from td3robot.config.task import TaskConfig
-from td3robot.geometry import about_vertical, lengths, times, turns_down, yaws
+from td3robot.geometry import about_vertical
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
+from td3robot.row_math import lengths, times, turns_down, yaws
 from td3robot.state import Array, ObjectModel, Pose
 from td3robot.tasks.interface import (
     AT_REST,

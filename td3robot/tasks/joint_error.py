@@ -7,9 +7,9 @@ solve both: they say how far each joint still has to go.
 
 import numpy as np
 
-from td3robot.geometry import lengths, solve, times
 from td3robot.layout import Field
 from td3robot.robots.interface import RobotSpec
+from td3robot.row_math import damped_inverses, lengths, times
 from td3robot.state import Array
 from td3robot.tasks.interface import TaskState
 from td3robot.tasks.shaping import progress
@@ -54,12 +54,9 @@ class JointError:
             error: (m, k) the commanded tools' errors along the first k rows of their Jacobians: x, y, z [m], then
                 rotation about x, y, z [rad], in the base frame.
         """
-        count = error.shape[1]
-        J, unit = state.commanded_jacobian[:, :count], np.eye(count)
-        across = J.transpose(0, 2, 1)
-        gram, home = J @ across, self.home - state.commanded_q
-        free = home - times(across, solve(gram + HOME_DAMPING**2 * unit, times(J, home)[..., None])[..., 0])
-        return times(across, solve(gram + DAMPING**2 * unit, error[..., None])[..., 0]) + free
+        J, home = state.commanded_jacobian[:, : error.shape[1]], self.home - state.commanded_q
+        free = home - damped_inverses(J, times(J, home), HOME_DAMPING)
+        return damped_inverses(J, error, DAMPING) + free
 
     def observe(self, state: TaskState, joints: Array) -> dict[str, Array]:
         """Return the values of ``fields`` for the joints' errors (m, n) [rad]."""

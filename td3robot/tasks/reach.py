@@ -7,10 +7,10 @@ from pydantic import PositiveFloat
 
 from td3robot.config.section import Box, NonNegative, Section
 from td3robot.config.task import TaskConfig
-from td3robot.geometry import lengths, turns_down
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, RobotSpec
+from td3robot.row_math import lengths, turns_down
 from td3robot.state import Array
 from td3robot.tasks.interface import Goal, Goals, Scores, Task, TaskState, Transition, observe_robot, robot_fields
 from td3robot.tasks.joint_error import JointError

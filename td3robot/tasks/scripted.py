@@ -5,7 +5,7 @@ from math import copysign
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.config.robot import ActionConfig
+from td3robot.config.robot import TURN_RAD_S, ActionConfig
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.tasks.grasp import GraspConfig, empty_beyond, over
@@ -87,4 +87,4 @@ def scripted_grasp(
 ) -> ScriptedGrasp:
     """Make the script for an environment's configuration."""
     tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
-    return ScriptedGrasp(layout, config, spec, tool_step, action.turn_rad_s * spec.period_s, action)
+    return ScriptedGrasp(layout, config, spec, tool_step, TURN_RAD_S * spec.period_s, action)

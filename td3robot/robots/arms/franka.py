@@ -13,7 +13,6 @@ import numpy as np
 from td3robot.registry import ARMS
 from td3robot.robots.arms.model import ArmModel, Chain, Region, Servo
 from td3robot.robots.franky_sim import as_xml, model_tree, one, remove
-from td3robot.state import Array
 
 if TYPE_CHECKING:
     import mujoco
@@ -40,19 +39,6 @@ ENVELOPE_UPPER = np.array([2.75010, 1.79180, 2.90650, -0.14580, 2.81010, 4.52050
 ENVELOPE_DECELERATION = np.array([6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0])
 ENVELOPE_OFFSET = np.array([0.30, 0.20, 0.20, 0.30, 0.35, 0.35, 0.35])
 ENVELOPE_TOLERANCE = 1e-3
-
-
-def fr3_joint_speeds(q: Array) -> tuple[Array, Array]:
-    """Return the lowest and highest joint speeds (..., 7) [rad/s] that the FR3 allows at joint angles q (..., 7) [rad].
-
-    libfranka's ``computeUpperLimitsJointVelocity``: ``min(cap, max(0, sqrt(2 deceleration (upper - q)) - offset)) -
-    tolerance`` upwards, and its mirror image downwards. Beyond the range nothing may move further out.
-    """
-    up = np.sqrt(np.maximum(0.0, 2.0 * ENVELOPE_DECELERATION * (ENVELOPE_UPPER - q))) - ENVELOPE_OFFSET
-    down = np.sqrt(np.maximum(0.0, 2.0 * ENVELOPE_DECELERATION * (q - ENVELOPE_LOWER))) - ENVELOPE_OFFSET
-    highest = np.clip(up, 0.0, VELOCITY) - ENVELOPE_TOLERANCE
-    lowest = ENVELOPE_TOLERANCE - np.clip(down, 0.0, VELOCITY)
-    return np.minimum(lowest, 0.0), np.maximum(highest, 0.0)
 
 
 def menagerie_fr3() -> "mujoco.MjSpec":
@@ -106,7 +92,9 @@ FR3: ArmModel = ARMS.register(
             "table": Region((-0.5, -0.15), (0.5, 0.85)),
         },
         make_spec=menagerie_fr3,
-        joint_speeds=fr3_joint_speeds,
+        speed_envelope=np.array(
+            [ENVELOPE_LOWER, ENVELOPE_UPPER, ENVELOPE_DECELERATION, ENVELOPE_OFFSET, np.full(7, ENVELOPE_TOLERANCE)]
+        ),
         label="Franka FR3",
     ),
 )

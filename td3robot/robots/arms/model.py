@@ -148,7 +148,8 @@ class ArmModel:
         make_spec: Makes the MuJoCo model: joints in order, an actuator for each in the same order, a site
             ``attachment_site`` at the flange. Its world frame is the base frame.
         touching: Pairs of bodies that the guard does not keep apart: they share a housing, or the table.
-        joint_speeds: Joint speed limits (..., n) at postures q (..., n) [rad], as (lowest, highest) [rad/s]; None if
+        speed_envelope: (5, n) how joint speed limits fall towards the joints' ends, as :func:`joint_speed_limits` has
+            it: lowest and highest joint angle [rad], deceleration [rad/s2], offset and tolerance [rad/s]; (0, n) if
             they are ``velocity`` everywhere.
         label: Display name, ``UR5e``; the arm's name by default.
     """
@@ -165,7 +166,7 @@ class ArmModel:
     regions: Mapping[str, Region]
     make_spec: Callable[[], "mujoco.MjSpec"]
     touching: tuple[tuple[str, str], ...] = ()
-    joint_speeds: Callable[[Array], tuple[Array, Array]] | None = field(default=None)
+    speed_envelope: Array = field(default_factory=lambda: np.zeros((0, 0)))
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -191,8 +192,26 @@ class ArmModel:
                 )
 
     def velocity_at(self, q: Array) -> tuple[Array, Array]:
-        """Return the lowest and highest joint speeds [rad/s] that the arm allows at joint angles q (..., n) [rad].
+        """Return the lowest and highest joint speeds (n,) [rad/s] that the arm allows at joint angles q (n,) [rad]."""
+        return joint_speed_limits(q, self.velocity, self.speed_envelope)
 
-        They are (..., n), or (n,) if they are the same in every posture.
-        """
-        return (-self.velocity, self.velocity) if self.joint_speeds is None else self.joint_speeds(q)
+
+def joint_speed_limits(q: Array, velocity: Array, envelope: Array) -> tuple[Array, Array]:
+    """Return the lowest and highest joint speeds (n,) [rad/s] at joint angles q (n,) [rad].
+
+    libfranka's ``computeUpperLimitsJointVelocity``: ``min(cap, max(0, sqrt(2 deceleration (upper - q)) - offset)) -
+    tolerance`` upwards, and its mirror image downwards. Beyond the range nothing may move further out.
+
+    Args:
+        q: Joint angles.
+        velocity: (n,) caps [rad/s].
+        envelope: (5, n) the other numbers; see :class:`ArmModel`. With (0, n), the caps hold everywhere.
+    """
+    if len(envelope) == 0:
+        return -velocity, velocity
+    lower, upper, deceleration, offset, tolerance = envelope[0], envelope[1], envelope[2], envelope[3], envelope[4]
+    up = np.sqrt(np.maximum(0.0, 2.0 * deceleration * (upper - q))) - offset
+    down = np.sqrt(np.maximum(0.0, 2.0 * deceleration * (q - lower))) - offset
+    highest = np.minimum(np.maximum(up, 0.0), velocity) - tolerance
+    lowest = tolerance - np.minimum(np.maximum(down, 0.0), velocity)
+    return np.minimum(lowest, 0.0), np.maximum(highest, 0.0)

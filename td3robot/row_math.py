@@ -1,0 +1,106 @@
+"""Vectors and rotations over rows, compiled: for the few rows of a batch, several times as fast as NumPy.
+
+What a row gets does not depend on how many there are.
+"""
+
+import numpy as np
+
+from td3robot.jit import kernel
+from td3robot.state import Array
+
+
+@kernel
+def lengths(vectors: Array) -> Array:
+    """Compute the Euclidean lengths (m,) of vectors (m, n)."""
+    found = np.empty(len(vectors))
+    for row in range(len(vectors)):
+        total = 0.0
+        for value in vectors[row]:
+            total += value * value
+        found[row] = np.sqrt(total)
+    return found
+
+
+@kernel
+def largest(values: Array) -> Array:
+    """Return the largest magnitudes (m,) of rows (m, n)."""
+    found = np.zeros(len(values))
+    for row in range(len(values)):
+        for value in values[row]:
+            found[row] = max(found[row], abs(value))
+    return found
+
+
+@kernel
+def times(matrices: Array, vectors: Array) -> Array:
+    """Multiply each of the matrices (m, k, n) by its vector (m, n)."""
+    count, size, inner = matrices.shape
+    product = np.zeros((count, size))
+    for row in range(count):
+        for index in range(size):
+            for k in range(inner):
+                product[row, index] += matrices[row, index, k] * vectors[row, k]
+    return product
+
+
+@kernel
+def yaws(rotations: Array) -> Array:
+    """Compute the directions (m,) of frames' x axes about the vertical, in [-pi, pi] [rad]."""
+    found = np.empty(len(rotations))
+    for row in range(len(rotations)):
+        found[row] = np.arctan2(rotations[row, 1, 0], rotations[row, 0, 0])
+    return found
+
+
+@kernel
+def turns_down(rotations: Array) -> Array:
+    """Approximate the rotation vectors (m, 3) that point tools down, in the base frame.
+
+    They are the axes of these rotations, which are level, times the sine of the angle [rad].
+    """
+    found = np.zeros((len(rotations), 3))
+    for row in range(len(rotations)):
+        found[row, 0], found[row, 1] = -rotations[row, 1, 2], rotations[row, 0, 2]
+    return found
+
+
+@kernel
+def damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
+    """Compute the joint displacements (n,) ``J' (J J' + damping^2 I)^-1 twist`` for a Jacobian (k, n).
+
+    The matrix is positive definite, and solved by Cholesky's factors (Golub and Van Loan, Algorithm 4.2.1).
+    """
+    size, joints = jacobian.shape
+    factor, solution = np.zeros((size, size)), np.empty(size)
+    for i in range(size):
+        for j in range(i + 1):
+            total = damping * damping if i == j else 0.0
+            for k in range(joints):
+                total += jacobian[i, k] * jacobian[j, k]
+            for k in range(j):
+                total -= factor[i, k] * factor[j, k]
+            factor[i, j] = np.sqrt(total) if i == j else total / factor[j, j]
+    for i in range(size):
+        total = twist[i]
+        for k in range(i):
+            total -= factor[i, k] * solution[k]
+        solution[i] = total / factor[i, i]
+    for i in range(size - 1, -1, -1):
+        total = solution[i]
+        for k in range(i + 1, size):
+            total -= factor[k, i] * solution[k]
+        solution[i] = total / factor[i, i]
+    displacement = np.zeros(joints)
+    for i in range(size):
+        for k in range(joints):
+            displacement[k] += jacobian[i, k] * solution[i]
+    return displacement
+
+
+@kernel
+def damped_inverses(jacobians: Array, twists: Array, damping: float) -> Array:
+    """Compute the joint displacements (m, n) of Jacobians (m, k, n) and twists (m, k); see :func:`damped_inverse`."""
+    found = np.empty((jacobians.shape[0], jacobians.shape[2]))
+    for row in range(len(found)):
+        found[row] = damped_inverse(jacobians[row], twists[row], damping)
+    return found
