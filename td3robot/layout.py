@@ -77,12 +77,15 @@ class Layout:
         packed = np.empty((count, self.size), np.float32)
         for name, where in self.slices.items():
             value, size = values[name], where.stop - where.start
-            if np.shape(value) != ((count, size) if size > 1 or np.ndim(value) > 1 else (count,)):
+            if value.shape == (count, size):
+                packed[:, where] = value
+            elif value.shape == (count,) and size == 1:
+                packed[:, where.start] = value
+            else:
                 raise EnvironmentFaultError(
                     f"the task's field {name!r} has {size} numbers in each of {count} rows, and observe() returned an "
-                    f"array of shape {np.shape(value)}"
+                    f"array of shape {value.shape}"
                 )
-            packed[:, where] = value if np.ndim(value) > 1 else value[:, None]
         return packed
 
     def unpack(self, vector: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -32,6 +32,15 @@ def largest(values: Array) -> Array:
 
 
 @kernel
+def is_finite(values: Array) -> bool:
+    """Whether every number of an array is finite."""
+    total = 0.0
+    for value in values.flat:
+        total += value * 0.0
+    return total == 0.0
+
+
+@kernel
 def times(matrices: Array, vectors: Array) -> Array:
     """Multiply each of the matrices (m, k, n) by its vector (m, n)."""
     count, size, inner = matrices.shape

@@ -12,7 +12,7 @@ from td3robot.envs.actions import ActionKind
 from td3robot.envs.initial_states import InitialState, InitialStateSampler
 from td3robot.errors import EnvironmentFaultError, RobotError
 from td3robot.robots.guard import Guard, GuardDecision
-from td3robot.robots.interface import Robot
+from td3robot.robots.interface import GripperModel, Robot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.object_memory import ObjectMemory
 from td3robot.robots.objects import Objects
@@ -123,15 +123,20 @@ class _Measured:
         self.driver_q = np.zeros((count, 2))
         self.closed, self.stamp = np.zeros((2, 1 + rest, count))
 
-    def add(self, row: int, state: RobotState, closed: float, anew: bool) -> None:
-        """Add a row's newest state, forgetting all others if an episode begins anew."""
-        self.q[row], self.dq[row], self.driver_q[row] = state.q, state.dq, state.driver_q
-        for kept, new in ((self.closed, closed), (self.stamp, state.stamp)):
-            if anew:
-                kept[:, row] = new
-            else:
-                kept[:-1, row] = kept[1:, row]
-                kept[-1, row] = new
+    def add(self, rows: Rows, states: Sequence[RobotState], gripper: GripperModel, anew: bool) -> None:
+        """Add the newest states of some rows, forgetting all others if their episodes begin anew."""
+        for kept, new in (
+            (self.q, [state.q for state in states]),
+            (self.dq, [state.dq for state in states]),
+            (self.driver_q, [state.driver_q for state in states]),
+        ):
+            kept[rows] = new
+        for history, newest in (
+            (self.closed, gripper.closed_fractions(self.driver_q[rows])),
+            (self.stamp, np.array([state.stamp for state in states])),
+        ):
+            history[:-1, rows] = newest if anew else history[1:, rows]
+            history[-1, rows] = newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +196,9 @@ class RobotBatch:
         self._threads = min(threads, count)
         self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
         self._all = np.arange(count)
-        self._seen_of, self._true_of = (_Measured(count, joints, rest) for _ in range(2))
+        self._seen_of = self._true_of = _Measured(count, joints, rest)
+        if self._disturbed.any():
+            self._true_of = _Measured(count, joints, rest)
         self._intent, self._keeps, self._stalled_s, self._told = np.zeros((4, count))
         self.previous_actions = np.zeros((count, self.action_kind.layout.size), np.float32)
         self._steps, self._held = np.zeros((2, count), np.int64)
@@ -469,34 +476,25 @@ class RobotBatch:
 
     def _look(self, rows: Rows, anew: bool = False) -> None:
         """Read robots and objects: ``seen`` is the state as a controller sees it, ``state`` the true one."""
+        robots = [self.cells[row].robot for row in rows.tolist()]
         try:
-            for row in rows.tolist():
-                self._read(row, anew)
+            self._seen_of.add(rows, [robot.read() for robot in robots], self.spec.gripper, anew)
+            if self._true_of is not self._seen_of:
+                self._true_of.add(rows, [robot.truth() for robot in robots], self.spec.gripper, anew)
         except RobotError:
-            for row in rows.tolist():
-                self.cells[row].robot.stop()
+            for robot in robots:
+                robot.stop()
             raise
-        true = seen = self._observed(self._true_of, rows)
-        if self._disturbed[rows].any():
-            seen = self._observed(self._seen_of, rows)
-        truth = self._truth(rows) if self._names else None
-        seen = self._remember(seen, rows)
+        seen = self._remember(self._observed(self._seen_of, rows), rows)
         seen = seen._replace(stalled_s=self._stalled(seen, rows))
-        true = true._replace(objects=seen.objects if truth is None else truth)
-        true = true._replace(held=self.task.held(true) if self._names else true.held)
+        true = seen if self._true_of is self._seen_of else self._observed(self._true_of, rows)
+        if self._names:
+            true = true._replace(objects=self._truth(rows) or seen.objects)
+        if true.held is not seen.held:
+            true = true._replace(held=self.task.held(true))
         everything = len(rows) == len(self)
         self.state = true if everything else put(self.state, rows, true)
         self.seen = seen if everything else put(self.seen, rows, seen)
-
-    def _read(self, row: int, anew: bool) -> None:
-        robot, gripper = self.cells[row].robot, self.spec.gripper
-        seen = robot.read()
-        closed = gripper.closed_fraction(seen.driver_q)
-        self._seen_of.add(row, seen, closed, anew)
-        if self._disturbed[row]:
-            seen = robot.truth()
-            closed = gripper.closed_fraction(seen.driver_q)
-        self._true_of.add(row, seen, closed, anew)
 
     def _observed(self, measured: _Measured, rows: Rows) -> TaskState:
         """Return the states that follow from what was measured; nothing is said of objects yet."""
@@ -537,10 +535,10 @@ class RobotBatch:
         """Return states with what is held, and the objects where they were seen last, or where hands carry them."""
         if not self._names:
             return seen
-        seen = seen._replace(objects=self._remembered(rows))
-        seen = seen._replace(held=self.task.held(seen))
-        self.memory.look(seen.tcp_position, seen.tcp_rotation, seen.held, rows)
-        return seen._replace(objects=self._remembered(rows))
+        seen = seen._replace(objects=self._of(self.seen, rows).objects)
+        held = self.task.held(seen)
+        self.memory.look(seen.tcp_position, seen.tcp_rotation, held, rows)
+        return seen._replace(held=held, objects=self._remembered(rows))
 
     def _remembered(self, rows: Rows) -> dict[str, ObjectPoses]:
         memory = self.memory

@@ -43,6 +43,7 @@ from td3robot.jit import kernel
 from td3robot.robots.arms.model import joint_speed_limits
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
+from td3robot.row_math import is_finite
 from td3robot.state import Array, JointCommand, RobotState
 
 Flags = NDArray[np.bool_]
@@ -450,11 +451,11 @@ class Guard:
         return self.config.model_dump(mode="json")
 
     def _require_sane(self, desired: Array, gripper: Array, measured: Array, age_s: Array) -> None:
-        if not (np.isfinite(desired).all() and np.isfinite(gripper).all()):
+        if not (is_finite(desired) and is_finite(gripper)):
             raise CommandRefusedError(
                 f"a command that is not finite was refused: q {desired}, gripper {gripper}; nothing was sent"
             )
-        if not np.isfinite(measured).all():
+        if not is_finite(measured):
             raise CommandRefusedError(f"the measured joint angles {measured} are not usable; nothing was sent")
         youngest, oldest = float(age_s.min()), float(age_s.max())
         if youngest < -self._limits.period_s:

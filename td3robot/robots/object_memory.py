@@ -77,16 +77,19 @@ class ObjectMemory:
         seen, seen_turn, age_s, number = self._read(rows)
         new = self._new[rows]
         fresh = number != self._number[rows]
+        known = fresh | new[:, None]
         still = (held >= 0) & (held == self._held[rows]) & ~new
         held_s = np.where(still, self._held_s[rows] + self._period, 0.0)
         self._remember_tools(tool, turn, new, rows)
-        position, rotation = self.position[rows], self.rotation[rows]
-        self._require_recent(position, tool, ~(fresh | new[:, None]), held, rows)
-        chosen = (fresh | new[:, None])[..., None]
-        position, rotation = np.where(chosen, seen, position), np.where(chosen[..., None], seen_turn, rotation)
-        self._carry(position, rotation, fresh & (age_s < held_s[:, None]), age_s, still, held, rows)
+        position, rotation = seen, seen_turn
+        if not known.all():
+            self._require_recent(self.position[rows], tool, ~known, held, rows)
+            position = np.where(known[..., None], seen, self.position[rows])
+            rotation = np.where(known[..., None, None], seen_turn, self.rotation[rows])
+        if (held >= 0).any():
+            self._carry(position, rotation, fresh & (age_s < held_s[:, None]), age_s, still, held, rows)
         self.position[rows], self.rotation[rows] = position, rotation
-        self._pause_s[rows] = pause_s = np.where(fresh | new[:, None], 0.0, self._pause_s[rows])
+        self._pause_s[rows] = pause_s = np.where(known, 0.0, self._pause_s[rows])
         self.age_s[rows] = self._pace * np.maximum(0.0, age_s - pause_s)
         self._number[rows], self._held[rows], self._held_s[rows], self._new[rows] = number, held, held_s, False
 

@@ -25,6 +25,8 @@ from td3robot.robots.simulated.scene import (
 from td3robot.robots.simulated.variation import Variation, VariedModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
+UNSTABLE = mujoco.mjtWarning.mjWARN_BADQACC.value
+
 
 class SimulatedCell:
     """A compiled cell of what touches, with hulls in place of meshes; with all meshes, it would hold 60 MB."""
@@ -94,6 +96,10 @@ class MujocoRobot(SimulatedRobot):
         bodies = {item.name: self.data.body(item.name) for item in self.object_models}
         self._bodies = {name: (body.xpos, body.xmat.reshape(3, 3)) for name, body in bodies.items()}
         self._tool = self.data.site(TCP_SITE).xpos
+        # Views of the simulation's data: looking them up costs more than using them.
+        data, n = self.data, self._joints
+        self._q, self._dq, self._driver_q = data.qpos[:n], data.qvel[:n], data.qpos
+        self._ctrl, self._act, self._warnings = data.ctrl[:n], data.act[:n], data.warning.number
         self.fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
         self.move_home()
 
@@ -108,8 +114,7 @@ class MujocoRobot(SimulatedRobot):
     def read(self) -> RobotState:
         """Return the state at the end of the last period."""
         data = self._open()
-        n = self._joints
-        return RobotState(data.qpos[:n].copy(), data.qvel[:n].copy(), data.qpos[self.drivers], data.time)
+        return RobotState(self._q.copy(), self._dq.copy(), self._driver_q[self.drivers], data.time)
 
     def now(self) -> float:
         """Return the simulated time [s]."""
@@ -122,18 +127,19 @@ class MujocoRobot(SimulatedRobot):
 
     def advance(self) -> None:
         """Integrate one control period."""
-        data, n, gripper = self._open(), self._joints, self.spec.gripper
+        data, gripper = self._open(), self.spec.gripper
         steps = round(self.period_share * self.substeps)
         # Over the period, the servo's target moves to the command in a straight line.
-        data.ctrl[:n] = (self._target - data.act[:n]) * (self.spec.control_rate_hz * (self.substeps / steps))
-        closed = self.motor.advance(steps / self.physics_rate_hz, gripper.closed_fraction(data.qpos[self.drivers]))
+        self._ctrl[:] = (self._target - self._act) * (self.spec.control_rate_hz * (self.substeps / steps))
+        measured = gripper.closed_fraction(self._driver_q[self.drivers])
+        closed = self.motor.advance(steps / self.physics_rate_hz, measured)
         data.ctrl[self.fingers] = gripper.control_at(closed)
         self.integrate(data, steps)
-        if data.warning.number[mujoco.mjtWarning.mjWARN_BADQACC]:
+        if self._warnings[UNSTABLE]:
             raise RobotError(self.unstable)
         # Land on the command exactly, so that rounding does not accumulate, and stay there if nothing more is sent.
-        data.act[:n] = self._target
-        data.ctrl[:n] = 0.0
+        self._act[:] = self._target
+        self._ctrl[:] = 0.0
 
     def integrate(self, data: mujoco.MjData, steps: int) -> None:
         """Do physics steps."""
@@ -216,17 +222,21 @@ class SimulatedObjects(Objects):
 
     def __init__(self, robot: MujocoRobot) -> None:
         self._robot, self._number = robot, 0
+        self._at_s, self._poses = -1.0, dict[str, Pose]()
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects at once."""
         self._robot.place(poses)
-        return self._robot.object_poses()
+        self._at_s = -1.0
+        return self.truth()
 
     def read(self) -> Mapping[str, Sighting]:
         """Return sightings from the simulation."""
         self._number += 1
-        return {name: Sighting(pose, 0.0, self._number) for name, pose in self._robot.object_poses().items()}
+        return {name: Sighting(pose, 0.0, self._number) for name, pose in self.truth().items()}
 
     def truth(self) -> Mapping[str, Pose]:
-        """Return the poses from the simulation."""
-        return self._robot.object_poses()
+        """Return the poses from the simulation, computed once a period."""
+        if (now := self._robot.now()) != self._at_s:
+            self._at_s, self._poses = now, self._robot.object_poses()
+        return self._poses
