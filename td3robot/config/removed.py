@@ -4,7 +4,23 @@ from collections.abc import Iterable, Mapping
 
 # By the setting's place in a run's file (``environment.task.near_m``), or in a cell's, which begins with ``cell.``.
 # Each sentence follows "NAME is gone: ", and says what to write instead, or that nothing is needed.
-REMOVED: Mapping[str, str] = {}
+REMOVED: Mapping[str, str] = {
+    "environment.action.per_axis": "dead zone and exponent act on each axis, always; leave it out",
+    "environment.action.wait_for_gripper": "the arm rests while the fingers close, always; leave it out",
+    "environment.action.damping_m": "it is DAMPING in td3robot/envs/actions.py; leave it out",
+    "environment.action.orientation_gain_hz": "it is ORIENTATION_GAIN_HZ in td3robot/envs/actions.py; leave it out",
+    "environment.action.turn_rad_s": "it is TURN_RAD_S in td3robot/config/robot.py; leave it out",
+    "environment.action.response_s": "it is RESPONSE_S in td3robot/envs/actions.py; leave it out",
+    "environment.task.near_m": "it is NEAR_M in the task's file; leave it out",
+    "environment.task.gripper": "the gripper's closed fraction is drawn from its whole range; leave it out",
+    "environment.task.rest_speed_m_s": "it is REST_SPEED_M_S in td3robot/tasks/grasp.py; leave it out",
+    "environment.task.full_turn_rad_s": "it is FULL_TURN_RAD_S in td3robot/tasks/grasp.py; leave it out",
+    "environment.task.practice_hold_s": "it is PRACTICE_HOLD_S in td3robot/tasks/grasp.py; leave it out",
+    "environment.task.practice_whole_share": "it is PRACTICE_WHOLE_SHARE in td3robot/tasks/grasp.py; leave it out",
+    "environment.task.practice_offset_m": "it is PRACTICE_OFFSET_M in td3robot/tasks/grasp.py; leave it out",
+    "environment.task.practice_turn_rad": "it is PRACTICE_TURN_RAD in td3robot/tasks/grasp.py; leave it out",
+    "environment.task.practice_lifted_share": "it is PRACTICE_LIFTED_SHARE in td3robot/tasks/grasp.py; leave it out",
+}
 
 
 def removed_settings(names: Iterable[str]) -> str:

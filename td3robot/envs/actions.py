@@ -176,7 +176,7 @@ class Numbers(NamedTuple):
 def signed_share(component: float, dead_zone: float, exponent: float) -> float:
     """Map an action component in [-1, 1] to a signed fraction of full speed."""
     beyond = max(0.0, (abs(component) - dead_zone) / (1.0 - dead_zone))
-    return np.copysign(beyond**exponent, component)
+    return float(np.copysign(beyond**exponent, component))
 
 
 class JointDelta(ActionKind):

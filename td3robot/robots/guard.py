@@ -47,6 +47,7 @@ from td3robot.row_math import is_finite
 from td3robot.state import Array, JointCommand, RobotState
 
 Flags = NDArray[np.bool_]
+Violations = NDArray[np.int64]
 
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
 JOINT_SPEED, TCP_SPEED, ACCELERATION, POSITION, WORKSPACE, CLEARANCE, LEAD = range(len(REASONS))
@@ -142,7 +143,7 @@ def speed_of(jacobian: Array, velocity: Array) -> float:
     squared = 0.0
     for axis in range(3):
         squared += (jacobian[axis] * velocity).sum() ** 2
-    return np.sqrt(squared)
+    return float(np.sqrt(squared))
 
 
 @kernel
@@ -155,7 +156,7 @@ def is_within(low: Array, value: Array, high: Array) -> bool:
 
 
 @kernel
-def limit_velocity(limits: Limits, desired: Array, q: Array, before: Array, reasons: Array) -> Array:
+def limit_velocity(limits: Limits, desired: Array, q: Array, before: Array, reasons: Flags) -> Array:
     """Return velocities (k, n) [rad/s] within the speed and acceleration limits, towards desired postures (k, n).
 
     Args:
@@ -191,8 +192,8 @@ def limit_velocity(limits: Limits, desired: Array, q: Array, before: Array, reas
 @kernel
 def brake(limits: Limits, velocity: Array) -> Array:
     """Return a velocity (n,) after one period of braking as hard as allowed."""
-    peak = np.abs(velocity).max()
-    return velocity * max(0.0, 1.0 - limits.change / max(peak, 1e-300))
+    braked: Array = velocity * max(0.0, 1.0 - limits.change / max(np.abs(velocity).max(), 1e-300))
+    return braked
 
 
 @kernel
@@ -266,7 +267,7 @@ def look_ahead(
 @kernel
 def look_ahead_all(
     limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
-) -> tuple[Array, Array]:
+) -> tuple[Violations, Violations]:
     """Look ahead in k rows; ``box`` is (2, k, 3) and ``path`` (k, .., n)."""
     violations, counts = np.empty(len(q), np.int64), np.empty(len(q), np.int64)
     for row in range(len(q)):
@@ -468,7 +469,7 @@ class Guard:
                 f"{self.config.max_state_age_s:g} s; nothing was sent"
             )
 
-    def _look_ahead(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    def _look_ahead(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Violations:
         """Check a period at velocities (k, n), and braking after it; return the first limit broken in each row."""
         limits = self._limits
         path = np.empty((len(rows), int(np.abs(velocity).max() / limits.change) + 3, velocity.shape[1]))
