@@ -4,6 +4,7 @@ What a row gets does not depend on how many there are.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from td3robot.jit import kernel
 from td3robot.state import Array
@@ -38,6 +39,21 @@ def is_finite(values: Array) -> bool:
     for value in values.flat:
         total += value * 0.0
     return total == 0.0
+
+
+@kernel
+def shift(history: Array, rows: NDArray[np.intp], newest: Array, anew: NDArray[np.bool_]) -> None:
+    """Move the histories (t, m, n) of some rows on by one, oldest first, to end with the newest values (r, n).
+
+    Where a history begins anew, it holds nothing but these.
+    """
+    for index in range(len(rows)):
+        row = rows[index]
+        for moment in range(len(history)):
+            if anew[index] or moment == len(history) - 1:
+                history[moment, row] = newest[index]
+            else:
+                history[moment, row] = history[moment + 1, row]
 
 
 @kernel

@@ -18,7 +18,7 @@ from td3robot.robots.object_memory import ObjectMemory
 from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
-from td3robot.row_math import largest, lengths, times
+from td3robot.row_math import largest, lengths, shift, times
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import (
     AT_REST,
@@ -115,13 +115,13 @@ class _Measured:
 
     Attributes:
         q, dq, driver_q: The newest; see :class:`TaskState`.
-        closed, stamp: (1 + rest, m) closed fractions and times [s], oldest first.
+        closed_and_stamp: (1 + rest, m, 2) closed fractions and times [s], oldest first.
     """
 
     def __init__(self, count: int, joints: int, rest: int) -> None:
         self.q, self.dq = np.zeros((2, count, joints))
         self.driver_q = np.zeros((count, 2))
-        self.closed, self.stamp = np.zeros((2, 1 + rest, count))
+        self.closed_and_stamp = np.zeros((1 + rest, count, 2))
 
     def add(self, rows: Rows, states: Sequence[RobotState], gripper: GripperModel, anew: bool) -> None:
         """Add the newest states of some rows, forgetting all others if their episodes begin anew."""
@@ -131,12 +131,9 @@ class _Measured:
             (self.driver_q, [state.driver_q for state in states]),
         ):
             kept[rows] = new
-        for history, newest in (
-            (self.closed, gripper.closed_fractions(self.driver_q[rows])),
-            (self.stamp, np.array([state.stamp for state in states])),
-        ):
-            history[:-1, rows] = newest if anew else history[1:, rows]
-            history[-1, rows] = newest
+        stamp = np.array([state.stamp for state in states])
+        newest = np.stack([gripper.closed_fractions(self.driver_q[rows]), stamp], axis=1)
+        shift(self.closed_and_stamp, rows, newest, np.full(len(rows), anew))
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,17 +500,16 @@ class RobotBatch:
         commanded_q, commanded_dq = guard.q[rows], guard.velocity[rows]
         commanded = guard.kinematics.tools(commanded_q)
         twist = times(commanded.jacobian, commanded_dq)
-        closed, earlier = measured.closed[-1, rows], measured.closed[0, rows]
-        passed = measured.stamp[-1, rows] - measured.stamp[0, rows]
-        going = passed > 0.0
+        (closed, stamp), (earlier, before) = measured.closed_and_stamp[-1, rows].T, measured.closed_and_stamp[0, rows].T
+        going = stamp > before
         return TaskState(
             q=q,
             dq=dq,
             driver_q=measured.driver_q[rows],
-            stamp=measured.stamp[-1, rows],
+            stamp=stamp,
             closed=closed,
             earlier_closed=earlier,
-            closing_rate=np.where(going, (closed - earlier) / np.where(going, passed, 1.0), 0.0),
+            closing_rate=np.where(going, (closed - earlier) / np.where(going, stamp - before, 1.0), 0.0),
             stalled_s=self._stalled_s[rows],
             tcp_position=tools.position,
             tcp_rotation=tools.rotation,

@@ -197,12 +197,12 @@ def brake(limits: Limits, velocity: Array) -> Array:
 
 
 @kernel
-def follow(limits: Limits, behind: Array, velocity: Array) -> Array:
-    """Compute how far an arm is behind its command (n,) [rad] after a period at a velocity.
+def follow(kept: float, lag_s: float, behind: Array, velocity: Array) -> Array:
+    """Compute how far an arm is behind its command (..., n) [rad] after a period at a velocity.
 
     It follows with a first-order lag: ``behind' = velocity - behind / lag``.
     """
-    return limits.kept * behind + ((1.0 - limits.kept) * limits.lag_s) * velocity
+    return kept * behind + ((1.0 - kept) * lag_s) * velocity
 
 
 @kernel
@@ -249,7 +249,7 @@ def look_ahead(
         return LEAD, 0
     count = 0
     while True:
-        behind = follow(limits, behind, velocity)
+        behind = follow(limits.kept, limits.lag_s, behind, velocity)
         found = violation_of_command(limits, posture, velocity, box)
         if found != NO_VIOLATION:
             return found, count
@@ -434,15 +434,15 @@ class Guard:
                 stopped.
         """
         self._require_sane(desired, gripper, measured, age_s)
-        q, changed = self.q[rows], np.zeros((len(rows), len(REASONS)), np.bool_)
-        velocity = limit_velocity(self._limits, desired, q, self.velocity[rows], changed)
+        limits, q, changed = self._limits, self.q[rows], np.zeros((len(rows), len(REASONS)), np.bool_)
+        velocity = limit_velocity(limits, desired, q, self.velocity[rows], changed)
         violations = self._look_ahead(velocity, measured, rows)
         violated = np.flatnonzero(violations != NO_VIOLATION)
         if violated.size:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
-        self.q[rows], self.velocity[rows] = q + velocity * self._limits.period_s, velocity
-        self._behind[rows] = follow(self._limits, self._behind[rows], velocity)
+        self.q[rows], self.velocity[rows] = q + velocity * limits.period_s, velocity
+        self._behind[rows] = follow(limits.kept, limits.lag_s, self._behind[rows], velocity)
         self.gripper[rows] = np.minimum(np.maximum(gripper, 0.0), 1.0)
         self.commands += len(rows)
         return self._reasons(changed)

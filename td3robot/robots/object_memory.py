@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.robots.objects import Objects
-from td3robot.row_math import lengths, times
+from td3robot.row_math import lengths, shift, times
 from td3robot.state import Array
 
 Rows = NDArray[np.intp]
@@ -80,7 +80,8 @@ class ObjectMemory:
         known = fresh | new[:, None]
         still = (held >= 0) & (held == self._held[rows]) & ~new
         held_s = np.where(still, self._held_s[rows] + self._period, 0.0)
-        self._remember_tools(tool, turn, new, rows)
+        shift(self._tools, rows, tool, new)
+        shift(self._turns, rows, turn, new)
         position, rotation = seen, seen_turn
         if not known.all():
             self._require_recent(self.position[rows], tool, ~known, held, rows)
@@ -105,12 +106,6 @@ class ObjectMemory:
                 position[index, item], rotation[index, item] = sighting.pose.position, sighting.pose.rotation
                 age_s[index, item], number[index, item] = sighting.age_s, sighting.number
         return position, rotation, age_s, number
-
-    def _remember_tools(self, tool: Array, turn: Array, new: NDArray[np.bool_], rows: Rows) -> None:
-        for kept, latest in ((self._tools, tool), (self._turns, turn)):
-            kept[:-1, rows] = kept[1:, rows]
-            kept[-1, rows] = latest
-            kept[:, rows[new]] = latest[new]
 
     def _require_recent(
         self, position: Array, tool: Array, unseen: NDArray[np.bool_], held: NDArray[np.intp], rows: Rows

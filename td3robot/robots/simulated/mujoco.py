@@ -96,11 +96,12 @@ class MujocoRobot(SimulatedRobot):
         bodies = {item.name: self.data.body(item.name) for item in self.object_models}
         self._bodies = {name: (body.xpos, body.xmat.reshape(3, 3)) for name, body in bodies.items()}
         self._tool = self.data.site(TCP_SITE).xpos
+        self.fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
         # Views of the simulation's data: looking them up costs more than using them.
         data, n = self.data, self._joints
         self._q, self._dq, self._driver_q = data.qpos[:n], data.qvel[:n], data.qpos
         self._ctrl, self._act, self._warnings = data.ctrl[:n], data.act[:n], data.warning.number
-        self.fingers = self.model.actuator(GRIPPER_PREFIX + self.spec.gripper.actuator).id
+        self._finger = data.ctrl[self.fingers : self.fingers + 1]
         self.move_home()
 
     @property
@@ -133,7 +134,7 @@ class MujocoRobot(SimulatedRobot):
         self._ctrl[:] = (self._target - self._act) * (self.spec.control_rate_hz * (self.substeps / steps))
         measured = gripper.closed_fraction(self._driver_q[self.drivers])
         closed = self.motor.advance(steps / self.physics_rate_hz, measured)
-        data.ctrl[self.fingers] = gripper.control_at(closed)
+        self._finger[0] = gripper.control_at(closed)
         self.integrate(data, steps)
         if self._warnings[UNSTABLE]:
             raise RobotError(self.unstable)
