@@ -11,24 +11,38 @@ from td3robot.state import Array
 
 
 @kernel
-def lengths(vectors: Array) -> Array:
-    """Compute the Euclidean lengths (m,) of vectors (m, n)."""
-    found = np.empty(len(vectors))
-    for row in range(len(vectors)):
-        total = 0.0
-        for value in vectors[row]:
-            total += value * value
-        found[row] = np.sqrt(total)
+def peak(values: Array) -> float:
+    """Return the largest magnitude of the numbers (n,)."""
+    found = 0.0
+    for value in values:
+        found = max(found, abs(value))
     return found
 
 
 @kernel
 def largest(values: Array) -> Array:
     """Return the largest magnitudes (m,) of rows (m, n)."""
-    found = np.zeros(len(values))
+    found = np.empty(len(values))
     for row in range(len(values)):
-        for value in values[row]:
-            found[row] = max(found[row], abs(value))
+        found[row] = peak(values[row])
+    return found
+
+
+@kernel
+def dot(one: Array, other: Array) -> float:
+    """Return the sum of the products of two vectors (n,)."""
+    total = 0.0
+    for index in range(len(one)):
+        total += one[index] * other[index]
+    return total
+
+
+@kernel
+def lengths(vectors: Array) -> Array:
+    """Compute the Euclidean lengths (m,) of vectors (m, n)."""
+    found = np.empty(len(vectors))
+    for row in range(len(vectors)):
+        found[row] = np.sqrt(dot(vectors[row], vectors[row]))
     return found
 
 
@@ -50,10 +64,11 @@ def shift(history: Array, rows: NDArray[np.intp], newest: Array, anew: NDArray[n
     for index in range(len(rows)):
         row = rows[index]
         for moment in range(len(history)):
-            if anew[index] or moment == len(history) - 1:
-                history[moment, row] = newest[index]
-            else:
-                history[moment, row] = history[moment + 1, row]
+            for item in range(history.shape[2]):
+                if anew[index] or moment == len(history) - 1:
+                    history[moment, row, item] = newest[index, item]
+                else:
+                    history[moment, row, item] = history[moment + 1, row, item]
 
 
 @kernel

@@ -13,7 +13,7 @@ from td3robot.jit import kernel
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
-from td3robot.row_math import damped_inverse
+from td3robot.row_math import damped_inverse, dot, peak
 from td3robot.state import Array
 from td3robot.tasks.interface import CLOSING_PER_S
 
@@ -223,28 +223,42 @@ class JointDelta(ActionKind):
 @kernel
 def joint_moves(n: Numbers, links: Links, actions: Actions, q: Array, velocity: Array) -> Array:
     """Compute the moves (m, n) of :class:`JointDelta`."""
-    moves, position, rotation, jacobian = np.empty(q.shape), np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
-    wanted, back = np.empty(q.shape[1]), np.zeros(6)
+    joints = q.shape[1]
+    moves, wanted, back = np.empty(q.shape), np.empty(joints), np.zeros(6)
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, joints))
     for row in range(len(q)):
         place_tool(q[row], links, position, rotation, jacobian)
-        for joint in range(len(wanted)):
+        for joint in range(joints):
             wanted[joint] = signed_share(actions[row, joint], n.dead_zone, n.exponent) * n.speed[joint]
         tool = 0.0
         for axis in range(3):
-            tool += (jacobian[axis] * wanted).sum() ** 2
-        wanted *= min(1.0, n.tool_speed / max(np.sqrt(tool), 1e-9))
-        moves[row] = (velocity[row] + n.response * (wanted - velocity[row])) * n.period_s
-        tilt_x = -rotation[1, 2] - (jacobian[3] * moves[row]).sum()
-        tilt_y = rotation[0, 2] - (jacobian[4] * moves[row]).sum()
+            tool += dot(jacobian[axis], wanted) ** 2
+        slower = min(1.0, n.tool_speed / max(np.sqrt(tool), 1e-9))
+        for joint in range(joints):
+            moves[row, joint] = approach(n, velocity[row, joint], slower * wanted[joint]) * n.period_s
+        tilt = np.hypot(-rotation[1, 2] - dot(jacobian[3], moves[row]), rotation[0, 2] - dot(jacobian[4], moves[row]))
         beyond = False
         for axis in range(3):
-            low = n.low[axis] + (TILT_RADIUS * np.hypot(tilt_x, tilt_y) if axis == 2 else 0.0)
-            moved = position[axis] + (jacobian[axis] * moves[row]).sum()
+            low = n.low[axis] + (TILT_RADIUS * tilt if axis == 2 else 0.0)
+            moved = position[axis] + dot(jacobian[axis], moves[row])
             back[axis] = min(max(moved, low), n.high[axis]) - moved
             beyond |= back[axis] != 0.0
         if beyond:
-            moves[row] += damped_inverse(jacobian, back, SLIDE_DAMPING)
+            add(moves[row], damped_inverse(jacobian, back, SLIDE_DAMPING))
     return moves
+
+
+@kernel
+def approach(n: Numbers, velocity: float, wanted: float) -> float:
+    """Return a velocity after a control period, on the way to the one that is wanted."""
+    return velocity + n.response * (wanted - velocity)
+
+
+@kernel
+def add(values: Array, more: Array) -> None:
+    """Add numbers (n,) to others in place."""
+    for index in range(len(values)):
+        values[index] += more[index]
 
 
 class TcpDelta(ActionKind):
@@ -316,32 +330,36 @@ class TcpDelta(ActionKind):
 @kernel
 def tool_moves(n: Numbers, links: Links, actions: Actions, q: Array, velocity: Array) -> Array:
     """Compute the moves (m, n) of :class:`TcpDelta`."""
-    moves, position, rotation, jacobian = np.empty(q.shape), np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
-    dx, turn, free = np.empty(3), np.empty(3), np.empty((3, q.shape[1]))
+    joints = q.shape[1]
+    moves, dx, turn, free, twist = np.empty(q.shape), np.empty(3), np.empty(3), np.empty((3, joints)), np.empty(3)
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, joints))
     for row in range(len(q)):
         place_tool(q[row], links, position, rotation, jacobian)
         linear, angular, v = jacobian[:3], jacobian[3:], velocity[row]
         for axis in range(3):
             dx[axis] = signed_share(actions[row, axis], n.dead_zone, n.exponent)
-        dx *= n.speed[0] / max(np.sqrt(dx[0] ** 2 + dx[1] ** 2 + dx[2] ** 2), 1.0)
+        speed = n.speed[0] / max(np.sqrt(dot(dx, dx)), 1.0)
         for axis in range(3):
-            before = (linear[axis] * v).sum()
-            reached = position[axis] + (before + n.response * (dx[axis] - before)) * n.period_s
+            reached = position[axis] + approach(n, dot(linear[axis], v), speed * dx[axis]) * n.period_s
             dx[axis] = min(max(reached, n.low[axis]), n.high[axis]) - position[axis]
         turn_upright(n, rotation, turn)
         if n.turns_tool:
-            rate = (angular[2] * v).sum()
+            rate = dot(angular[2], v)
             change = n.response * (signed_share(actions[row, 3], n.dead_zone, n.exponent) * n.turn[0] - rate)
             turn[2] = (rate + min(max(change, -n.turn[1]), n.turn[1])) * n.period_s
         dq = damped_inverse(linear, dx, DAMPING)
         for axis in range(3):  # Jo N
-            twist = np.array([(linear[k] * angular[axis]).sum() for k in range(3)])
-            free[axis] = angular[axis] - damped_inverse(linear, twist, NULL_SPACE_DAMPING)
-        for axis in range(3):
-            turn[axis] -= (angular[axis] * dq).sum()
-        moves[row] = dq + damped_inverse(free, turn, ORIENTATION_DAMPING)
+            for k in range(3):
+                twist[k] = dot(linear[k], angular[axis])
+            taken = damped_inverse(linear, twist, NULL_SPACE_DAMPING)
+            for joint in range(joints):
+                free[axis, joint] = angular[axis, joint] - taken[joint]
+            turn[axis] -= dot(angular[axis], dq)
+        add(dq, damped_inverse(free, turn, ORIENTATION_DAMPING))
         if n.redundant:
-            moves[row] += move_to_posture(n, jacobian, q[row], v)
+            move_to_posture(n, jacobian, q[row], v, dq)
+        for joint in range(joints):
+            moves[row, joint] = dq[joint]
     return moves
 
 
@@ -357,26 +375,33 @@ def turn_upright(n: Numbers, rotation: Array, turn: Array) -> None:
     if n.turns_tool:
         x, y = wanted[0, 0], wanted[1, 0]
         c, s = x * rotation[0, 0] + y * rotation[1, 0], x * rotation[1, 0] - y * rotation[0, 0]
-        scale = max(np.hypot(c, s), 1e-9)
+        size = max(np.hypot(c, s), 1e-9)
         for column in range(3):
             x, y = wanted[0, column], wanted[1, column]
-            wanted[0, column], wanted[1, column] = (c * x - s * y) / scale, (s * x + c * y) / scale
+            wanted[0, column], wanted[1, column] = (c * x - s * y) / size, (s * x + c * y) / size
     for axis in range(3):
         i, j = (axis + 1) % 3, (axis + 2) % 3
-        turn[axis] = 0.5 * ((wanted[j] * rotation[i]).sum() - (wanted[i] * rotation[j]).sum())
-    size = np.sqrt(turn[0] ** 2 + turn[1] ** 2 + turn[2] ** 2)
-    turn *= n.turn[2] * min(1.0, MAX_TURN / max(size, 1e-9))
+        turn[axis] = 0.5 * (dot(wanted[j], rotation[i]) - dot(wanted[i], rotation[j]))
+    share = n.turn[2] * min(1.0, MAX_TURN / max(np.sqrt(dot(turn, turn)), 1e-9))
+    for axis in range(3):
+        turn[axis] *= share
 
 
 @kernel
-def move_to_posture(n: Numbers, jacobian: Array, q: Array, velocity: Array) -> Array:
-    """Compute the change (n,) [rad] that brings an arm nearer to home without moving its tool."""
-    wanted = POSTURE_GAIN_HZ * (n.home - q)
-    wanted[-1] = 0.0  # the last joint turns the tool, whose heading decides where it is
-    wanted *= min(1.0, POSTURE_SPEED / max(np.abs(wanted).max(), 1e-9))
-    change = (velocity + n.response * (wanted - velocity)) * n.period_s
-    twist = np.array([(jacobian[axis] * change).sum() for axis in range(6)])
-    return change - damped_inverse(jacobian, twist, NULL_SPACE_DAMPING)
+def move_to_posture(n: Numbers, jacobian: Array, q: Array, velocity: Array, move: Array) -> None:
+    """Add to a move (n,) the change [rad] that brings an arm nearer to home without moving its tool."""
+    change, twist = np.empty(len(q)), np.empty(TASK_JOINTS)
+    for joint in range(len(q)):
+        change[joint] = POSTURE_GAIN_HZ * (n.home[joint] - q[joint])
+    change[-1] = 0.0  # the last joint turns the tool, whose heading decides where it is
+    slower = min(1.0, POSTURE_SPEED / max(peak(change), 1e-9))
+    for joint in range(len(q)):
+        change[joint] = approach(n, velocity[joint], slower * change[joint]) * n.period_s
+    for axis in range(TASK_JOINTS):
+        twist[axis] = dot(jacobian[axis], change)
+    taken = damped_inverse(jacobian, twist, NULL_SPACE_DAMPING)
+    for joint in range(len(q)):
+        move[joint] += change[joint] - taken[joint]
 
 
 def _walls(guard: GuardConfig) -> tuple[Array, Array]:

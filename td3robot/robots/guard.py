@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError, RobotError
 from td3robot.jit import kernel
-from td3robot.robots.arms.model import joint_speed_limits
+from td3robot.robots.arms.model import joint_speed_limit
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
-from td3robot.row_math import is_finite
+from td3robot.row_math import dot, is_finite, peak
 from td3robot.state import Array, JointCommand, RobotState
 
 Flags = NDArray[np.bool_]
@@ -122,18 +122,18 @@ class Limits(NamedTuple):
     links: Links
 
 
-_joint_speed_limits = kernel(joint_speed_limits)
+joint_speed_limits = kernel(joint_speed_limit)
 
 
 @kernel
 def speed_excess(limits: Limits, velocity: Array, q: Array) -> float:
     """Return by what factor a joint velocity (n,) is above the joint speed limits at q (n,); at most 1 if it is not."""
-    lowest, highest = _joint_speed_limits(q, limits.speed, limits.envelope)
     excess = 0.0
     for joint in range(len(q)):
-        low = min(limits.speed_share * lowest[joint], -STANDSTILL_RAD_S)
-        high = max(limits.speed_share * highest[joint], STANDSTILL_RAD_S)
-        excess = max(excess, velocity[joint] / low, velocity[joint] / high)
+        lowest, highest = joint_speed_limits(q[joint], limits.speed[joint], limits.envelope, joint)
+        lowest = min(limits.speed_share * lowest, -STANDSTILL_RAD_S)
+        highest = max(limits.speed_share * highest, STANDSTILL_RAD_S)
+        excess = max(excess, velocity[joint] / lowest, velocity[joint] / highest)
     return excess
 
 
@@ -142,7 +142,7 @@ def speed_of(jacobian: Array, velocity: Array) -> float:
     """Return the speed of a tool [m/s] at joint velocities (n,)."""
     squared = 0.0
     for axis in range(3):
-        squared += (jacobian[axis] * velocity).sum() ** 2
+        squared += dot(jacobian[axis], velocity) ** 2
     return float(np.sqrt(squared))
 
 
@@ -169,68 +169,50 @@ def limit_velocity(limits: Limits, desired: Array, q: Array, before: Array, reas
     velocities = np.empty(q.shape)
     position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
     for row in range(len(q)):
-        delta = desired[row] - q[row]
-        velocity = delta / (max(1.0, np.abs(delta).max() / FAR) * limits.period_s)
+        velocity = velocities[row]
+        for joint in range(len(velocity)):
+            velocity[joint] = desired[row, joint] - q[row, joint]
+        scale(velocity, 1.0 / (max(1.0, peak(velocity) / FAR) * limits.period_s))
         excess = speed_excess(limits, velocity, q[row])
         if excess > 1.0 + 1e-9:
-            velocity = velocity / excess
+            scale(velocity, 1.0 / excess)
             reasons[row, JOINT_SPEED] = True
         place_tool(q[row], limits.links, position, rotation, jacobian)
         speed, fastest = speed_of(jacobian, velocity), limits.tcp_speed * TCP_SPEED_AT_START
         if speed > fastest * (1.0 + 1e-9):
-            velocity = velocity * (fastest / speed)
+            scale(velocity, fastest / speed)
             reasons[row, TCP_SPEED] = True
-        change = velocity - before[row]
-        excess = np.abs(change).max() / limits.change
+        change = 0.0
+        for joint in range(len(velocity)):
+            change = max(change, abs(velocity[joint] - before[row, joint]))
+        excess = change / limits.change
         if excess > 1.0 + 1e-9:
-            velocity = before[row] + change / excess
+            for joint in range(len(velocity)):
+                velocity[joint] = before[row, joint] + (velocity[joint] - before[row, joint]) / excess
             reasons[row, ACCELERATION] = True
-        velocities[row] = velocity
     return velocities
 
 
 @kernel
-def brake(limits: Limits, velocity: Array) -> Array:
-    """Return a velocity (n,) after one period of braking as hard as allowed."""
-    braked: Array = velocity * max(0.0, 1.0 - limits.change / max(np.abs(velocity).max(), 1e-300))
-    return braked
+def scale(values: Array, factor: float) -> None:
+    """Multiply the numbers (n,) in place."""
+    for index in range(len(values)):
+        values[index] *= factor
 
 
 @kernel
-def follow(kept: float, lag_s: float, behind: Array, velocity: Array) -> Array:
-    """Compute how far an arm is behind its command (..., n) [rad] after a period at a velocity.
+def brake(velocity: Array, change: float) -> None:
+    """Replace a velocity (n,) by the one after a period of braking as hard as allowed."""
+    scale(velocity, max(0.0, 1.0 - change / max(peak(velocity), 1e-300)))
+
+
+@kernel
+def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
+    """Compute how far an arm is behind its command [rad] after a period at a velocity.
 
     It follows with a first-order lag: ``behind' = velocity - behind / lag``.
     """
     return kept * behind + ((1.0 - kept) * lag_s) * velocity
-
-
-@kernel
-def violation_of_command(limits: Limits, q: Array, velocity: Array, box: Array) -> int:
-    """Return the first limit that a command breaks at a posture (n,) reached at a velocity, apart from clearance."""
-    if not is_within(limits.lower, q, limits.upper):
-        return POSITION
-    if len(limits.envelope) and speed_excess(limits, velocity, q) > 1.0 + ROUNDING:
-        return JOINT_SPEED
-    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, len(q)))
-    place_tool(q, limits.links, position, rotation, jacobian)
-    if speed_of(jacobian, velocity) > limits.tcp_speed * TCP_SPEED_AT_END:
-        return TCP_SPEED
-    return NO_VIOLATION if is_within(box[0], position, box[1]) else WORKSPACE
-
-
-@kernel
-def violation_of_arm(limits: Limits, q: Array, velocity: Array, behind: Array, box: Array) -> int:
-    """Return the limit that the arm itself breaks, ``behind`` a command q (n,) that moves at a velocity."""
-    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, len(q)))
-    place_tool(q - behind, limits.links, position, rotation, jacobian)
-    speeds, gaining = behind / limits.lag_s, 0.0
-    for joint in range(len(q)):
-        squared = jacobian[0, joint] ** 2 + jacobian[1, joint] ** 2 + jacobian[2, joint] ** 2
-        gaining += abs(velocity[joint] - speeds[joint]) * np.sqrt(squared)
-    if speed_of(jacobian, speeds) + UNEVEN_S / limits.lag_s * gaining > limits.tcp_speed * TCP_SPEED_OF_ARM:
-        return TCP_SPEED
-    return NO_VIOLATION if is_within(box[0], position, box[1]) else WORKSPACE
 
 
 @kernel
@@ -239,51 +221,65 @@ def look_ahead(
 ) -> tuple[int, int]:
     """Check a period at a velocity (n,) from a commanded posture q (n,), and braking after it, apart from clearance.
 
+    Where the arm itself is follows from how far it is ``behind`` (n,) the command. The velocity is changed.
+
     Returns:
         The first limit that is broken, and how many postures of ``path`` (.., n) have to be clear for it to be the
         first: those that were commanded up to there.
     """
-    posture = q + velocity * limits.period_s
-    lead = np.abs(posture - measured).max()
-    if lead > limits.lead and lead > np.abs(q - measured).max():
+    joints = len(q)
+    posture, arm, late, speeds = np.empty(joints), np.empty(joints), behind.copy(), np.empty(joints)
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, joints))
+    lead = lead_before = 0.0
+    for joint in range(joints):
+        posture[joint] = q[joint] + velocity[joint] * limits.period_s
+        lead = max(lead, abs(posture[joint] - measured[joint]))
+        lead_before = max(lead_before, abs(q[joint] - measured[joint]))
+    if lead > limits.lead and lead > lead_before:
         return LEAD, 0
     count = 0
     while True:
-        behind = follow(limits.kept, limits.lag_s, behind, velocity)
-        found = violation_of_command(limits, posture, velocity, box)
-        if found != NO_VIOLATION:
-            return found, count
-        path[count] = posture
+        if not is_within(limits.lower, posture, limits.upper):
+            return POSITION, count
+        if len(limits.envelope) and speed_excess(limits, velocity, posture) > 1.0 + ROUNDING:
+            return JOINT_SPEED, count
+        place_tool(posture, limits.links, position, rotation, jacobian)
+        if speed_of(jacobian, velocity) > limits.tcp_speed * TCP_SPEED_AT_END:
+            return TCP_SPEED, count
+        if not is_within(box[0], position, box[1]):
+            return WORKSPACE, count
+        for joint in range(joints):
+            path[count, joint] = posture[joint]
+            late[joint] = follow(limits.kept, limits.lag_s, late[joint], velocity[joint])
+            arm[joint], speeds[joint] = posture[joint] - late[joint], late[joint] / limits.lag_s
         count += 1
-        found = violation_of_arm(limits, posture, velocity, behind, box)
-        if found != NO_VIOLATION:
-            return found, count
-        velocity = brake(limits, velocity)
-        if not np.abs(velocity).max() > 0.0 or count == len(path):
+        place_tool(arm, limits.links, position, rotation, jacobian)
+        gaining = 0.0
+        for joint in range(joints):
+            squared = jacobian[0, joint] ** 2 + jacobian[1, joint] ** 2 + jacobian[2, joint] ** 2
+            gaining += abs(velocity[joint] - speeds[joint]) * np.sqrt(squared)
+        if speed_of(jacobian, speeds) + UNEVEN_S / limits.lag_s * gaining > limits.tcp_speed * TCP_SPEED_OF_ARM:
+            return TCP_SPEED, count
+        if not is_within(box[0], position, box[1]):
+            return WORKSPACE, count
+        brake(velocity, limits.change)
+        if not peak(velocity) > 0.0 or count == len(path):
             return NO_VIOLATION, count
-        posture = posture + velocity * limits.period_s
+        for joint in range(joints):
+            posture[joint] += velocity[joint] * limits.period_s
 
 
 @kernel
 def look_ahead_all(
     limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
 ) -> tuple[Violations, Violations]:
-    """Look ahead in k rows; ``box`` is (2, k, 3) and ``path`` (k, .., n)."""
+    """Look ahead in k rows; ``box`` is (k, 2, 3) and ``path`` (k, .., n)."""
     violations, counts = np.empty(len(q), np.int64), np.empty(len(q), np.int64)
     for row in range(len(q)):
         violations[row], counts[row] = look_ahead(
-            limits, velocity[row], q[row], behind[row], measured[row], box[:, row], path[row]
+            limits, velocity[row].copy(), q[row], behind[row], measured[row], box[row], path[row]
         )
     return violations, counts
-
-
-@kernel
-def brake_all(limits: Limits, velocity: Array) -> Array:
-    """Return velocities (k, n) after one period of braking."""
-    braked = np.empty(velocity.shape)
-    for row in range(len(velocity)):
-        braked[row] = brake(limits, velocity[row])
-    return braked
 
 
 class Guard:
@@ -309,7 +305,7 @@ class Guard:
         self.config = config
         self._limits = self._made(spec)
         self.q, self.velocity, self._behind = np.zeros((3, count, len(self.home)))
-        self.gripper, self._box = np.zeros(count), np.zeros((2, count, 3))
+        self.gripper, self._box = np.zeros(count), np.zeros((count, 2, 3))
         self.interventions: Counter[str] = Counter()
         self.commands = 0
         for row in range(count):
@@ -347,8 +343,8 @@ class Guard:
         self.velocity[row] = self._behind[row] = 0.0
         tool = self.kinematics.tcp(q).position
         low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
-        self._box[0, row] = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK))
-        self._box[1, row] = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK))
+        self._box[row, 0] = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK))
+        self._box[row, 1] = np.maximum(high - WALL_M, np.minimum(tool, high + ANCHOR_SLACK))
 
     @property
     def commanded(self) -> JointCommand:
@@ -373,10 +369,9 @@ class Guard:
 
     def admits(self, q: Array) -> str | None:
         """Return the limit that a posture (n,) at rest breaks, or None if the first row may start an episode there."""
-        found = violation_of_command(self._limits, q, np.zeros_like(q), self._box[:, 0])
-        if found != NO_VIOLATION:
-            return REASONS[found]
-        return "clearance" if self.kinematics.too_close(q) else None
+        rest, start = np.zeros((1, len(q))), np.array(q)[None]
+        (found,) = self._check(rest, start, rest, start, self._box[:1])
+        return None if found == NO_VIOLATION else REASONS[found]
 
     def require_admitted(self, q: Array) -> None:
         """Refuse to begin at the arm's posture (n,) [rad] if the guard would not let it move from there.
@@ -442,7 +437,7 @@ class Guard:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
         self.q[rows], self.velocity[rows] = q + velocity * limits.period_s, velocity
-        self._behind[rows] = follow(limits.kept, limits.lag_s, self._behind[rows], velocity)
+        self._behind[rows] = follow.py_func(limits.kept, limits.lag_s, self._behind[rows], velocity)
         self.gripper[rows] = np.minimum(np.maximum(gripper, 0.0), 1.0)
         self.commands += len(rows)
         return self._reasons(changed)
@@ -453,11 +448,13 @@ class Guard:
 
     def _require_sane(self, desired: Array, gripper: Array, measured: Array, age_s: Array) -> None:
         if not (is_finite(desired) and is_finite(gripper)):
+            row = np.argmin(np.isfinite(desired).all(axis=1) & np.isfinite(gripper))
             raise CommandRefusedError(
-                f"a command that is not finite was refused: q {desired}, gripper {gripper}; nothing was sent"
+                f"a command that is not finite was refused: q {desired[row]}, gripper {gripper[row]}; nothing was sent"
             )
         if not is_finite(measured):
-            raise CommandRefusedError(f"the measured joint angles {measured} are not usable; nothing was sent")
+            row = np.argmin(np.isfinite(measured).all(axis=1))
+            raise CommandRefusedError(f"the measured joint angles {measured[row]} are not usable; nothing was sent")
         youngest, oldest = float(age_s.min()), float(age_s.max())
         if youngest < -self._limits.period_s:
             raise CommandRefusedError(
@@ -471,11 +468,12 @@ class Guard:
 
     def _look_ahead(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Violations:
         """Check a period at velocities (k, n), and braking after it; return the first limit broken in each row."""
-        limits = self._limits
-        path = np.empty((len(rows), int(np.abs(velocity).max() / limits.change) + 3, velocity.shape[1]))
-        violations, counts = look_ahead_all(
-            limits, velocity, self.q[rows], self._behind[rows], measured, self._box[:, rows], path
-        )
+        return self._check(velocity, self.q[rows], self._behind[rows], measured, self._box[rows])
+
+    def _check(self, velocity: Array, q: Array, behind: Array, measured: Array, box: Array) -> Violations:
+        periods = int(np.abs(velocity).max() / self._limits.change) + 3
+        path = np.empty((len(q), periods, q.shape[1]))
+        violations, counts = look_ahead_all(self._limits, velocity, q, behind, measured, box, path)
         for row, count in enumerate(counts.tolist()):
             for posture in path[row, :count]:
                 if self.kinematics.too_close(posture):
@@ -485,7 +483,9 @@ class Guard:
 
     def _search(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Array:
         """Return the largest admissible steps from braking towards velocities (k, n) that are not."""
-        braking = brake_all(self._limits, self.velocity[rows])
+        braking = self.velocity[rows]
+        for row_velocity in braking:
+            brake(row_velocity, self._limits.change)
         best, low, high = braking.copy(), np.zeros(len(rows)), np.ones(len(rows))
         for _ in range(BISECTIONS):
             middle = (low + high) / 2

@@ -86,25 +86,32 @@ class Links(NamedTuple):
 def place_tool(q: Array, links: Links, position: Array, rotation: Array, jacobian: Array) -> None:
     """Compute the tool at joint angles q (n,) [rad]: position (3,) [m], rotation (3, 3) and Jacobian (6, n)."""
     joints = len(q)
-    origins, turned = np.empty((joints, 3)), np.empty((3, 3))
-    position[:], rotation[:] = links.offset[0], links.rotation[0]
+    origins = np.empty((joints, 3))
+    for row in range(3):
+        position[row] = links.offset[0, row]
+        for column in range(3):
+            rotation[row, column] = links.rotation[0, row, column]
     for joint in range(joints):
-        origins[joint] = position
-        jacobian[3:, joint] = rotation[:, 2]
         c, s = np.cos(q[joint]), np.sin(q[joint])
-        turned[:, 0] = c * rotation[:, 0] + s * rotation[:, 1]
-        turned[:, 1] = c * rotation[:, 1] - s * rotation[:, 0]
-        turned[:, 2] = rotation[:, 2]
-        offset, link = links.offset[joint + 1], links.rotation[joint + 1]
         for row in range(3):
-            x, y, z = turned[row, 0], turned[row, 1], turned[row, 2]
-            position[row] += x * offset[0] + y * offset[1] + z * offset[2]
+            origins[joint, row], jacobian[3 + row, joint] = position[row], rotation[row, 2]
+            x, y, z = rotation[row, 0], rotation[row, 1], rotation[row, 2]
+            x, y = c * x + s * y, c * y - s * x  # turned by the joint
             for column in range(3):
-                rotation[row, column] = x * link[0, column] + y * link[1, column] + z * link[2, column]
+                rotation[row, column] = (
+                    x * links.rotation[joint + 1, 0, column]
+                    + y * links.rotation[joint + 1, 1, column]
+                    + z * links.rotation[joint + 1, 2, column]
+                )
+            position[row] += (
+                x * links.offset[joint + 1, 0] + y * links.offset[joint + 1, 1] + z * links.offset[joint + 1, 2]
+            )
     for joint in range(joints):
-        a, b, c = jacobian[3, joint], jacobian[4, joint], jacobian[5, joint]
-        x, y, z = position[0] - origins[joint, 0], position[1] - origins[joint, 1], position[2] - origins[joint, 2]
-        jacobian[0, joint], jacobian[1, joint], jacobian[2, joint] = b * z - c * y, c * x - a * z, a * y - b * x
+        for row in range(3):  # the joint's axis, crossed with the way from the joint to the tool
+            a, b = (row + 1) % 3, (row + 2) % 3
+            jacobian[row, joint] = jacobian[3 + a, joint] * (position[b] - origins[joint, b]) - jacobian[
+                3 + b, joint
+            ] * (position[a] - origins[joint, a])
 
 
 @kernel

@@ -81,7 +81,7 @@ class ObjectMemory:
         still = (held >= 0) & (held == self._held[rows]) & ~new
         held_s = np.where(still, self._held_s[rows] + self._period, 0.0)
         shift(self._tools, rows, tool, new)
-        shift(self._turns, rows, turn, new)
+        shift(self._turns.reshape(len(self._turns), -1, 9), rows, turn.reshape(-1, 9), new)
         position, rotation = seen, seen_turn
         if not known.all():
             self._require_recent(self.position[rows], tool, ~known, held, rows)

@@ -5,7 +5,7 @@ These are not a safety function: a robot's own safety configuration, on its pend
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import cos, sin
+from math import cos, sin, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,7 +148,7 @@ class ArmModel:
         make_spec: Makes the MuJoCo model: joints in order, an actuator for each in the same order, a site
             ``attachment_site`` at the flange. Its world frame is the base frame.
         touching: Pairs of bodies that the guard does not keep apart: they share a housing, or the table.
-        speed_envelope: (5, n) how joint speed limits fall towards the joints' ends, as :func:`joint_speed_limits` has
+        speed_envelope: (5, n) how joint speed limits fall towards the joints' ends, as :func:`joint_speed_limit` has
             it: lowest and highest joint angle [rad], deceleration [rad/s2], offset and tolerance [rad/s]; (0, n) if
             they are ``velocity`` everywhere.
         label: Display name, ``UR5e``; the arm's name by default.
@@ -193,25 +193,31 @@ class ArmModel:
 
     def velocity_at(self, q: Array) -> tuple[Array, Array]:
         """Return the lowest and highest joint speeds (n,) [rad/s] that the arm allows at joint angles q (n,) [rad]."""
-        return joint_speed_limits(q, self.velocity, self.speed_envelope)
+        limits = [
+            joint_speed_limit(float(angle), float(fastest), self.speed_envelope, joint)
+            for joint, (angle, fastest) in enumerate(zip(q, self.velocity, strict=True))
+        ]
+        return np.array([lowest for lowest, _ in limits]), np.array([highest for _, highest in limits])
 
 
-def joint_speed_limits(q: Array, velocity: Array, envelope: Array) -> tuple[Array, Array]:
-    """Return the lowest and highest joint speeds (n,) [rad/s] at joint angles q (n,) [rad].
+def joint_speed_limit(angle: float, fastest: float, envelope: Array, joint: int) -> tuple[float, float]:
+    """Return the lowest and highest speed [rad/s] of a joint at an angle [rad].
 
     libfranka's ``computeUpperLimitsJointVelocity``: ``min(cap, max(0, sqrt(2 deceleration (upper - q)) - offset)) -
     tolerance`` upwards, and its mirror image downwards. Beyond the range nothing may move further out.
 
     Args:
-        q: Joint angles.
-        velocity: (n,) caps [rad/s].
-        envelope: (5, n) the other numbers; see :class:`ArmModel`. With (0, n), the caps hold everywhere.
+        angle: The joint angle.
+        fastest: The cap [rad/s].
+        envelope: (5, n) the other numbers; see :class:`ArmModel`. With (0, n), the cap holds everywhere.
+        joint: Which joint.
     """
     if len(envelope) == 0:
-        return -velocity, velocity
-    lower, upper, deceleration, offset, tolerance = envelope[0], envelope[1], envelope[2], envelope[3], envelope[4]
-    up = np.sqrt(np.maximum(0.0, 2.0 * deceleration * (upper - q))) - offset
-    down = np.sqrt(np.maximum(0.0, 2.0 * deceleration * (q - lower))) - offset
-    highest = np.minimum(np.maximum(up, 0.0), velocity) - tolerance
-    lowest = tolerance - np.minimum(np.maximum(down, 0.0), velocity)
-    return np.minimum(lowest, 0.0), np.maximum(highest, 0.0)
+        return -fastest, fastest
+    lower, upper, deceleration, offset, tolerance = (
+        envelope[0, joint], envelope[1, joint], envelope[2, joint], envelope[3, joint], envelope[4, joint],
+    )  # fmt: skip
+    up = sqrt(max(0.0, 2.0 * deceleration * (upper - angle))) - offset
+    down = sqrt(max(0.0, 2.0 * deceleration * (angle - lower))) - offset
+    highest, lowest = min(max(up, 0.0), fastest) - tolerance, tolerance - min(max(down, 0.0), fastest)
+    return min(lowest, 0.0), max(highest, 0.0)
