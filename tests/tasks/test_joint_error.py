@@ -1,15 +1,16 @@
-"""The way that is left, in joints: where it leads, by kinematics, and what it is worth."""
+"""The error in each joint: where it leads, by kinematics, and what it is worth."""
 
 import numpy as np
 import pytest
-from td3robot.tasks.joint_way import JointWay
+from states import state_of
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.geometry import about_vertical, length, turn_down
+from td3robot.geometry import about_vertical
 from td3robot.robots.kinematics import Kinematics
-from td3robot.state import JointCommand, RobotState, World
+from td3robot.row_math import lengths, times, turns_down
 from td3robot.tasks.grasp import GraspConfig
+from td3robot.tasks.joint_error import JointError
 from td3robot.tasks.reach import ReachConfig
 
 ARMS = {"ur5e": "robotiq_2f85", "fr3": "franka_hand"}
@@ -18,23 +19,20 @@ DOWN = np.diag([1.0, -1.0, -1.0])
 
 @pytest.fixture(scope="module", params=ARMS)
 def arm(request):
-    """Give an arm's way, its kinematics, and its worlds at commanded joint angles."""
+    """Give an arm's error in joints, and its states at commanded joint angles (m, n)."""
     spec = robot_spec(RobotConfig(arm=request.param, gripper=ARMS[request.param]))
     kinematics = Kinematics(spec, GuardConfig().clearance_m)
 
-    def world(q):
-        tcp, jacobian = kinematics.tcp_and_full_jacobian(q)
-        return World(
-            robot=RobotState(q, np.zeros_like(q), np.zeros(2), 0.0),
-            tcp=tcp,
-            tcp_velocity=np.zeros(3),
-            commanded=JointCommand(q, 0.0),
-            commanded_tcp=tcp,
-            commanded_dq=np.zeros_like(q),
-            commanded_jacobian=jacobian,
+    def at(q):
+        tools = kinematics.tools(q)
+        return state_of(q.shape[1])._replace(
+            commanded_q=q,
+            commanded_position=tools.position,
+            commanded_rotation=tools.rotation,
+            commanded_jacobian=tools.jacobian,
         )
 
-    return JointWay(spec), spec, world
+    return JointError(spec), spec, at
 
 
 def postures(spec, spread, count=30):
@@ -42,51 +40,49 @@ def postures(spec, spread, count=30):
     return spec.arm.home + rng.uniform(-spread, spread, (count, len(spec.arm.home)))
 
 
-def test_a_short_way_of_the_tool_is_gone_by_the_way_of_the_joints(arm):
-    joints, spec, world = arm
-    rng = np.random.default_rng(1)
-    for q in postures(spec, 0.02):
-        seen = world(q)
-        way = np.array([*rng.uniform(-0.01, 0.01, 3), *turn_down(seen.commanded_tcp.rotation)[:2]])
-        moved = world(q + joints.of(seen, way))
-        gone = moved.commanded_tcp.position - seen.commanded_tcp.position
-        assert length(gone - way[:3]) < 1e-3
-        assert length(turn_down(moved.commanded_tcp.rotation)) < 5e-3
+def tilts(state):
+    return turns_down(state.commanded_rotation)
+
+
+def test_a_short_error_of_the_tool_is_gone_by_that_of_the_joints(arm):
+    joints, spec, at = arm
+    q = postures(spec, 0.02)
+    seen, short = at(q), np.random.default_rng(1).uniform(-0.01, 0.01, (len(q), 3))
+    moved = at(q + joints.of(seen, np.hstack([short, tilts(seen)[:, :2]])))
+    assert lengths(moved.commanded_position - seen.commanded_position - short).max() < 1e-3
+    assert lengths(tilts(moved)).max() < 5e-3
 
 
 def test_step_by_step_the_tool_gets_there_upright_and_every_joint_comes_to_rest(arm):
-    joints, spec, world = arm
-    rng = np.random.default_rng(2)
-    home = world(spec.arm.home).commanded_tcp.position
-    for q in postures(spec, 0.2, 10):
-        goal = home + rng.uniform(-0.15, 0.15, 3)
-        for _ in range(300):
-            seen = world(q)
-            way = np.array([*goal - seen.commanded_tcp.position, *turn_down(seen.commanded_tcp.rotation)[:2]])
-            left = joints.of(seen, way)
-            q = q + 0.2 * left
-        assert length(goal - seen.commanded_tcp.position) < 1e-3
-        assert length(turn_down(seen.commanded_tcp.rotation)) < 1e-2
-        assert np.abs(left).max() < 1e-3
+    joints, spec, at = arm
+    q = postures(spec, 0.2, 10)
+    goals = at(spec.arm.home[None]).commanded_position + np.random.default_rng(2).uniform(-0.15, 0.15, (len(q), 3))
+    for _ in range(300):
+        seen = at(q)
+        left = joints.of(seen, np.hstack([goals - seen.commanded_position, tilts(seen)[:, :2]]))
+        q = q + 0.2 * left
+    assert lengths(goals - seen.commanded_position).max() < 1e-3
+    assert lengths(tilts(seen)).max() < 1e-2
+    assert np.abs(left).max() < 1e-3
 
 
-def test_with_nowhere_to_go_the_way_leads_home_without_moving_the_tool(arm):
-    joints, spec, world = arm
-    for q in postures(spec, 0.1):
-        seen = world(q)
-        way = joints.of(seen, np.zeros(5))
-        assert length(seen.commanded_jacobian[:5] @ way) < 1e-3
-        assert way @ (spec.arm.home - q) >= 0.0
-    assert np.abs(joints.of(world(spec.arm.home), np.zeros(5))).max() == 0.0
+def test_with_nowhere_to_go_the_error_leads_home_without_moving_the_tool(arm):
+    joints, spec, at = arm
+    q = postures(spec, 0.1)
+    seen = at(q)
+    error = joints.of(seen, np.zeros((len(q), 5)))
+    assert lengths(times(seen.commanded_jacobian[:, :5], error)).max() < 1e-3
+    assert ((error * (spec.arm.home - q)).sum(axis=1) >= 0.0).all()
+    assert np.abs(joints.of(at(spec.arm.home[None]), np.zeros((1, 5)))).max() == 0.0
 
 
 def test_progress_is_of_all_joints_and_what_is_gained_is_lost_on_the_way_back(arm):
     joints, spec, _ = arm
     n = len(spec.arm.home)
     there, here = np.full(n, 0.1), np.array([-0.085, *np.full(n - 1, 0.1)])
-    assert joints.progress(there, here) == pytest.approx(0.015 / (n * 0.03))
-    assert joints.progress(here, there) == -joints.progress(there, here)
-    assert joints.progress(np.full(n, 0.1), np.full(n, 0.07)) == pytest.approx(1.0)
+    before, after = np.array([there, here, there]), np.array([here, there, np.full(n, 0.07)])
+    share = 0.015 / (n * 0.03)
+    np.testing.assert_allclose(joints.progress(before, after), [share, -share, 1.0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("turn", [0.0, 1.0, -2.5])
@@ -96,14 +92,14 @@ def test_a_tilted_tool_turns_down_by_its_tilt_whatever_its_heading(turn, axis):
     x, y = axis
     cross = np.array([[0.0, 0.0, y], [0.0, 0.0, -x], [-y, x, 0.0]])
     rotation = np.eye(3) + np.sin(tilt) * cross + (1 - np.cos(tilt)) * cross @ cross
-    found = turn_down(rotation @ about_vertical(turn) @ DOWN)
+    (found,) = turns_down((rotation @ about_vertical(turn) @ DOWN)[None])
     np.testing.assert_allclose(found, [-np.sin(tilt) * x, -np.sin(tilt) * y, 0.0], atol=1e-12)
 
 
 @pytest.mark.parametrize("config", [ReachConfig(), GraspConfig()], ids=lambda config: config.name)
-def test_whoever_follows_the_way_in_joints_succeeds(config):
+def test_whoever_follows_the_error_in_joints_succeeds(config):
     task = config.model_copy(update={"joint_way": True})
-    action = {"kind": "joint_delta", "speed_fraction": 0.4, "exponent": 2.0}
+    action = {"kind": "joint_delta", "speed_fraction": 0.4, "dead_zone": 0.0, "exponent": 2.0}
     environment = make_robot_env(RobotEnvironmentConfig(task=task, action=action, episode_s=8.0))
     layout, speed = environment.observation_layout, environment.action_kind.implied_speeds()["joint_rad_s"]
     try:

@@ -76,8 +76,9 @@ def test_an_object_that_is_reported_below_the_table_is_grasped_as_low_as_the_gua
     environment, script = grasping()
     environment.reset(seed=5)
     layout = environment.task.layout
-    seen = layout.unpack(np.zeros(layout.size, np.float32))
+    observation = np.zeros(layout.size, np.float32)
+    seen = layout.unpack(observation)
     seen["commanded_position"][:] = (0.0, 0.5, 0.026)
     seen["target_from_commanded"][:] = (0.0, 0.0, -0.02)
-    action = script.act(layout.pack(seen))
+    action = script.act(observation)
     np.testing.assert_allclose(action, [0.0, 0.0, 0.0, 0.0, 1.0], atol=1e-3)

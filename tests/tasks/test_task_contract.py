@@ -1,11 +1,13 @@
+"""What every task keeps to: its layout, its goals, and scores that depend on what they are given alone."""
+
 import ast
-import math
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from states import together
 
 import td3robot.config
 import td3robot.tasks
@@ -13,6 +15,7 @@ from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.tasks import TASKS
+from td3robot.tasks.interface import take
 
 PERIODS = 60
 TASK_FILES = sorted(Path(td3robot.tasks.__file__).parent.glob("*.py"))
@@ -23,19 +26,20 @@ def same(a, b):
         return type(a) is type(b) and all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(same(one, other) for one, other in zip(a, b, strict=True))
     return np.array_equal(a, b)
 
 
 @pytest.fixture(scope="module", params=sorted(TASKS))
 def episode(request):
-    """An environment of the task, and what it asked the task to score: (moment, goal, score, world)."""
+    """An environment of the task, and every transition that it asked the task to score."""
     environment = make_robot_env(RobotEnvironmentConfig(task=TASKS[request.param].Config()))
     score, seen = environment.task.score, []
 
-    def recording(moment, goal):
-        result = score(moment, goal)
-        seen.append((moment, goal, result, environment.world))
-        return result
+    def recording(transition):
+        seen.append(transition)
+        return score(transition)
 
     environment.task.score = recording
     rng = np.random.default_rng(0)
@@ -50,6 +54,11 @@ def episode(request):
 @pytest.fixture
 def task(episode):
     return episode[0].task
+
+
+@pytest.fixture
+def transitions(episode):
+    return episode[1]
 
 
 def test_a_task_is_listed_under_its_own_name(task):
@@ -72,25 +81,25 @@ def test_hardware_can_supply_every_field(task):
     assert {field.source for field in task.layout.fields} <= known
 
 
-def test_observe_gives_exactly_the_fields_of_the_layout(task, episode):
-    for _, goal, _, world in episode[1]:
-        values = task.observe(world, goal)
+def test_observe_gives_exactly_the_fields_of_the_layout(task, transitions):
+    for transition in transitions:
+        state = transition.state
+        values = task.observe(state, transition.goals)
         assert set(values) == set(task.layout.slices)
         for field in task.layout.fields:
-            value = np.asarray(values[field.name])
-            assert value.shape == (field.size,), field.name
-            assert np.isfinite(value).all(), field.name
-        np.testing.assert_array_equal(task.layout.pack(values)[:6], world.robot.q.astype(np.float32))
-        np.testing.assert_array_equal(task.layout.pack(values)[6:8], world.robot.driver_q.astype(np.float32))
+            assert np.shape(values[field.name]) in ((1, field.size), (1,) if field.size == 1 else None), field.name
+            assert np.isfinite(values[field.name]).all(), field.name
+        packed = task.layout.pack(values, 1)
+        np.testing.assert_array_equal(packed[:, :6], state.q.astype(np.float32))
+        np.testing.assert_array_equal(packed[:, 6:8], state.driver_q.astype(np.float32))
 
 
-def test_observe_changes_nothing_and_repeats_itself(task, episode):
-    for _, goal, _, world in episode[1][::10]:
-        world_before, goal_before = deepcopy(world), deepcopy(goal)
-        first = task.layout.pack(task.observe(world, goal))
-        np.testing.assert_array_equal(task.layout.pack(task.observe(world, goal)), first)
-        assert same(world, world_before)
-        assert same(goal, goal_before)
+def test_observe_changes_nothing_and_repeats_itself(task, transitions):
+    for transition in transitions[::10]:
+        before = deepcopy(transition)
+        first, again = (task.observe(transition.state, transition.goals) for _ in range(2))
+        assert same(first, again)
+        assert same(transition, before)
 
 
 def test_sample_depends_on_the_generator_alone(task):
@@ -108,25 +117,42 @@ def test_goals_lie_where_the_configuration_says(task):
         assert (goal.position >= box.low).all() and (goal.position <= box.high).all()
 
 
-def test_score_is_pure(task, episode):
-    for moment, goal, result, _ in reversed(episode[1]):
-        moment_before, goal_before = deepcopy(moment), deepcopy(goal)
-        again = task.score(moment, goal)
-        assert again.terms == result.terms
-        assert (again.achieved, again.distance_m, again.reward) == (result.achieved, result.distance_m, result.reward)
-        assert same(moment, moment_before)
-        assert same(goal, goal_before)
+def test_score_is_pure(task, transitions):
+    scores = [task.score(transition) for transition in transitions]
+    for transition, expected in reversed([*zip(transitions, scores, strict=True)]):
+        before = deepcopy(transition)
+        again = task.score(transition)
+        assert same(again, expected)
+        np.testing.assert_array_equal(again.reward, expected.reward)
+        assert same(transition, before)
 
 
-def test_reward_terms_are_finite_and_within_their_weights(task, episode):
+def test_reward_terms_are_finite_and_within_their_weights(task, transitions):
     weights = task.config.rewards.model_dump()
-    for _, _, result, _ in episode[1]:
-        assert set(result.terms) == {name for name in weights if task.config.joint_way or not name.startswith("joint_")}
-        for name, value in result.terms.items():
-            assert math.isfinite(value) and abs(value) <= weights[name] + 1e-12, name
-        assert result.reward == sum(result.terms.values())
-        assert math.isfinite(result.distance_m) and result.distance_m >= 0.0
-        assert isinstance(result.achieved, bool)
+    scores = task.score(together(transitions))
+    assert set(scores.terms) == {name for name in weights if task.config.joint_way or not name.startswith("joint_")}
+    for name, values in scores.terms.items():
+        assert values.shape == (PERIODS,)
+        assert np.isfinite(values).all() and (abs(values) <= weights[name] + 1e-12).all(), name
+    np.testing.assert_allclose(scores.reward, sum(scores.terms.values()))
+    assert np.isfinite(scores.distance_m).all() and (scores.distance_m >= 0.0).all()
+    assert scores.achieved.dtype == bool and scores.achieved.shape == (PERIODS,)
+
+
+def test_a_row_gets_what_it_would_get_alone_bit_for_bit(task, transitions):
+    everyone, rows = together(transitions), deepcopy(transitions)
+    state, goals = everyone.state, everyone.goals
+    assert same(task.score(everyone), together([task.score(row) for row in rows]))
+    assert same(task.observe(state, goals), together([task.observe(row.state, row.goals) for row in rows]))
+    assert same(task.held(state), together([task.held(row.state) for row in rows]))
+    assert same(np.array(task.gripper_range(state)), np.hstack([task.gripper_range(row.state) for row in rows]))
+
+
+def test_rows_do_not_depend_on_those_beside_them(task, transitions):
+    everyone, some = together(transitions), np.array([3, 4, 17, 40])
+    observed = task.observe(everyone.state, everyone.goals)
+    part = task.observe(take(everyone.state, some), take(everyone.goals, some))
+    assert same(part, {name: values[some] for name, values in observed.items()})
 
 
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: path.stem)
