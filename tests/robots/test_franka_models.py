@@ -137,8 +137,7 @@ def test_goals_and_patch_are_reached_pointing_down_and_clear_with_a_margin():
         q = kinematics.inverse(point, ARM.home, down)
         assert q is not None, point
         assert min((q - ARM.lower).min(), (ARM.upper - q).min()) > 0.15, point
-        posture = kinematics.posture(q)
-        assert not kinematics.too_close(posture), (point, kinematics.closest_pair(posture))
+        assert not kinematics.too_close(q), (point, kinematics.closest_pair(q))
 
 
 @needs_model

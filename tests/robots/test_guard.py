@@ -145,10 +145,9 @@ def assert_limits_kept(run, arm):
     before, jacobian_before = kinematics.tcp_and_jacobian(q[0])
     for step in range(1, len(q)):
         tool, jacobian = kinematics.tcp_and_jacobian(q[step])
-        posture = kinematics.posture(q[step])
-        assert not kinematics.too_close(posture), (step, kinematics.closest_pair(posture))
-        assert np.linalg.norm(jacobian_before @ v[step]) <= fastest, step
-        assert np.linalg.norm(jacobian @ v[step]) <= fastest, step
+        assert not kinematics.too_close(q[step]), (step, kinematics.closest_pair(q[step]))
+        assert np.linalg.norm(jacobian_before[:3] @ v[step]) <= fastest, step
+        assert np.linalg.norm(jacobian[:3] @ v[step]) <= fastest, step
         assert np.linalg.norm(tool.position - before.position) / PERIOD_S <= fastest, step
         assert (tool.position >= low - EXACT).all() and (tool.position <= high + EXACT).all(), step
         for share in (0.25, 0.5, 0.75):
@@ -192,7 +191,7 @@ def push_tool(rng, arm, kinematics):
 
     def wish(step, q):
         _, jacobian = kinematics.tcp_and_jacobian(q)
-        return q + np.linalg.pinv(jacobian, rcond=1e-2) @ direction
+        return q + np.linalg.pinv(jacobian[:3], rcond=1e-2) @ direction
 
     return wish
 
@@ -419,7 +418,7 @@ def test_a_wish_that_is_too_fast_keeps_its_direction(spec, guard, limit):
         assert np.abs(top).max() == pytest.approx(JOINT_SHARE * spec.arm.velocity[5] * CONFIG.joint_speed_fraction)
     else:
         _, jacobian = guard.kinematics.tcp_and_jacobian(run.q[-2])
-        assert np.linalg.norm(jacobian @ top) == pytest.approx(CONFIG.max_tcp_speed_m_s, rel=0.03)
+        assert np.linalg.norm(jacobian[:3] @ top) == pytest.approx(CONFIG.max_tcp_speed_m_s, rel=0.03)
 
 
 def reason_run(reason, spec, guard):

@@ -37,8 +37,6 @@ def test_guard_model_scene_and_toolbox_agree_on_the_tool(spec, kinematics, toolb
 
 
 def test_a_longer_coupling_moves_the_tool_along_the_flange(spec, kinematics):
-    from dataclasses import replace
-
     longer = Kinematics(replace(spec, tcp_offset_m=spec.tcp_offset_m + 0.03))
     for q in postures(spec, 20):
         short, long = kinematics.tcp(q), longer.tcp(q)
@@ -54,10 +52,22 @@ def test_jacobians_match_finite_differences_and_each_other(spec, kinematics, too
             numeric[:3, joint] = (ahead.position - behind.position) / (2 * h)
             spin = (ahead.rotation - behind.rotation) @ kinematics.tcp(q).rotation.T / (2 * h)
             numeric[3:, joint] = spin[2, 1], spin[0, 2], spin[1, 0]
-        jacobian = kinematics.tcp_and_full_jacobian(q)[1]
+        jacobian = kinematics.tcp_and_jacobian(q)[1]
         np.testing.assert_allclose(jacobian, numeric, rtol=0, atol=1e-7)
-        np.testing.assert_allclose(jacobian[:3], toolbox.tcp_and_jacobian(q)[1], rtol=0, atol=1e-6)
-        np.testing.assert_array_equal(jacobian[:3], kinematics.tcp_and_jacobian(q)[1])
+        np.testing.assert_allclose(jacobian, toolbox.tools(q[None]).jacobian[0], rtol=0, atol=1e-6)
+
+
+def test_a_row_of_tools_is_the_tool_of_its_posture_alone(spec, kinematics):
+    q = postures(spec, 7)
+    tools = kinematics.tools(q)
+    np.testing.assert_array_equal(tools.linear, tools.jacobian[:, :3])
+    for row, posture in enumerate(q):
+        pose, jacobian = kinematics.tcp_and_jacobian(posture)
+        np.testing.assert_array_equal(tools.position[row], pose.position)
+        np.testing.assert_array_equal(tools.rotation[row], pose.rotation)
+        np.testing.assert_array_equal(tools.jacobian[row], jacobian)
+    for one, other in zip(kinematics.tools(q.T.copy().T), tools, strict=True):  # not contiguous
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("keep_rotation", [False, True])
@@ -112,38 +122,32 @@ def test_results_are_copies(spec, kinematics, toolbox):
         np.testing.assert_array_equal(pose.rotation, rotation)
         pose.position[:] = pose.rotation[:] = 7.0
         np.testing.assert_array_equal(model.tcp(first).position, position)
-    for jacobian_of in (
-        lambda q: kinematics.tcp_and_jacobian(q)[1],
-        lambda q: kinematics.tcp_and_full_jacobian(q)[1],
-        lambda q: toolbox.tcp_and_jacobian(q)[1],
-    ):
-        jacobian = jacobian_of(first)
+        jacobian = model.tools(first[None]).jacobian
         before = jacobian.copy()
-        jacobian_of(second)
+        model.tools(second[None])
         np.testing.assert_array_equal(jacobian, before)
 
 
 def test_home_is_clear_and_a_posture_in_the_table_is_not(spec, kinematics):
-    assert not kinematics.too_close(kinematics.posture(spec.arm.home))
-    low = spec.arm.home.copy()
-    low[1] += 0.9
-    pressed = kinematics.posture(low)
+    assert not kinematics.too_close(spec.arm.home)
+    pressed = spec.arm.home.copy()
+    pressed[1] += 0.9
     assert kinematics.too_close(pressed)
     first, second, distance = kinematics.closest_pair(pressed)
     assert "world" in (first, second) and distance < 0.0
 
 
 def test_answers_depend_on_the_posture_and_not_on_what_was_asked_before(spec, kinematics):
-    low = spec.arm.home.copy()
-    low[1] += 0.9
-    clear, pressed = kinematics.posture(spec.arm.home), kinematics.posture(low)
+    clear, pressed = spec.arm.home, spec.arm.home.copy()
+    pressed[1] += 0.9
+    tool = kinematics.tcp(clear)
     pair = kinematics.closest_pair(pressed)
     askings = (
-        lambda: kinematics.tcp(spec.arm.home),
-        lambda: kinematics.tcp_and_full_jacobian(low),
+        lambda: kinematics.tcp(clear),
+        lambda: kinematics.tcp_and_jacobian(pressed),
         lambda: kinematics.too_close(pressed),
         lambda: kinematics.closest_pair(clear),
-        lambda: kinematics.posture(low + 0.1),
+        lambda: kinematics.tools(np.stack([pressed + 0.1, pressed])),
     )
     for asking in askings:
         asking()
@@ -154,8 +158,7 @@ def test_answers_depend_on_the_posture_and_not_on_what_was_asked_before(spec, ki
         assert kinematics.closest_pair(pressed) == pair
         asking()
         assert kinematics.closest_pair(clear) is None
-    np.testing.assert_array_equal(clear.tcp.position, kinematics.tcp(spec.arm.home).position)
-    np.testing.assert_array_equal(clear.jacobian, kinematics.tcp_and_jacobian(spec.arm.home)[1])
+        np.testing.assert_array_equal(kinematics.tcp(clear).position, tool.position)
 
 
 def test_guard_model_sees_every_collision_of_the_scene(spec, scene):
@@ -174,7 +177,7 @@ def test_guard_model_sees_every_collision_of_the_scene(spec, scene):
         inside_gripper = gripper[bodies].all(axis=1)
         if (data.contact.dist[~inside_gripper] < 0.0).any():
             collisions += 1
-            assert exact.too_close(exact.posture(q)), [model.body(body).name for body in bodies.ravel()]
+            assert exact.too_close(q), [model.body(body).name for body in bodies.ravel()]
     assert collisions > 100
 
 
@@ -185,6 +188,5 @@ def test_kinematics_of_one_robot_share_a_model_and_differ_where_the_robots_do(sp
     for different in (Kinematics(spec, 0.02), Kinematics(replace(spec, tcp_offset_m=spec.tcp_offset_m + 0.1), 0.005)):
         assert different._model is not one._model
     apart = Kinematics(replace(spec, table_height_m=-0.1), 0.005)
-    q = spec.arm.home
-    assert apart.closest_pair(apart.posture(q)) is None
+    assert apart.closest_pair(spec.arm.home) is None
     assert apart._model is not one._model
