@@ -206,13 +206,15 @@ def brake(velocity: Array, change: float) -> None:
     scale(velocity, max(0.0, 1.0 - change / max(peak(velocity), 1e-300)))
 
 
-@kernel
-def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
-    """Compute how far an arm is behind its command [rad] after a period at a velocity.
+def followed(kept: float, lag_s: float, behind: Any, velocity: Any) -> Any:
+    """Compute how far an arm is behind its command [rad], a number or an array, after a period at a velocity.
 
     It follows with a first-order lag: ``behind' = velocity - behind / lag``.
     """
     return kept * behind + ((1.0 - kept) * lag_s) * velocity
+
+
+follow = kernel(followed)
 
 
 @kernel
@@ -437,7 +439,7 @@ class Guard:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
         self.q[rows], self.velocity[rows] = q + velocity * limits.period_s, velocity
-        self._behind[rows] = follow.py_func(limits.kept, limits.lag_s, self._behind[rows], velocity)
+        self._behind[rows] = followed(limits.kept, limits.lag_s, self._behind[rows], velocity)
         self.gripper[rows] = np.minimum(np.maximum(gripper, 0.0), 1.0)
         self.commands += len(rows)
         return self._reasons(changed)
