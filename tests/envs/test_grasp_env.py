@@ -6,7 +6,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from td3robot.envs.action import CLOSES_AT, CLOSING_PER_S
 
 import td3robot  # noqa: F401  # registers the environment
 from td3robot import seeding
@@ -14,6 +13,7 @@ from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, ActionConfig, RobotConfig, RobotEnvironmentConfig, RunConfig, TrainingConfig
 from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
+from td3robot.envs.actions import CLOSES_AT
 from td3robot.envs.playing import evaluate
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
@@ -24,10 +24,12 @@ from td3robot.robots.cells import CellConfig
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.tasks import TASKS
+from td3robot.tasks import grasp
 from td3robot.tasks.grasp import Grasp, GraspConfig
+from td3robot.tasks.interface import CLOSING_PER_S, NOTHING_HELD
 from td3robot.tasks.scripted import scripted_grasp
 
-CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(dead_zone=0.1, exponent=3.0), episode_s=12.0)
+CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=12.0)
 UP = np.array([0.0, 0.0, 1.0, 0.0, -1.0], np.float32)
 
 
@@ -56,8 +58,9 @@ def test_an_action_has_the_gripper_last(kind, size):
 
 @pytest.mark.parametrize("disturbance", ["off", "real"])
 @pytest.mark.quick("real")
-def test_practice_begins_with_the_object_in_the_hand_and_an_evaluation_never_does(disturbance):
-    task = GraspConfig(practice_share=1.0, practice_lifted_share=1.0)
+def test_practice_begins_with_the_object_in_the_hand_and_an_evaluation_never_does(disturbance, monkeypatch):
+    monkeypatch.setattr(grasp, "PRACTICE_LIFTED_SHARE", 1.0)
+    task = GraspConfig(practice_share=1.0)
     config = CONFIG.model_copy(update={"task": task, "disturbance": DISTURBANCES[disturbance]})
     for practice in (True, False):
         environment = make_robot_env(config, practice=practice)
@@ -66,7 +69,7 @@ def test_practice_begins_with_the_object_in_the_hand_and_an_evaluation_never_doe
             world, goal = environment.world, environment.goal
             height = world.objects["object"].position[2] - goal.objects["object"].position[2]
             assert (world.held is not None) == practice
-            assert world.intent == environment.guard.commanded.gripper == float(practice)
+            assert environment.batch.seen.intent[0] == environment.guard.commanded.gripper == float(practice)
             assert (0.1 * goal.lift_m < height < goal.lift_m + 0.01) if practice else abs(height) < 1e-3
             assert np.abs(environment.guard.velocity).max() < 1e-6
             if practice:  # carried on, it is lifted
@@ -98,9 +101,9 @@ def test_the_intent_outlives_the_pauses_between_key_presses_and_ends_with_its_ep
         environment.preview(CLOSE)
         found += told(environment, CLOSE)
     assert found == [0.0] * 4 + [1.0]
-    assert environment.seen.intent == pytest.approx(0.75)
+    assert environment.batch.seen.intent[0] == pytest.approx(0.75)
     environment.reset(seed=0)
-    assert environment.seen.intent == 0.0
+    assert environment.batch.seen.intent[0] == 0.0
     assert list(told(environment, *[CLOSE] * 4)) == [0.0] * 4
 
 
@@ -116,40 +119,35 @@ def test_a_gripper_that_was_moved_by_hand_stays_so_until_an_action_asks_for_more
 def test_a_rest_within_an_episode_may_be_observed_as_motion(environment):
     velocity = np.full(6, 0.05)
     environment.resume(velocity)
-    assert np.linalg.norm(environment.seen.commanded_velocity) > 0.005
+    assert np.linalg.norm(environment.batch.seen.commanded_velocity[0]) > 0.005
     environment.resume()
-    np.testing.assert_array_equal(environment.seen.commanded_velocity, 0.0)
+    np.testing.assert_array_equal(environment.batch.seen.commanded_velocity[0], 0.0)
 
 
 def test_the_closing_rate_is_that_of_the_closed_fraction(environment):
     rates = []
     for _ in range(14):
         environment.step(CLOSE)
-        rates.append(environment.seen.closing_rate)
+        rates.append(environment.batch.seen.closing_rate[0])
     assert rates[0] == pytest.approx(0.0, abs=0.05)
     assert max(rates) == pytest.approx(0.15 / 0.085, rel=0.1)  # 150 mm/s of 85 mm
 
 
 SLOW_FINGERS = DISTURBANCES["off"].model_copy(update={"gripper_speed": (0.13, 0.13)})
 AWAY = np.array([1, 0, 0, 1, 1], np.float32)
+# The fingers may close far from the object, and turned from it: a cylinder looks alike from everywhere.
+ANYWHERE = GraspConfig(object=ObjectConfig(shape="cylinder"), close_within_m=2.0)
 
 
-def play_away(**changes):
-    """Return tool speed [m/s] and closing rate [1/s] of each period, with fingers that close slowly on the way."""
-    action = CONFIG.action.model_copy(update=changes)
-    environment = make_robot_env(CONFIG.model_copy(update={"action": action, "disturbance": SLOW_FINGERS}))
-    environment.reset(seed=0)
+def test_the_arm_waits_for_a_gripper_that_closes_and_then_goes_on(begun):
+    environment = begun(CONFIG.model_copy(update={"disturbance": SLOW_FINGERS, "task": ANYWHERE}))
     found = []
     for _ in range(110):
         environment.step(AWAY)
-        turning = 0.1 * abs(environment.seen.commanded_turn_rate)
-        found.append((np.linalg.norm(environment.seen.commanded_velocity) + turning, environment.seen.closing_rate))
-    environment.close()
-    return np.array(found).T
-
-
-def test_the_arm_waits_for_a_gripper_that_closes_and_then_goes_on():
-    speed, rate = play_away(wait_for_gripper=True)
+        seen = environment.batch.seen
+        turning = 0.1 * abs(seen.commanded_turn_rate[0])
+        found.append((np.linalg.norm(seen.commanded_velocity) + turning, seen.closing_rate[0]))
+    speed, rate = np.array(found).T
     closes = rate >= CLOSING_PER_S
     first, last = np.flatnonzero(closes)[[0, -1]]
     assert last - first > 60
@@ -159,30 +157,19 @@ def test_the_arm_waits_for_a_gripper_that_closes_and_then_goes_on():
     assert speed[last + 3 :].max() > 0.02
 
 
-def test_without_waiting_the_arm_moves_while_the_gripper_closes():
-    speed, rate = play_away()
-    assert speed[rate >= CLOSING_PER_S].max() > 0.15
-
-
-def test_a_preview_waits_for_the_gripper_as_well():
-    action = CONFIG.action.model_copy(update={"wait_for_gripper": True})
-    environment = make_robot_env(CONFIG.model_copy(update={"action": action, "disturbance": SLOW_FINGERS}))
-    environment.reset(seed=0)
+def test_a_preview_waits_for_the_gripper_as_well(begun):
+    environment = begun(CONFIG.model_copy(update={"disturbance": SLOW_FINGERS, "task": ANYWHERE}))
     for _ in range(30):
         environment.step(CLOSE)
     np.testing.assert_allclose(environment.preview(AWAY).command.q, environment.guard.commanded.q, atol=1e-6)
-    environment.close()
 
 
-def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun, monkeypatch):
-    task = CONFIG.task.model_copy(update={"close_within_m": 0.02})
-    action = CONFIG.action.model_copy(update={"per_axis": True, "wait_for_gripper": True})
-    config = CONFIG.model_copy(update={"task": task, "action": action})
-    environment = begun(config)
+def test_a_gripper_closes_only_at_the_object(begun, monkeypatch):
+    environment = begun(CONFIG)
     assert set(told(environment, *[CLOSE] * 10)) == {0.0}
-    assert environment.seen.intent == 1.0
+    assert environment.batch.seen.intent[0] == 1.0
     assert environment.preview(CLOSE).command.gripper == 0.0
-    script = scripted_grasp(environment.task.layout, task, action, environment.robot.spec, 0.25)
+    script = scripted_grasp(environment.task.layout, CONFIG.task, CONFIG.action, environment.robot.spec, 0.25)
     observation, _ = environment.reset(seed=3)
     truncated = False
     while not truncated:
@@ -192,9 +179,9 @@ def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun, monke
         assert near or environment.guard.commanded.gripper <= gripper
     assert info["success"]
     assert set(told(environment, *[OPEN] * 20)) == {1.0}  # what it holds, it keeps
-    assert environment.seen.stalled_s == 0.0
+    assert environment.batch.seen.stalled_s[0] == 0.0
     with monkeypatch.context() as unsure:  # also where a state or two say that it does not
-        unsure.setattr(environment.task, "held", lambda *_: None)
+        unsure.setattr(environment.task, "held", lambda state: np.full(len(state.q), NOTHING_HELD))
         assert set(told(environment, OPEN, OPEN)) == {1.0}
     assert set(told(environment, *[OPEN] * 10)) == {1.0}
 
@@ -202,27 +189,27 @@ def test_a_gripper_closes_only_at_the_object_where_the_task_says_so(begun, monke
 def test_fingers_stall_from_their_last_command_or_motion_on(begun):
     environment = begun(CONFIG)
     for periods in range(1, 11):
-        assert environment.seen.stalled_s == pytest.approx(0.05 * periods)
+        assert environment.batch.seen.stalled_s[0] == pytest.approx(0.05 * periods)
         environment.step(OPEN)
     environment.resume()  # a pause in which they rested changes nothing, as between the key presses of `confirm`
-    assert environment.seen.stalled_s == pytest.approx(0.05 * 12)
+    assert environment.batch.seen.stalled_s[0] == pytest.approx(0.05 * 12)
     for _ in range(10):
         environment.robot.send(replace(environment.guard.commanded, gripper=0.3))
         environment.robot.advance()
     environment.resume()  # they moved in this one
-    assert environment.seen.stalled_s < 0.06
+    assert environment.batch.seen.stalled_s[0] < 0.06
     environment.drive(replace(environment.guard.commanded, gripper=1.0))
-    assert environment.seen.stalled_s == 0.0
+    assert environment.batch.seen.stalled_s[0] == 0.0
     stalled = []
     for _ in range(30):
         environment.drive(environment.guard.commanded)
-        stalled.append(environment.seen.stalled_s)
+        stalled.append(environment.batch.seen.stalled_s[0])
     assert 0.0 in stalled[2:15]  # they moved
     assert stalled[-1] > 0.4  # ... and have arrived
 
 
 def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
-    environment = begun(CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"close_within_m": 0.02})}))
+    environment = begun(CONFIG)
     drivers = []
     for _ in range(16):
         environment.drive(replace(environment.guard.commanded, gripper=1.0))
@@ -230,13 +217,14 @@ def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
     assert drivers[-1] > 0.75
     assert environment.preview(CLOSE).command.gripper == 0.0
     assert set(told(environment, *[CLOSE] * 20)) == {0.0}  # the intent is to close, and the object is not here
-    assert environment.seen.intent == 1.0
+    assert environment.batch.seen.intent[0] == 1.0
     assert environment.seen.robot.driver_q.mean() < 0.05
 
 
 @pytest.mark.parametrize(("practice", "whole"), [(True, 0.0), (True, 1.0), (False, 0.0)])
-def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice, whole):
-    task = GraspConfig(practice_share=0.0, practice_whole_share=whole)
+def test_in_training_an_episode_is_over_once_the_object_was_held_for_long_enough(practice, whole, monkeypatch):
+    monkeypatch.setattr(grasp, "PRACTICE_WHOLE_SHARE", whole)
+    task = GraspConfig(practice_share=0.0)
     environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=practice)
     tool_speed = CONFIG.guard.max_tcp_speed_m_s
     script = scripted_grasp(environment.task.layout, task, CONFIG.action, environment.robot.spec, tool_speed)
@@ -316,7 +304,7 @@ def test_practice_begins_around_the_object_and_not_inside_it(item):
     environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=True)
     for seed in range(15):
         environment.reset(seed=seed)
-        environment._intent = 0.0  # some would close at once
+        environment.batch._intent[:] = 0.0  # some would close at once
         lying = environment.world.objects["object"].position
         tool = environment.world.tcp.position
         assert np.linalg.norm((tool - lying)[:2]) < 0.0142  # 10 mm each way
@@ -334,9 +322,9 @@ def test_practice_begins_with_any_intent_and_an_evaluation_with_none():
         begun = []
         for seed in range(20):
             environment.reset(seed=seed)
-            begun.append(environment.world.intent)
+            begun.append(environment.batch.seen.intent[0])
             environment.step(close)
-            assert environment.world.commanded.gripper == float(begun[-1] >= CLOSES_AT)
+            assert environment.world.commanded.gripper <= float(begun[-1] >= CLOSES_AT)
         assert (min(begun) < 0.2 and max(begun) > 0.8) if practice else not any(begun)
         environment.close()
 
@@ -424,8 +412,10 @@ def failing():
     def make(steps, error=None):
         environment = make_robot_env(CONFIG)
         error = error or TrackerError("object 'object' was not seen for 0.31 s, more than tracker.max_age_s 0.2 s")
-        environment._objects = FailingObjects(environment._objects, steps + 1, error)
-        environment.memory._objects = environment._objects
+        failing = environment._objects = FailingObjects(environment._objects, steps + 1, error)
+        batch = environment.batch
+        batch.cells[0] = batch.cells[0]._replace(objects=failing)
+        batch.memory._sources[0] = failing
         environment.stops, stop = 0, environment.robot.stop
 
         def counted():
@@ -470,7 +460,7 @@ def test_a_success_does_not_outlive_the_tracker(failing):
     environment.reset(seed=0)
     environment.step(UP)
     environment.step(UP)
-    environment._held, environment._last_info["success"] = 50, True
+    environment.batch._held[0], environment._last_info["success"] = 50, True
     *_, info = environment.step(UP)
     assert "fault" in info and info["success"] is False
 

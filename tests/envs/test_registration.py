@@ -47,7 +47,7 @@ def test_an_id_is_the_environment_of_its_configuration(released, name):
 
 
 def test_the_released_grasp_plays_in_the_environment_that_it_was_trained_in():
-    environment = gymnasium.make(GRASP, disturbance="real", action={"per_axis": True}).unwrapped
+    environment = gymnasium.make(GRASP, disturbance="real").unwrapped
     trained = opened(CONFIGS.parent / "checkpoints" / "ur5e_grasp").contract()
     assert not [name for name, *_ in environment.contract().differences(trained)]
 
@@ -58,7 +58,7 @@ def test_overrides_reach_every_part_and_leave_the_rest():
         guard={"max_tcp_speed_m_s": 0.2}, episode_s=3.0,
     ).unwrapped  # fmt: skip
     assert environment.robot.config == DISTURBANCES["real"]
-    assert environment.starts.practice and environment.render_mode == "rgb_array"
+    assert environment.initial.practice and environment.render_mode == "rgb_array"
     expected = RobotEnvironmentConfig.model_validate({"task": {"tolerance_m": 0.02}}).task
     assert environment.task.config == expected
     assert environment.guard.config.max_tcp_speed_m_s == 0.2
@@ -187,7 +187,7 @@ def test_the_last_step_says_whether_the_episode_was_a_success(task):
     for _ in range(9):
         *_, truncated, info = environment.step(np.zeros(environment.action_space.shape))
         assert not truncated and "is_success" not in info
-    environment._held = 100  # as if the goal had been held all the time; an episode this short reaches none
+    environment.batch._held[0] = 100  # as if the goal had been held all the time; an episode this short reaches none
     *_, truncated, info = environment.step(np.zeros(environment.action_space.shape))
     assert truncated and info["is_success"] is info["success"]
     environment.reset(seed=0)

@@ -114,11 +114,11 @@ def test_bad_actions_are_refused_and_nothing_is_sent(environment, monkeypatch, a
     environment.reset(seed=0)
     sent, send = [], environment.robot.send
     monkeypatch.setattr(environment.robot, "send", lambda command: sent.append(command) or send(command))
-    commanded, stamp = environment.guard.commanded, environment.robot.now()
+    commanded, stamp = environment.guard.commanded.q, environment.robot.now()
     with pytest.raises(EnvironmentFaultError, match=r"3 finite numbers in \[-1, 1\]; nothing was sent"):
         environment.step(np.array(action, dtype=np.float32))
     assert sent == []
-    assert environment.guard.commanded is commanded
+    np.testing.assert_array_equal(environment.guard.commanded.q, commanded)
     assert environment.robot.now() == stamp
     environment.step(np.zeros(3, np.float32))
     assert len(sent) == 1
@@ -129,11 +129,11 @@ def test_a_preview_is_what_the_next_step_sends_and_changes_nothing(environment, 
     other.reset(seed=3)
     before = [guard.interventions.copy() for guard in (environment.guard, other.guard)]
     for action in random_actions(environment, 20):
-        ruling = environment.preview(action)
+        decision = environment.preview(action)
         environment.preview(-action)
         one, two = environment.step(action), other.step(action)
-        np.testing.assert_array_equal(ruling.command.q, environment.guard.commanded.q)
-        assert ruling.reasons == one[4]["interventions"]
+        np.testing.assert_array_equal(decision.command.q, environment.guard.commanded.q)
+        assert decision.reasons == one[4]["interventions"]
         np.testing.assert_array_equal(one[0], two[0])
     assert environment.guard.interventions - before[0] == other.guard.interventions - before[1]
     with pytest.raises(EnvironmentFaultError, match="nothing was sent"):

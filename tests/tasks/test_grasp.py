@@ -743,14 +743,6 @@ def squeeze_it_where_it_lies(seen, scripted, step):
     return np.array([*([0.0] * 4), 1.0], np.float32) if seen["commanded_gripper"][0] > 0.5 else scripted
 
 
-def open_and_close_around_it(seen, scripted, step):
-    return np.array([*hover_around_it_open(seen, scripted, step)[:4], 1.0 if step % 12 < 6 else -1.0], np.float32)
-
-
-def lift_and_drop(seen, scripted, step):
-    return np.array([*scripted[:4], -1.0], np.float32) if seen["lift_left"][0] < tanh(0.2) else scripted
-
-
 def carry_it_far_beyond(seen, scripted, step):
     return np.array([0, 0, 1, 0, 1], np.float32) if seen["commanded_gripper"][0] > 0.99 else scripted
 
@@ -763,8 +755,7 @@ def shake_it_aloft(seen, scripted, step):
 
 FARMERS = [
     stand_still, hover, hover_around_it_open, dive_and_rise, knock_it_about, turn_to_and_fro, squeeze_the_air,
-    squeeze_the_table, press_on_it_from_above, squeeze_it_where_it_lies, open_and_close_around_it, lift_and_drop,
-    carry_it_far_beyond,
+    squeeze_the_table, press_on_it_from_above, squeeze_it_where_it_lies, carry_it_far_beyond,
 ]  # fmt: skip
 SEEDS = (0, 1)
 
