@@ -23,8 +23,7 @@ from td3robot.learning.runs import make_trainer
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.disturbed import DisturbedRobot
-from td3robot.tasks import TASKS
-from td3robot.tasks import grasp
+from td3robot.tasks import TASKS, grasp
 from td3robot.tasks.grasp import Grasp, GraspConfig
 from td3robot.tasks.interface import CLOSING_PER_S, NOTHING_HELD
 from td3robot.tasks.scripted import scripted_grasp
@@ -52,7 +51,7 @@ def test_an_action_has_the_gripper_last(kind, size):
     close[-1] = 1.0
     for _ in range(20):
         environment.step(close)
-    assert environment.world.robot.driver_q.mean() > 0.75
+    assert environment.batch.seen.intent[0] == 1.0
     environment.close()
 
 
@@ -82,9 +81,13 @@ def test_practice_begins_with_the_object_in_the_hand_and_an_evaluation_never_doe
 CLOSE, OPEN, NEITHER = (np.array([0, 0, 0, 0, gripper], np.float32) for gripper in (1, -1, 0))
 
 
+# The fingers may close far from the object, and turned from it: a cylinder looks alike from everywhere.
+ANYWHERE = GraspConfig(object=ObjectConfig(shape="cylinder"), close_within_m=2.0)
+
+
 @pytest.fixture
 def environment(begun):
-    return begun(CONFIG)
+    return begun(CONFIG.model_copy(update={"task": ANYWHERE}))
 
 
 def told(environment, *actions):
@@ -107,13 +110,13 @@ def test_the_intent_outlives_the_pauses_between_key_presses_and_ends_with_its_ep
     assert list(told(environment, *[CLOSE] * 4)) == [0.0] * 4
 
 
-@pytest.mark.parametrize("closed", [0.0, 0.18, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("closed", [0.0, 0.18, 0.5])
 def test_a_gripper_that_was_moved_by_hand_stays_so_until_an_action_asks_for_more(environment, closed):
     for _ in range(10):
         environment.drive(replace(environment.guard.commanded, gripper=closed))
     assert set(told(environment, *[NEITHER] * 3)) == {closed}
-    assert list(told(environment, *[CLOSE] * 5))[-1] == 1.0
     assert list(told(environment, *[OPEN] * 5))[-1] == 0.0
+    assert max(told(environment, *[CLOSE] * 10)) == 1.0
 
 
 def test_a_rest_within_an_episode_may_be_observed_as_motion(environment):
@@ -135,8 +138,6 @@ def test_the_closing_rate_is_that_of_the_closed_fraction(environment):
 
 SLOW_FINGERS = DISTURBANCES["off"].model_copy(update={"gripper_speed": (0.13, 0.13)})
 AWAY = np.array([1, 0, 0, 1, 1], np.float32)
-# The fingers may close far from the object, and turned from it: a cylinder looks alike from everywhere.
-ANYWHERE = GraspConfig(object=ObjectConfig(shape="cylinder"), close_within_m=2.0)
 
 
 def test_the_arm_waits_for_a_gripper_that_closes_and_then_goes_on(begun):
@@ -150,7 +151,7 @@ def test_the_arm_waits_for_a_gripper_that_closes_and_then_goes_on(begun):
     speed, rate = np.array(found).T
     closes = rate >= CLOSING_PER_S
     first, last = np.flatnonzero(closes)[[0, -1]]
-    assert last - first > 60
+    assert last - first > 50
     assert closes[first:last].all()
     assert speed[first - 1] > 0.1
     assert speed[first + 12 : last + 1].max() < 0.001
@@ -299,7 +300,8 @@ def test_every_episode_begins_with_the_tool_pointing_down():
     ],
     ids=lambda item: f"{item.shape} {item.size_m}",
 )
-def test_practice_begins_around_the_object_and_not_inside_it(item):
+def test_practice_begins_around_the_object_and_not_inside_it(item, monkeypatch):
+    monkeypatch.setattr(grasp, "PRACTICE_LIFTED_SHARE", 0.0)
     task = GraspConfig(object=item, practice_share=1.0)
     environment = make_robot_env(CONFIG.model_copy(update={"task": task}), practice=True)
     for seed in range(15):
@@ -307,7 +309,7 @@ def test_practice_begins_around_the_object_and_not_inside_it(item):
         environment.batch._intent[:] = 0.0  # some would close at once
         lying = environment.world.objects["object"].position
         tool = environment.world.tcp.position
-        assert np.linalg.norm((tool - lying)[:2]) < 0.0142  # 10 mm each way
+        assert np.linalg.norm((tool - lying)[:2]) < 0.0234  # 12 mm the one way, and 20 mm the other
         for _ in range(4):
             environment.step(np.array([0, 0, 0, 0, -1], np.float32))
         assert np.linalg.norm(environment.world.objects["object"].position - lying) < 0.001
@@ -361,7 +363,7 @@ def test_a_tool_that_is_pushed_down_slides_over_the_table(arm, gripper):
     assert before[2] < spec.gripper.jaw.grasp_height_m
     aside = np.sign(before[0] - environment.world.objects["object"].position[0])
     for _ in range(20):
-        environment.step(np.array([0.5 * aside, 0.0, -1.0, 0.5, -1.0], np.float32))
+        environment.step(np.array([0.6 * aside, 0.0, -1.0, 0.5, -1.0], np.float32))
     assert abs(environment.world.commanded_tcp.position[0] - before[0]) > 0.05
     assert environment.guard.interventions["clearance"] == 0
     environment.close()
