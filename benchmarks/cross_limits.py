@@ -231,7 +231,7 @@ class Adversary:
         self.guard.reset(start)
         self.arm.begin_at(start)
         for period in range(kind.periods):
-            commanded, velocity = self.guard.commanded.q, self.guard.velocity
+            commanded, velocity = self.guard.q[0], self.guard.velocity[0]
             wished = FULL_RAD_S * kind.act(parameters[joints:], period, commanded - self.spec.arm.home, velocity)
             self._pass_period(JointCommand(commanded + wished * self.spec.period_s, 0.0), reached)
         return reached

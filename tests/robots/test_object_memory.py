@@ -9,6 +9,8 @@ from td3robot.robots.object_memory import ACROSS_M, ALONG_M, MAY_HIDE_M, ObjectM
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.state import Pose
 
+FIRST = np.array([0])
+NAMES = ("object",)
 PERIOD_S = 0.05
 REST = 2  # periods that fingers rest before they are said to hold something
 
@@ -35,8 +37,9 @@ class Seen(Objects):
         raise TrackerError(f"{name} silent")
 
 
-def tool(position, angle=0.0):
-    return Pose(np.array(position, float), about_vertical(angle))
+def look(memory, tool, held=False, angle=0.0):
+    """Look once with the tool at a position and turned by an angle, the object in its fingers or not."""
+    memory.look(np.array([tool], float), about_vertical(angle)[None], np.array([0 if held else -1]), FIRST)
 
 
 @pytest.fixture
@@ -46,92 +49,92 @@ def seen():
 
 @pytest.fixture
 def memory(seen):
-    made = ObjectMemory(seen, PERIOD_S, REST)
-    made.look(tool([0.1, 0.5, 0.03]), None)
+    made = ObjectMemory([seen], NAMES, PERIOD_S, REST)
+    look(made, [0.1, 0.5, 0.03])
     return made
 
 
 def test_what_is_seen_anew_is_believed_and_its_age_told(seen, memory):
     seen.show([0.2, 0.4, 0.02], age_s=0.12)
-    memory.look(tool([0.1, 0.5, 0.03]), None)
-    np.testing.assert_array_equal(memory.poses["object"].position, [0.2, 0.4, 0.02])
-    assert memory.ages_s["object"] == 0.12
+    look(memory, [0.1, 0.5, 0.03])
+    np.testing.assert_array_equal(memory.position[0, 0], [0.2, 0.4, 0.02])
+    assert memory.age_s[0, 0] == 0.12
 
 
 def test_time_unseen_counts_at_the_arm_s_pace(seen):
-    slow = ObjectMemory(seen, PERIOD_S, REST, 0.1)
+    slow = ObjectMemory([seen], NAMES, PERIOD_S, REST, 0.1)
     seen.show([0.2, 0.4, 0.02], age_s=5.0)
-    slow.look(tool([0.1, 0.5, 0.03]), None)
-    assert slow.ages_s["object"] == 0.5
+    look(slow, [0.1, 0.5, 0.03])
+    assert slow.age_s[0, 0] == 0.5
 
 
 def test_a_pause_is_no_time_unseen_until_the_next_sighting(seen, memory):
     seen.show([0.2, 0.4, 0.02], age_s=0.5)
-    memory.look(tool([0.1, 0.5, 0.03]), None)
+    look(memory, [0.1, 0.5, 0.03])
     seen.sighting = seen.sighting[0], 60.6
     memory.pause(60.0)
-    memory.look(tool([0.1, 0.5, 0.03]), None)
-    assert memory.ages_s["object"] == pytest.approx(0.6)
+    look(memory, [0.1, 0.5, 0.03])
+    assert memory.age_s[0, 0] == pytest.approx(0.6)
     seen.show([0.2, 0.4, 0.02], age_s=0.2)
-    memory.look(tool([0.1, 0.5, 0.03]), None)
-    assert memory.ages_s["object"] == 0.2
+    look(memory, [0.1, 0.5, 0.03])
+    assert memory.age_s[0, 0] == 0.2
 
 
 def test_what_nobody_holds_stays_where_it_was_seen_as_long_as_the_hand_may_hide_it(memory):
     for _ in range(40):
-        memory.look(tool([0.1, 0.5, 0.1]), None)
-    np.testing.assert_array_equal(memory.poses["object"].position, [0.1, 0.5, 0.02])
+        look(memory, [0.1, 0.5, 0.1])
+    np.testing.assert_array_equal(memory.position[0, 0], [0.1, 0.5, 0.02])
     with pytest.raises(TrackerError, match="silent"):
-        memory.look(tool([0.1, 0.5, 0.021 + MAY_HIDE_M]), None)
+        look(memory, [0.1, 0.5, 0.021 + MAY_HIDE_M])
 
 
 def test_what_is_held_moves_and_turns_with_the_tool_unseen(memory):
-    memory.look(tool([0.1, 0.5, 0.03]), "object")
-    memory.look(tool([0.1, 0.5, 0.13]), "object")
-    memory.look(tool([0.3, 0.5, 0.53], np.pi / 2), "object")
-    np.testing.assert_allclose(memory.poses["object"].position, [0.3, 0.5, 0.52], atol=1e-12)
-    np.testing.assert_allclose(memory.poses["object"].rotation, about_vertical(np.pi / 2), atol=1e-12)
+    look(memory, [0.1, 0.5, 0.03], True)
+    look(memory, [0.1, 0.5, 0.13], True)
+    look(memory, [0.3, 0.5, 0.53], True, angle=np.pi / 2)
+    np.testing.assert_allclose(memory.position[0, 0], [0.3, 0.5, 0.52], atol=1e-12)
+    np.testing.assert_allclose(memory.rotation[0, 0], about_vertical(np.pi / 2), atol=1e-12)
 
 
 def test_what_rose_with_the_tool_before_its_grip_was_told_is_where_the_fingers_closed_on_it(memory):
     for height in (0.03, 0.04, 0.06):  # the fingers rest from the first of these on
-        memory.look(tool([0.1, 0.5, height]), "object" if height == 0.06 else None)
-    np.testing.assert_allclose(memory.poses["object"].position, [0.1, 0.5, 0.05], atol=1e-12)
+        look(memory, [0.1, 0.5, height], height == 0.06)
+    np.testing.assert_allclose(memory.position[0, 0], [0.1, 0.5, 0.05], atol=1e-12)
 
 
 def test_what_the_fingers_dragged_unseen_is_in_the_hand(memory):
     for x in (0.1, 0.15, 0.2, 0.2, 0.2):
-        memory.look(tool([x, 0.5, 0.03], 0.7), None)
-    memory.look(tool([0.2, 0.5, 0.03], 0.7), "object")
-    np.testing.assert_allclose(memory.poses["object"].position, [0.2 - ACROSS_M, 0.5, 0.02], atol=1e-12)
-    memory.look(tool([0.2, 0.5, 0.13], 0.7), "object")
-    np.testing.assert_allclose(memory.poses["object"].position, [0.2 - ACROSS_M, 0.5, 0.12], atol=1e-12)
+        look(memory, [x, 0.5, 0.03], angle=0.7)
+    look(memory, [0.2, 0.5, 0.03], True, angle=0.7)
+    np.testing.assert_allclose(memory.position[0, 0], [0.2 - ACROSS_M, 0.5, 0.02], atol=1e-12)
+    look(memory, [0.2, 0.5, 0.13], True, angle=0.7)
+    np.testing.assert_allclose(memory.position[0, 0], [0.2 - ACROSS_M, 0.5, 0.12], atol=1e-12)
 
 
 def test_what_is_gripped_is_no_further_below_the_tool_than_fingers_reach(memory):
     for _ in range(1 + REST):
-        memory.look(tool([0.1, 0.5, 0.1]), None)
-    memory.look(tool([0.1, 0.5, 0.1]), "object")
-    np.testing.assert_allclose(memory.poses["object"].position, [0.1, 0.5, 0.1 - ALONG_M], atol=1e-12)
+        look(memory, [0.1, 0.5, 0.1])
+    look(memory, [0.1, 0.5, 0.1], True)
+    np.testing.assert_allclose(memory.position[0, 0], [0.1, 0.5, 0.1 - ALONG_M], atol=1e-12)
 
 
 def test_a_camera_s_noise_does_not_move_what_is_held(seen, memory):
     rng = np.random.default_rng(0)
     for _ in range(30):
         seen.show(rng.normal([0.1, 0.5, 0.02], 0.003))
-        memory.look(tool([0.1, 0.5, 0.03]), "object")
-    first = memory.poses["object"].position
+        look(memory, [0.1, 0.5, 0.03], True)
+    first = memory.position[0, 0].copy()
     seen.show([0.11, 0.5, 0.02])
-    memory.look(tool([0.1, 0.5, 0.03]), "object")
-    np.testing.assert_array_equal(memory.poses["object"].position, first)
+    look(memory, [0.1, 0.5, 0.03], True)
+    np.testing.assert_array_equal(memory.position[0, 0], first)
 
 
 def lift(seen, memory, periods, shows):
     """Lift by 10 mm a period, and show something each time; give the height that is believed."""
     for count in range(1, periods + 1):
         seen.show(*shows(count))
-        memory.look(tool([0.1, 0.5, 0.03 + 0.01 * count]), "object")
-    return memory.poses["object"].position[2]
+        look(memory, [0.1, 0.5, 0.03 + 0.01 * count], True)
+    return memory.position[0, 0][2]
 
 
 def test_a_late_camera_does_not_take_a_held_object_out_of_the_hand(seen, memory):
@@ -149,8 +152,44 @@ def test_a_frame_from_before_the_grip_says_nothing_about_the_hand(seen, memory):
 
 
 def test_nothing_is_remembered_from_the_episode_before(seen, memory):
-    memory.look(tool([0.1, 0.5, 0.03]), "object")
-    memory.forget()
+    look(memory, [0.1, 0.5, 0.03], True)
+    memory.forget(0)
     seen.show([0.3, 0.3, 0.02])
-    memory.look(tool([0.6, 0.6, 0.6]), "object")
-    np.testing.assert_array_equal(memory.poses["object"].position, [0.3, 0.3, 0.02])
+    look(memory, [0.6, 0.6, 0.6], True)
+    np.testing.assert_array_equal(memory.position[0, 0], [0.3, 0.3, 0.02])
+
+
+def test_rows_and_objects_keep_to_themselves():
+    """What two rows with two objects each remember is what one memory for each would."""
+    names, places = ("cube", "bin"), np.random.default_rng(0).uniform(0.1, 0.2, (2, 2, 3))
+
+    class Two(Seen):
+        def __init__(self, row):
+            self.row, self.number = row, 1
+
+        def read(self):
+            poses = (Pose(place + 0.001 * self.number, np.eye(3)) for place in places[self.row])
+            return {name: Sighting(pose, 0.01 * self.row, self.number) for name, pose in zip(names, poses, strict=True)}
+
+    sources = [Two(0), Two(1)]
+    together = ObjectMemory(sources, names, PERIOD_S, REST)
+    alone = [ObjectMemory([source], names, PERIOD_S, REST) for source in sources]
+    rng = np.random.default_rng(1)
+    for step in range(40):
+        rows = np.array([[0, 1], [1, 0], [1], [0]][step % 4])
+        tool, held = rng.uniform(0.13, 0.17, (2, 3)), np.array([(step // 8) % 3 - 1, step // 20])
+        turn = np.stack([about_vertical(angle) for angle in rng.uniform(-1.0, 1.0, 2)])
+        for row in rows:
+            sources[row].number += step % 3 == 0
+        if step == 17:
+            together.forget(1)
+            alone[1].forget(0)
+            together.pause(0.5, 0)
+            alone[0].pause(0.5)
+        together.look(tool[rows], turn[rows], held[rows], rows)
+        for row in rows:
+            alone[row].look(tool[row : row + 1], turn[row : row + 1], held[row : row + 1], FIRST)
+        for row, single in enumerate(alone):
+            np.testing.assert_array_equal(together.position[row], single.position[0])
+            np.testing.assert_array_equal(together.rotation[row], single.rotation[0])
+            np.testing.assert_array_equal(together.age_s[row], single.age_s[0])

@@ -132,12 +132,12 @@ def test_a_blocked_straight_way_goes_by_way_of_home(geometry, walker, travel):
     """A wall between left and right, lower than home."""
     spec, kinematics = geometry
 
-    class Walled(Guard):
-        def _objection_at(self, posture, velocity):
-            x, _, z = posture.tcp.position
-            return "clearance" if abs(x) < 0.03 and z < 0.16 else super()._objection_at(posture, velocity)
+    class Walled(Kinematics):
+        def too_close(self, q):
+            x, _, z = self.tcp(q).position
+            return (abs(x) < 0.03 and z < 0.16) or super().too_close(q)
 
-    travel = Travel(walker, Walled(spec, CONFIG, kinematics))
+    travel = Travel(walker, Guard(spec, CONFIG, Walled(spec, CONFIG.clearance_m)))
     left, right = (kinematics.inverse(np.array([x, 0.4, 0.08]), spec.arm.home) for x in (-0.3, 0.3))
     travel.to(left)
     way = travel._plan(walker.read().q, right)
