@@ -1,7 +1,6 @@
 """What ur_rtde says is put into our words: the likeliest cause first, and what to do."""
 
 import pytest
-
 from td3robot.robots.ur.messages import LONGEST, explain_ur_error
 
 SAID = {
