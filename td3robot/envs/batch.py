@@ -458,6 +458,7 @@ class RobotBatch:
         waiting = iter(robots)
 
         def work() -> None:
+            """Advance whichever robots are left."""
             for robot in waiting:
                 robot.advance()
 

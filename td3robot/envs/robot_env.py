@@ -106,6 +106,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
 
     @watch.setter
     def watch(self, watch: Watch | None) -> None:
+        """Set it, or None to call nothing."""
         self.batch.watch = watch
 
     @property

@@ -110,6 +110,7 @@ def put(rows: Rows, which: NDArray[np.intp], new: Rows) -> Rows:
     """Return a copy of a state or of goals in which some rows are replaced."""
 
     def replaced(array: Array, part: Array) -> Array:
+        """Return an array with the new rows."""
         changed = array.copy()
         changed[which] = part
         return changed
@@ -278,6 +279,7 @@ def per_row(method: Method) -> Method:
 
     @wraps(method)
     def over_rows(self: Task, *arguments: Any) -> Any:
+        """Call the method for each row, and stack what it returns."""
         first: Any = arguments[0]
         count = len((first.state if isinstance(first, Transition) else first).q)
         rows = [method(self, *(_row(each, index) for each in arguments)) for index in range(count)]

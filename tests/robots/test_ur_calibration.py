@@ -9,7 +9,6 @@ import mujoco
 import numpy as np
 import pytest
 import yaml
-from td3robot.robots.ur.generations import model_names
 
 from td3robot.errors import ConfigError, RobotError
 from td3robot.registry import ARMS
@@ -26,6 +25,7 @@ from td3robot.robots.ur.calibration import (
     read_calibration,
     require_same_arm,
 )
+from td3robot.robots.ur.generations import model_names
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.simulators.calibration import drawn_parameters
 from td3robot.simulators.ports.primary import kinematics_info

@@ -6,12 +6,12 @@ import threading
 from dataclasses import replace
 
 import pytest
-from td3robot.robots.ur.generations import model_names
 
 from td3robot.errors import ConfigError
 from td3robot.registry import ARMS
 from td3robot.robots.driver.link import StoppedError, StreamSettings
 from td3robot.robots.ur import link as module
+from td3robot.robots.ur.generations import model_names
 from td3robot.robots.ur.link import UrLink
 
 SETTINGS = {

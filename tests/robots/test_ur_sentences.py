@@ -1,6 +1,7 @@
 """What ur_rtde says is put into our words: the likeliest cause first, and what to do."""
 
 import pytest
+
 from td3robot.robots.ur.messages import LONGEST, explain_ur_error
 
 SAID = {
