@@ -29,9 +29,9 @@ from td3robot.errors import RobotError
 from td3robot.records import FILE, Record, read_record
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
+from td3robot.simulators.process import StandstillMonitor
 from td3robot.simulators.sessions import SimulatorConfig
 from td3robot.simulators.sessions.ur import UrSession
-from td3robot.simulators.standstill import StandstillMonitor
 from td3robot.state import JointCommand
 from td3robot.tasks.grasp import GraspConfig
 from td3robot.tasks.reach import ReachConfig

@@ -29,8 +29,7 @@ from td3robot.robots.simulated.camera import Camera
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.spec import robot_spec
-from td3robot.simulators.arm import PERIOD_S, SimulatedArm
-from td3robot.simulators.calibration import own_parameters
+from td3robot.simulators.arm import PERIOD_S, SimulatedArm, own_parameters
 from td3robot.simulators.control_script import SERVO_J, ControlScript
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.network import Line

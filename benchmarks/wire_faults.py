@@ -21,7 +21,7 @@ from typing import Any
 from drills import Drill, Outcome, Scene
 from wire import ROBOT
 
-from td3robot.simulators.loopback import free_host
+from td3robot.simulators.process import free_host
 from td3robot.simulators.sessions.ur import UrSession
 
 STATE = ("actual_q", "actual_qd", "actual_TCP_pose", "target_q")

@@ -251,7 +251,7 @@ def test_deploy_says_what_is_missing_before_it_connects(monkeypatch, tmp_path):
 def test_a_rehearsal_takes_an_address_whose_ports_are_free():
     import socket
 
-    from td3robot.simulators.loopback import free_host
+    from td3robot.simulators.process import free_host
     from td3robot.simulators.sessions import session_of
 
     lab = session_of("ur5e")

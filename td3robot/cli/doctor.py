@@ -158,7 +158,7 @@ def _realtime(check: Check) -> None:
 
 def _ports(check: Check) -> None:
     from td3robot.errors import RobotError
-    from td3robot.simulators.loopback import free_host
+    from td3robot.simulators.process import free_host
     from td3robot.simulators.sessions import session_of
 
     try:

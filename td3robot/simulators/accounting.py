@@ -1,5 +1,7 @@
 """Records what arrived over the wire and what the arm did: the figures that prove a guard's limits from outside."""
 
+import resource
+import time
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -152,3 +154,43 @@ class Accounting:
 def _lower(extremes: Extremes, height: float) -> None:
     if extremes.lowest_tcp_m is None or height < extremes.lowest_tcp_m:
         extremes.lowest_tcp_m = height
+
+
+class Clock:
+    """Count ticks, and how late they were.
+
+    Attributes:
+        lost_s: Time that was given up instead of caught up.
+    """
+
+    def __init__(self) -> None:
+        self._late: deque[float] = deque(maxlen=5000)
+        self.worst_s = self.lost_s = 0.0
+        self.ticks = 0
+        self.is_real_time = False
+        self._started, self._used_s = time.monotonic(), _cpu_s()
+
+    def count(self, late_s: float) -> None:
+        """Count a tick that was late by ``late_s`` [s]."""
+        self.ticks += 1
+        self._late.append(late_s)
+        self.worst_s = max(self.worst_s, late_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures; percentiles are those of the last ten seconds."""
+        p50, p99 = np.percentile(self._late, [50, 99]) if self._late else (0.0, 0.0)
+        wall = time.monotonic() - self._started
+        return {
+            "ticks": self.ticks,
+            "late_p50_s": float(p50),
+            "late_p99_s": float(p99),
+            "late_worst_s": self.worst_s,
+            "lost_s": self.lost_s,
+            "real_time_priority": self.is_real_time,
+            "cpu_fraction": (_cpu_s() - self._used_s) / wall,
+        }
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import mujoco
 import numpy as np
 
+from td3robot.robots.arms.model import ArmModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.calibrated import calibrated_arm
 from td3robot.robots.simulated.mujoco import MujocoRobot
@@ -14,6 +16,7 @@ from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
 from td3robot.simulators.cell_model import NOMINAL, FrictionModel, ToolModel
+from td3robot.simulators.settings import CalibrationConfig
 from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
@@ -207,3 +210,30 @@ class SimulatedArm:
 
 def _pose(data: mujoco.MjData, site: int) -> Pose:
     return Pose(data.site_xpos[site].copy(), data.site_xmat[site].reshape(3, 3).copy())
+
+
+def own_parameters(arm: ArmModel, config: CalibrationConfig | Literal["off"]) -> DhParameters | None:
+    """Return the parameters of the arm that the settings describe, or None for the nominal one."""
+    return drawn_parameters(arm, config) if isinstance(config, CalibrationConfig) else None
+
+
+def drawn_parameters(arm: ArmModel, config: CalibrationConfig) -> DhParameters:
+    """Draw the Denavit-Hartenberg parameters of one particular arm around its nominal ones.
+
+    Every length and angle is off by a normal deviate, except the sixth joint's ``a`` and ``alpha``: the arm ends at the
+    flange, and calibrations of real arms have zeros there.
+    """
+    rng, nominal = np.random.default_rng(config.seed), DhParameters.of(arm.chain)
+
+    def drawn(values: tuple[float, ...], sigma: float, kept: int = 0) -> tuple[float, ...]:
+        """Return the values with deviates added, except the last ``kept`` of them."""
+        deviates = sigma * rng.standard_normal(len(values))
+        deviates[len(values) - kept :] = 0.0
+        return tuple((np.array(values) + deviates).tolist())
+
+    return DhParameters(
+        theta=drawn(nominal.theta, config.angle_rad),
+        a=drawn(nominal.a, config.length_m, kept=1),
+        d=drawn(nominal.d, config.length_m),
+        alpha=drawn(nominal.alpha, config.angle_rad, kept=1),
+    )

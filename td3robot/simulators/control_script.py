@@ -12,9 +12,8 @@ from td3robot.geometry import compose, rotation_matrix, rotation_vector
 from td3robot.robots.ur import JOINTS
 from td3robot.simulators.arm import PERIOD_S
 from td3robot.simulators.controller import Controller
+from td3robot.simulators.inputs import Watchdog
 from td3robot.simulators.motion import Brake, Motion, Move, Speed
-from td3robot.simulators.program import Program
-from td3robot.simulators.registers import Watchdog
 from td3robot.state import Array, Pose
 
 READY, DONE = 1, 2
@@ -27,7 +26,7 @@ class ScriptError(Exception):
     """URScript would stop the program with a runtime error."""
 
 
-class ControlScript(Program):
+class ControlScript:
     """The register machine of ur_rtde 1.6.5's control script.
 
     ``thread`` is what its background threads do: servoJ and speedJ continue until stopped, moves run asynchronously.

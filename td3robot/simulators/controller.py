@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.gripper import Gripper
 from td3robot.simulators.inputs import Inputs
-from td3robot.simulators.limiter import Limiter
-from td3robot.simulators.motion import USUAL_GAIN, Brake, Hold, Motion, Reference
-from td3robot.simulators.program import Program
+from td3robot.simulators.motion import USUAL_GAIN, Brake, Hold, Limiter, Motion, Reference
 from td3robot.simulators.safety import Safety
 from td3robot.simulators.settings import ControllerConfig
 from td3robot.state import Array, Pose
+
+if TYPE_CHECKING:
+    from td3robot.simulators.control_script import ControlScript
 
 # UR: "Cannot unlock protective stop until 5s after occurrence".
 UNLOCK_AFTER_S = 5.0
@@ -76,7 +78,7 @@ class Controller:
         self.payload, self.payload_cog = _payload(config, arm), [0.0, 0.0, 0.05]
         offset = config.spec().tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
         self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
-        self.program: Program | None = None
+        self.program: ControlScript | None = None
         self.refusing: str | None = None
         self.limiter = Limiter(config.cell_model.limits, arm)
         self.reference = Reference(arm.q)
@@ -135,7 +137,7 @@ class Controller:
 
     # The program
 
-    def start_program(self, program: Program) -> None:
+    def start_program(self, program: "ControlScript") -> None:
         """Schedule the start of a program, replacing the running one, if the controller may move."""
         reason = self.refuses_programs()
         if reason is not None:
@@ -167,7 +169,7 @@ class Controller:
         self.popup = reason
         self.note(f"popup: {reason}")
 
-    def _start(self, program: Program) -> None:
+    def _start(self, program: "ControlScript") -> None:
         if self.refuses_programs() is None and self.program is None:
             self.program = program
             program.begin()
@@ -311,7 +313,7 @@ class Controller:
 
     def _move(self) -> None:
         target = self.motion.step(self.reference, self.arm.lag_s, self.inputs.slider * self.limiter.scale)
-        self.limiter.judge(self.reference)
+        self.limiter.update(self.reference)
         self.gripper.tick(self.arm.closed)
         self.arm.step(target, self.gripper.fraction)
         self.history.append(self.arm.q)

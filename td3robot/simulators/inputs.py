@@ -1,12 +1,42 @@
-"""Inputs that clients write: registers, outputs of the control box, and the speed slider."""
+"""What clients write: registers and their watchdog, outputs of the control box, and the speed slider."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
-
-from td3robot.simulators.registers import Registers, Watchdog
 
 # Where each group of digital outputs begins in `actual_digital_output_bits`.
 DIGITAL = {"standard_digital_output": 0, "configurable_digital_output": 8, "tool_digital_output": 16}
+# RTDE guide: 48 integer and 48 double registers each way; 0-23 are for fieldbus adapters and RTDE, 24-47 for RTDE.
+COUNT = 48
+
+
+@dataclass(slots=True)
+class Registers:
+    """General purpose registers."""
+
+    in_int: list[int] = field(default_factory=lambda: [0] * COUNT)
+    in_double: list[float] = field(default_factory=lambda: [0.0] * COUNT)
+    out_int: list[int] = field(default_factory=lambda: [0] * COUNT)
+    out_double: list[float] = field(default_factory=lambda: [0.0] * COUNT)
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """End the program if an input is not written often enough (URScript's ``rtde_set_watchdog``).
+
+    Attributes:
+        variable: Name of the input.
+        period_s: Longest time between two writes.
+        fed_s: Controller time of the last write.
+    """
+
+    variable: str
+    period_s: float
+    fed_s: float
+
+    def is_hungry(self, now: float) -> bool:
+        """Whether the last write is too long ago."""
+        return now - self.fed_s > self.period_s + 1e-9
 
 
 class Inputs:

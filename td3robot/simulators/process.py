@@ -1,21 +1,26 @@
-"""Starts a stand-in as a child of this process, proves that it is ours, and talks to its lab."""
+"""Starts a simulated UR controller as a child of this process, proves that it is ours, and talks to its lab."""
 
 import json
 import secrets
 import socket
+import threading
 from collections.abc import Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 from td3robot.errors import RobotError
 from td3robot.processes import ChannelClosedError, ChildProcess
 from td3robot.robots.ur.generations import DASHBOARD_PORT
-from td3robot.simulators.loopback import free_host
 from td3robot.simulators.server import READY, run_child
 from td3robot.simulators.settings import PORTS, ControllerConfig, check_controller_config
 
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S, END_TIMEOUT_S = 5.0, 5.0
+# How often the lab is polled [s]; it answers once per 2 ms period.
+POLL_INTERVAL_S = 0.01
+# The arm is at rest if every joint is slower than this [rad/s].
+AT_REST_RAD_S = 0.01
 
 
 class UrSimulator:
@@ -176,3 +181,67 @@ def _prove(simulator: UrSimulator) -> None:
             f"the controller on {simulator.host} has serial number {found}, and the stand-in that was started has "
             f"{expected}; something else listens there, and nothing was moved"
         )
+
+
+def free_host(ports: Sequence[int]) -> str:
+    """Return a loopback address at which nothing listens on some ports; programs that start together differ.
+
+    Raises:
+        RobotError: All of them are taken.
+    """
+    for number in secrets.SystemRandom().sample(range(2, 255), 253):
+        host = f"127.0.0.{number}"
+        if all(_is_free(host, port) for port in ports):
+            return host
+    raise RobotError(f"no address from 127.0.0.2 to 127.0.0.254 has its ports {', '.join(map(str, ports))} free")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+class StandstillMonitor(threading.Thread):
+    """Sample the arm's speed over a separate connection to the lab, from ``start`` to ``finish``."""
+
+    def __init__(self, simulator: UrSimulator) -> None:
+        super().__init__(name="rest-watch", daemon=True)
+        self._address = (simulator.host, simulator.config.lab_port)
+        self._ending = threading.Event()
+        self._samples: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        """Sample until finished, or until the lab stops answering."""
+        try:
+            with socket.create_connection(self._address, 2.0) as lab, lab.makefile("r") as answers:
+                while not self._ending.wait(POLL_INTERVAL_S):
+                    lab.sendall(b'{"state": true}\n')
+                    self._samples.append((monotonic(), max(map(abs, json.loads(answers.readline())["dq"]))))
+        except (OSError, ValueError):
+            return  # the stand-in was killed, as faults do
+
+    def finish(self) -> None:
+        """Stop sampling."""
+        self._ending.set()
+        self.join()
+
+    def moved_before(self, at: float) -> bool:
+        """Whether the arm moved in the 0.3 s before a time."""
+        return any(at - 0.3 < time <= at and speed > AT_REST_RAD_S for time, speed in self._samples)
+
+    def rest_after(self, at: float) -> float:
+        """Return how long after a time the arm last moved [s]; the watch must have run long enough.
+
+        Raises:
+            RobotError: There is no sample after that time.
+        """
+        after = [(time, speed) for time, speed in self._samples if time > at]
+        if not after:
+            raise RobotError("the stand-in's lab did not answer after the fault")
+        moving = [time for time, speed in after if speed > AT_REST_RAD_S]
+        return max(moving, default=at) - at

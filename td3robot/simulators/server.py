@@ -11,20 +11,17 @@ from td3robot.errors import Td3RobotError
 from td3robot.processes import Parent
 from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT
 from td3robot.simulators import settings
-from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm
-from td3robot.simulators.calibration import own_parameters
-from td3robot.simulators.clock import Clock
+from td3robot.simulators.accounting import Clock
+from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm, own_parameters
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.faults import Faults
 from td3robot.simulators.loop import LAB, Connection, Loop, Service
 from td3robot.simulators.network import Line
-from td3robot.simulators.ports.dashboard import DashboardPort
 from td3robot.simulators.ports.lab import LabContext, LabPort
 from td3robot.simulators.ports.primary import PrimaryPort
 from td3robot.simulators.ports.rtde import InputsInUse, RtdePort
-from td3robot.simulators.ports.rtde_outputs import sources
-from td3robot.simulators.ports.script import ScriptPort
-from td3robot.simulators.ports.urcap import GripperPort
+from td3robot.simulators.ports.rtde_data import sources
+from td3robot.simulators.ports.text import DashboardPort, GripperPort, ScriptPort
 from td3robot.simulators.vision import VisionSystem
 
 # If later than this, the clock does not catch up: the controller's time falls behind wall time [s].

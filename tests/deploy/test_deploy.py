@@ -18,7 +18,7 @@ from td3robot.deploy.ledger import LadderError, Ledger
 from td3robot.deploy.operator import Signals
 from td3robot.errors import ConfigError
 from td3robot.records import read_record
-from td3robot.simulators.standstill import StandstillMonitor
+from td3robot.simulators.process import StandstillMonitor
 
 GOAL = (0.2, 0.5, 0.3)
 

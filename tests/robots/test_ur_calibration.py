@@ -27,7 +27,7 @@ from td3robot.robots.ur.calibration import (
 )
 from td3robot.robots.ur.generations import model_names
 from td3robot.robots.ur.robot import UrRobot
-from td3robot.simulators.calibration import drawn_parameters
+from td3robot.simulators.arm import drawn_parameters
 from td3robot.simulators.ports.primary import kinematics_info
 from td3robot.simulators.settings import CalibrationConfig
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from td3robot.errors import ConfigError, Td3RobotError, choose
 from td3robot.geometry import quaternion, rotation_of
-from td3robot.simulators.clock import Clock
+from td3robot.simulators.accounting import Clock
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.fault_kinds import parse_fault
 from td3robot.simulators.faults import Faults

@@ -7,8 +7,7 @@ from td3robot.simulators.arm import RATE_HZ
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.loop import Connection, Handler
 from td3robot.simulators.network import Line
-from td3robot.simulators.ports.rtde_outputs import Source
-from td3robot.simulators.ports.rtde_variables import FORMATS, INPUTS, OUTPUTS, packing
+from td3robot.simulators.ports.rtde_data import FORMATS, INPUTS, OUTPUTS, Source, packing
 
 HEADER = struct.Struct(">HB")
 PROTOCOL = 2

@@ -6,14 +6,13 @@ from td3robot.geometry import quaternion
 from td3robot.robots.cells.ur import UrCell, UrConfig
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.simulators.fault_kinds import load_faults
-from td3robot.simulators.process import start_ur_simulator
+from td3robot.simulators.process import StandstillMonitor, start_ur_simulator
 from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession
 from td3robot.simulators.settings import (
     PORTS,
     known_arms,
     objects_on_table,
 )
-from td3robot.simulators.standstill import StandstillMonitor
 from td3robot.state import Pose
 
 TRACKER_PORT = 47300

@@ -1,11 +1,23 @@
-"""Port 29999: the dashboard's commands and answers (UR, "Dashboard Server e-Series", 2022)."""
+"""Ports with text protocols: the dashboard (29999), uploaded programs (30003), and the gripper's URCap (63352)."""
 
+import hashlib
+
+from td3robot.simulators.control_script import ControlScript
 from td3robot.simulators.controller import Controller, RuntimeState
+from td3robot.simulators.gripper import READABLE
 from td3robot.simulators.loop import Connection, Handler
 
 BANNER = "Connected: Universal Robots Dashboard Server"
 # These are answered in remote control only.
 REMOTE_ONLY = ("power on", "power off", "brake release", "unlock protective stop", "play", "stop", "pause", "load")
+# SHA-256 of what ur_rtde 1.6.5 uploads to each version of PolyScope. Any other script is refused, so that another
+# version of ur_rtde fails loudly instead of being misunderstood.
+KNOWN_SCRIPTS = {
+    "5.11": "596761a93dfb175355b265245f9b94f8807528bf7ff85a654a61448f82ae8bf8",
+    "5.23": "5462851f747f0a22a3748c6e4f376cee798f1b14edaa0a12721d4cedc8c715b0",
+}
+# A script is complete if nothing follows for this long [s]; UR's interpreter waits for the end of the program instead.
+WHOLE_AFTER_S = 0.3
 
 
 class DashboardPort(Handler):
@@ -88,3 +100,75 @@ class DashboardPort(Handler):
             controller.release_brakes()
             return "Brake releasing"
         return f'could not understand: "{command}"'
+
+
+class ScriptPort(Handler):
+    """One client of port 30003. A real controller also streams its state here, which RTDE makes unnecessary."""
+
+    def __init__(self, connection: Connection, controller: Controller) -> None:
+        self._connection, self._controller = connection, controller
+        self._buffer = b""
+        self._arrived_s = 0.0
+
+    def received(self, data: bytes) -> None:
+        """Collect a script, and start it once it is a known one."""
+        self._buffer += data
+        self._arrived_s = self._controller.time_s
+        if not self._buffer.rstrip().endswith(b"end"):
+            return
+        digest = hashlib.sha256(self._buffer).hexdigest()
+        version = next((name for name, known in KNOWN_SCRIPTS.items() if digest == known), None)
+        if version is None:
+            return
+        self._buffer = b""
+        if version != self._controller.config.polyscope:
+            self._controller.refuse(
+                f"the control script is for PolyScope {version}, and this is {self._controller.config.polyscope}"
+            )
+            return
+        self._controller.start_program(ControlScript(self._controller))
+
+    def tick(self) -> None:
+        """Refuse an unknown script once nothing more arrives."""
+        if not self._buffer or self._controller.time_s - self._arrived_s < WHOLE_AFTER_S:
+            return
+        digest = hashlib.sha256(self._buffer).hexdigest()
+        self._controller.refuse(
+            f"unknown script of {len(self._buffer)} bytes (SHA-256 {digest[:16]}...) from {self._connection.peer}; the "
+            "stand-in runs no URScript, it knows the control scripts of ur_rtde 1.6.5 alone"
+        )
+        self._buffer = b""
+
+    def closed(self) -> None:
+        """Drop an incomplete script."""
+        self._buffer = b""
+
+
+class GripperPort(Handler):
+    """One client of the URCap's server."""
+
+    def __init__(self, connection: Connection, controller: Controller) -> None:
+        self._connection, self._controller = connection, controller
+        self._buffer = b""
+
+    def received(self, data: bytes) -> None:
+        """Answer every complete line."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        answers = "".join(self._answer(line.decode("ascii", "replace").split()) for line in lines)
+        if answers and not self._controller.gripper_silent:
+            self._connection.send(answers.encode())
+
+    def _answer(self, words: list[str]) -> str:
+        gripper = self._controller.gripper
+        if len(words) == 2 and words[0] == "GET":
+            name = words[1]
+            if name not in READABLE or not gripper.powered:
+                return f"{name} ?\n"
+            return f"{name} {gripper.get(name)}\n"
+        if len(words) >= 3 and words[0] == "SET" and len(words) % 2 == 1:
+            try:
+                values = {name: int(value) for name, value in zip(words[1::2], words[2::2], strict=True)}
+            except ValueError:
+                return "?\n"
+            return "ack" if gripper.powered and gripper.write(values) else "?\n"
+        return "?\n" if words else ""
