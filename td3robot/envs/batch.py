@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from td3robot.envs.actions import ActionKind
 from td3robot.envs.initial_states import InitialState, InitialStateSampler
-from td3robot.errors import EnvironmentFaultError, RobotError
+from td3robot.errors import EnvironmentFaultError, RobotError, TrackerError
 from td3robot.robots.guard import Guard, GuardDecision
 from td3robot.robots.interface import GripperModel, Robot
 from td3robot.robots.kinematics import Kinematics
@@ -300,6 +300,13 @@ class RobotBatch:
                 self.cells[row].robot.stop()  # nobody sends targets between two episodes
         return self._result(scores, reasons, truncated, rows)
 
+    def info(self) -> dict[str, Any]:
+        """Return the info of a step in which the first row rested: that of an episode that ends before its first."""
+        rows = self._all[:1]
+        state, still, no = self._of(self.state, rows), self.previous_actions[:1], np.zeros(1, np.bool_)
+        scores = self.task.score(Transition(state, state, self._of(self.goals, rows), still, still, no))
+        return self._result(scores, [()], no, rows).infos()[0]
+
     def preview(self, actions: Vector) -> GuardDecision:
         """Return what a step with actions (1, action) would send to the first row now; nothing is sent or changed.
 
@@ -479,11 +486,13 @@ class RobotBatch:
             self._seen_of.add(rows, [robot.read() for robot in robots], self.spec.gripper, anew)
             if self._true_of is not self._seen_of:
                 self._true_of.add(rows, [robot.truth() for robot in robots], self.spec.gripper, anew)
+            seen = self._remember(self._observed(self._seen_of, rows), rows)
+        except TrackerError:
+            raise  # the episode ends with its reason: see RobotEnv
         except RobotError:
             for robot in robots:
                 robot.stop()
             raise
-        seen = self._remember(self._observed(self._seen_of, rows), rows)
         seen = seen._replace(stalled_s=self._stalled(seen, rows))
         true = seen if self._true_of is self._seen_of else self._observed(self._true_of, rows)
         if self._names:

@@ -151,7 +151,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._running = False
         goal = np.asarray(wanted["goal"], np.float64) if "goal" in wanted else None
         self._last_observation = self.batch.reset(0, self.np_random, goal, bool(wanted.get("stay")))
-        self._last_info, self._running = {}, True
+        self._last_info, self._running = self.batch.info(), True
         return self._last_observation, {}
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:

@@ -220,7 +220,7 @@ class Cubes(Grasp):
         return self.rebase(Goal(first, np.array([0.0, 0.5, 0.2])), lying)
 
     def rebase(self, goal, objects):
-        return Goal(objects[OBJECT].position + (0.0, 0.0, 0.1), goal.start, objects=objects)  # noqa: RUF005  # a sum of vectors
+        return Goal(objects[OBJECT].position + np.array([0.0, 0.0, 0.1]), goal.start, objects=objects)
 
     def held(self, state):
         return np.where(super().held(state) == NOTHING_HELD, NOTHING_HELD, 1)

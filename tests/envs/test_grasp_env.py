@@ -15,6 +15,7 @@ from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
 from td3robot.envs.actions import CLOSES_AT
 from td3robot.envs.playing import evaluate
+from td3robot.envs.rows import SingleRows
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
 from td3robot.learning.collector import Collector
@@ -486,7 +487,9 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
     figures = evaluate(environment, lambda observation: UP, 2, 0, seeding.Stream.EVALUATION_EPISODES)
     assert (figures.success_rate, figures.mean_steps) == (0.0, 1.0)
     assert np.isfinite(figures.mean_final_distance_m)
-    collector = Collector(LocalEnvironments([failing(2)]), 0, 1, 0.9)
+    alone = LocalEnvironments([failing(2)])
+    alone._rows = SingleRows(alone.environments)  # as those of arms, whose trackers may fail
+    collector = Collector(alone, 0, 1, 0.9)
     from td3robot.learning.replay import ReplayBuffer
 
     replay, finished = ReplayBuffer(10, environment.observation_space.shape[0], 5), []
