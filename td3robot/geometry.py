@@ -15,11 +15,6 @@ from td3robot.state import Array, Pose
 NO_TURN = 1e-12
 
 
-def length(vector: Array) -> float:
-    """Compute the Euclidean length of a vector (n,); for a few components, several times as fast as NumPy's norm."""
-    return sqrt(vector @ vector)
-
-
 def about_vertical(angle: float) -> Array:
     """Compute the rotation (3, 3) by an angle [rad] about the vertical axis."""
     c, s = cos(angle), sin(angle)
@@ -31,39 +26,9 @@ def yaw(rotation: Array) -> float:
     return atan2(rotation[1, 0], rotation[0, 0])
 
 
-def headed_as(rotation: Array, heading: Array) -> Array:
-    """Return an orientation (3, 3), turned about the vertical so that its x axis has the heading of ``heading``'s."""
-    x, y = rotation[:2, 0], heading[:2, 0]
-    c, s = float(x @ y), float(x[0] * y[1] - x[1] * y[0])
-    scale = max(float(np.hypot(c, s)), 1e-9)
-    about = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, scale]]) / scale
-    turned: Array = about @ rotation
-    return turned
-
-
-def small_turn(rotation: Array, wanted: Array, longest: float) -> Array:
-    """Approximate the rotation vector (3,) from one orientation to another, in the base frame, limited to ``longest``.
-
-    The skew part of ``wanted rotation'`` is the rotation axis times the sine of the angle (Luh, Walker and Paul 1980):
-    correct to third order, and along the shorter way.
-    """
-    m = wanted @ rotation.T
-    error = 0.5 * np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
-    cut: Array = error * min(1.0, longest / max(length(error), 1e-9))
-    return cut
-
-
 def angle_of(rotation: Array) -> float:
     """Compute the angle of a rotation (3, 3) about its axis, in [0, pi] [rad]."""
     return min(pi, acos(min(1.0, max(-1.0, (float(np.trace(rotation)) - 1.0) / 2.0))))
-
-
-def turn_down(rotation: Array) -> Array:
-    """Approximate the rotation vector (3,) that points an orientation's z axis straight down, in the base frame.
-
-    It is the axis of that rotation, which is level, times the sine of the angle [rad].
-    """
-    return np.array([-rotation[1, 2], rotation[0, 2], 0.0])
 
 
 def quaternion(rotation: Array) -> Array:

@@ -58,5 +58,5 @@ def cache_folder(name: str, sources: Iterable[Path]) -> Path | None:
 
 
 # The files with kernels.
-SOURCES = ("row_math.py", "tasks/shaping.py", "envs/actions.py")
+SOURCES = ("row_math.py", "tasks/shaping.py", "envs/actions.py", "robots/arms/model.py")
 KERNELS = cache_folder("kernels", [*ROOT.glob("robots/*.py"), *(ROOT / source for source in SOURCES)])

@@ -53,22 +53,6 @@ def test_a_turn_about_the_vertical_has_that_yaw_and_angle(angle):
     np.testing.assert_allclose(geometry.about_vertical(pi / 2) @ [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], atol=1e-15)
 
 
-def test_headed_as_changes_the_heading_and_keeps_the_tilt():
-    for rotation, heading in zip(rotations(50)[:50], rotations(50)[25:75], strict=True):
-        turned = geometry.headed_as(rotation, heading)
-        np.testing.assert_allclose(turned[2], rotation[2], atol=1e-12)
-        assert geometry.yaw(turned) == pytest.approx(geometry.yaw(heading), abs=1e-9)
-
-
-def test_a_small_turn_is_the_rotation_vector_to_third_order_and_never_longer_than_allowed():
-    for size, rotation in zip(np.linspace(0.0, 3.0, 60), rotations(60), strict=False):
-        axis = rotation[:, 1]
-        wanted = geometry.rotation_matrix(size * axis) @ rotation
-        turn = geometry.small_turn(rotation, wanted, longest=0.5)
-        assert np.linalg.norm(turn) <= 0.5 + 1e-12
-        np.testing.assert_allclose(turn, min(np.sin(size), 0.5) * axis, atol=1e-9)
-
-
 def test_composing_moves_the_offset_into_the_frame_of_the_pose():
     pose = Pose(np.array([1.0, 2.0, 3.0]), geometry.about_vertical(pi / 2))
     moved = geometry.compose(pose, Pose(np.array([0.1, 0.0, 0.2]), geometry.about_vertical(0.3)))
