@@ -49,14 +49,7 @@ def test_the_registered_reach_environment_is_the_trained_one():
 
 def test_the_registered_grasp_environment_is_the_trained_one_undisturbed():
     trained = load_config(GRASP).environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
-    action = ActionConfig(dead_zone=0.1, exponent=3.0, wait_for_gripper=True)
-    task = GraspConfig(
-        close_within_m=0.02,
-        practice_offset_m=(0.012, 0.02),
-        practice_turn_rad=0.785,
-        practice_lifted_share=0.2,
-        practice_whole_share=0.25,
-    )
+    action, task = ActionConfig(exponent=3.0), GraspConfig()
     robot = RobotConfig(physics_rate_hz=260.0)
     assert trained == RobotEnvironmentConfig(robot=robot, task=task, action=action, episode_s=12.0)
 

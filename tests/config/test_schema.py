@@ -81,4 +81,4 @@ def test_descriptions_come_from_the_docstrings_of_a_section_and_its_bases():
     described = attribute_descriptions(ReachConfig)
     assert described["tolerance_m"] == "Within this distance of the goal counts as there."
     assert described["name"] == "Of the task."
-    assert "drawn for each episode" in described["gripper"]
+    assert "Box from which goals" in described["goals"]
