@@ -1,36 +1,50 @@
 import numpy as np
 import pytest
 
-from td3robot.errors import ContractError
+from td3robot.errors import ContractError, EnvironmentFaultError
 from td3robot.layout import Field, Layout
 
 Q = Field("q", ("shoulder", "elbow"), "rad", "arm")
 GRIPPER = Field("driver_q", ("right", "left"), "rad", "gripper")
 GOAL = Field("goal", ("x", "y", "z"), "m", "task")
 LAYOUT = Layout([Q, GRIPPER, GOAL])
-VALUES = {"goal": [5.0, 6.0, 7.0], "driver_q": (3.0, 4.0), "q": np.array([1.0, 2.0])}
+VALUES = {
+    "goal": np.array([[5.0, 6.0, 7.0], [12.0, 13.0, 14.0]]),
+    "driver_q": np.array([[3.0, 4.0], [10.0, 11.0]]),
+    "q": np.array([[1.0, 2.0], [8.0, 9.0]]),
+}
 
 
 def test_pack_lays_fields_in_order_whatever_the_order_of_values():
-    vector = LAYOUT.pack(VALUES)
-    np.testing.assert_array_equal(vector, [1, 2, 3, 4, 5, 6, 7])
-    assert vector.dtype == np.float32
+    vectors = LAYOUT.pack(VALUES, 2)
+    np.testing.assert_array_equal(vectors, np.arange(1, 15).reshape(2, 7))
+    assert vectors.dtype == np.float32
     assert LAYOUT.size == 7
 
 
-def test_pack_ignores_no_missing_field():
-    with pytest.raises(KeyError, match="goal"):
-        LAYOUT.pack({"q": [1, 2], "driver_q": [3, 4]})
+def test_a_field_of_one_number_is_a_number_a_row():
+    layout = Layout([Q, Field("held", ("held",), "1", "task")])
+    for held in (np.array([0.0, 1.0]), np.array([[0.0], [1.0]])):
+        np.testing.assert_array_equal(layout.pack({"q": VALUES["q"], "held": held}, 2), [[1, 2, 0], [8, 9, 1]])
 
 
-@pytest.mark.parametrize("goal", [[1.0, 2.0], [1.0, 2.0, 3.0, 4.0], [1.0], 1.0], ids=str)
-def test_pack_refuses_a_value_of_the_wrong_length(goal):
-    with pytest.raises(ValueError):
-        LAYOUT.pack(VALUES | {"goal": goal})
+def test_pack_ignores_no_missing_field_and_no_unknown_one():
+    with pytest.raises(EnvironmentFaultError, match=r"does not write \['goal'\]"):
+        LAYOUT.pack({"q": VALUES["q"], "driver_q": VALUES["driver_q"]}, 2)
+    with pytest.raises(EnvironmentFaultError, match=r"writes \['fog'\], which it lacks"):
+        LAYOUT.pack(VALUES | {"fog": np.zeros(2)}, 2)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 4), (2, 1), (2,), (3,), (1, 3), (3, 3)], ids=str)
+def test_pack_refuses_a_value_of_the_wrong_shape(shape):
+    with pytest.raises(
+        EnvironmentFaultError, match=r"'goal' has 3 numbers in each of 2 rows, and observe\(\) returned"
+    ):
+        LAYOUT.pack(VALUES | {"goal": np.zeros(shape)}, 2)
 
 
 def test_unpack_undoes_pack():
-    for name, value in LAYOUT.unpack(LAYOUT.pack(VALUES)).items():
+    for name, value in LAYOUT.unpack(LAYOUT.pack(VALUES, 2)).items():
         np.testing.assert_array_equal(value, VALUES[name])
 
 

@@ -17,7 +17,7 @@ SOURCES = [
     ),
     *(PACKAGE / "deploy" / name for name in ("ledger.py", "operator.py", "deployment.py", "loaded_policy.py")),
     PACKAGE / "records.py",
-    PACKAGE / "envs" / "starts.py",
+    PACKAGE / "envs" / "initial_states.py",
 ]
 ERRORS = {
     "StoppedError", "RobotError", "LadderError", "TrackerError", "CommandRefusedError", "RecordError", "_failed",

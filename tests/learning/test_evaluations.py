@@ -109,7 +109,7 @@ def test_evaluations_that_step_together_are_the_same_in_any_number_of_environmen
         alone = list(Episodes([made], config.seed).play(policy, range(5), lambda what: None))
     results = []
     for most in (1, 2, 5):
-        episodes = Episodes.made(config.environment, config.seed, most, 1)
+        episodes = Episodes.made(config.environment, config.seed, most)
         assert len(episodes.environments) == most
         with closing(LocalEvaluator(episodes, 5)) as here:
             here.start(policy)

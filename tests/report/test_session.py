@@ -85,7 +85,7 @@ def test_a_record_alone_gives_the_figures_that_were_counted(deployed):
 
 def test_why_the_gripper_does_not_obey_is_said_and_recorded_once_each_time(deployed, monkeypatch):
     words = iter(["", "open again", "open again", "", "open again", *[""] * 100])
-    monkeypatch.setattr(Task, "gripper_words", lambda task, world: next(words))
+    monkeypatch.setattr(Task, "gripper_message", lambda task, state: next(words))
     path, _ = deployed()
     assert [event.text for event in read_session(path).events if event.what == "gripper"] == ["open again"] * 2
 
