@@ -45,7 +45,7 @@ def why_not(name: str, agent: Any) -> str | None:
         return f"cleanrl {installed} is installed, but the script is only known as of {VERSION}"
     if missing := [package for package in NEEDED[name] if find_spec(package) is None]:
         return f"it needs {', '.join(missing)}"
-    if any(len(hidden) != 2 or hidden[0] != hidden[1] for hidden in (agent.actor_hidden, agent.critic_hidden)):
+    if len(agent.hidden) != 2 or agent.hidden[0] != agent.hidden[1]:
         return "its networks have two hidden layers of one width"
     return None
 
@@ -142,7 +142,7 @@ class Silent:
 def load(name: str, environment: Env, agent: Any, rows: int) -> ModuleType:
     """Load one of the scripts, up to where its training would begin."""
     path = str(distribution("cleanrl").locate_file(f"cleanrl/{SCRIPTS[name]}.py"))
-    loader = Loader(f"_{name}", path, {"Actor": agent.actor_hidden[0], "QNetwork": agent.critic_hidden[0]})
+    loader = Loader(f"_{name}", path, {"Actor": agent.hidden[0], "QNetwork": agent.hidden[0]})
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)

@@ -44,10 +44,10 @@ LONGEST_S = 30.0
 SENTENCE = 2000  # characters
 OTHER = 25  # further steps of a resumed run
 SMALL = (
-    "agent.actor_hidden=[8,8]", "agent.critic_hidden=[8,8]", "agent.layer_norm=true", "agent.batch_size=16",
-    "agent.replay_capacity=50", "agent.normalize_observations=true", "agent.average_tau=0.1", "agent.random_share=0.2",
-    "agent.random_action_steps=3", "agent.device=cpu", "training.steps=60", "training.random_steps=20",
-    "training.torch_threads=1", "training.evaluate_every=40", "training.evaluation_episodes=1",
+    "agent.hidden=[8,8]", "agent.layer_norm=true", "agent.batch_size=16",
+    "agent.replay_capacity=50", "agent.normalize_observations=true", "agent.average_tau=0.1",
+    "agent.device=cpu", "training.steps=60", "training.random_steps=20",
+    "training.threads=1", "training.evaluate_every=40", "training.evaluation_episodes=1",
     "training.environments=2", "training.overlap=false", "training.checkpoint_every=20", "training.log_every=20",
 )  # fmt: skip
 GRAVE = ("traceback", "harmful")

@@ -18,8 +18,8 @@ from td3robot.policy.checkpoint import Checkpoint, find, newest
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SMALL = (
-    "agent.actor_hidden=[8,8]", "agent.critic_hidden=[8,8]", "agent.replay_capacity=400", "agent.batch_size=16",
-    "agent.updates_per_step=0.1", "training.random_steps=20", "training.torch_threads=1", "training.evaluate_every=70",
+    "agent.hidden=[8,8]", "agent.replay_capacity=400", "agent.batch_size=16",
+    "agent.updates_per_step=0.1", "training.random_steps=20", "training.threads=1", "training.evaluate_every=70",
     "training.evaluation_episodes=1", "training.log_every=10", "training.checkpoint_every=5",
 )  # fmt: skip
 SCENES = {

@@ -70,10 +70,10 @@ def case(config: str) -> Case:
 
 def of_width(width: int, batch: int) -> Case:
     """Take two hidden layers of a width, and what else most papers use."""
-    from td3robot.config import AgentConfig
+    from td3robot.learning.agents.td3 import TD3Config
 
     hidden = (width, width)
-    return Case(20, 7, AgentConfig(actor_hidden=hidden, critic_hidden=hidden, batch_size=batch, device="cpu"))
+    return Case(20, 7, TD3Config(hidden=hidden, batch_size=batch, device="cpu"))
 
 
 def cases(device: str) -> dict[str, Case]:
@@ -105,7 +105,7 @@ def ours(sizes: Case, choice: str, threads: int, updates: int, device: str = "cp
     replay, rng = ReplayBuffer(ROWS, sizes.observation, sizes.action), np.random.default_rng(0)
     replay.add([Transition(*drawn, False, sizes.agent.gamma) for drawn in transitions(sizes)])
     agent.normalizer.update(replay.rows[:, : sizes.observation])
-    learner = make_learner(agent, TrainingConfig(learner=choice, torch_threads=threads), None, print)
+    learner = make_learner(agent, TrainingConfig(learner=choice, threads=threads), None, print)
 
     def run() -> None:
         learner.learn(replay, rng, updates)
@@ -125,7 +125,7 @@ class Nothing(gymnasium.Env):
 
 def peer_policy(package: str, agent: Any) -> dict[str, Any]:
     """Give a peer the networks of an agent's configuration, as far as it has them."""
-    networks: dict[str, Any] = {"net_arch": {"pi": list(agent.actor_hidden), "qf": list(agent.critic_hidden)}}
+    networks: dict[str, Any] = {"net_arch": {"pi": list(agent.hidden), "qf": list(agent.hidden)}}
     return networks | ({"layer_norm": True} if package == "sbx" and agent.layer_norm else {})
 
 
@@ -150,8 +150,8 @@ def peer(sizes: Case, package: str, updates: int, device: str = "cpu") -> Run:
 def products(sizes: Case) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
     """List the products (rows, inner, columns) of each update, and those of each update of the actor."""
     agent, batch = sizes.agent, sizes.agent.batch_size
-    actor = [*pairwise([sizes.observation, *agent.actor_hidden, sizes.action])]
-    critic = [*pairwise([sizes.observation + sizes.action, *agent.critic_hidden, 1])]
+    actor = [*pairwise([sizes.observation, *agent.hidden, sizes.action])]
+    critic = [*pairwise([sizes.observation + sizes.action, *agent.hidden, 1])]
 
     def forward(layers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         return [(outputs, inputs, batch) for inputs, outputs in layers]

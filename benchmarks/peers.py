@@ -37,7 +37,7 @@ from td3robot.envs.playing import Evaluation, evaluate
 from td3robot.learning.evaluations import Begun
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.snapshot import play_contents
-from td3robot.learning.trainer import Trainer
+from td3robot.learning.trainer import DROPPED_SHARE, Trainer
 from td3robot.policy.policy import Policy
 
 IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
@@ -142,7 +142,7 @@ def train_peer(package: str, config: RunConfig, released: str, curve: Curve) -> 
 
     def rate(remaining: float) -> float:
         dropped = 0 < agent.learning_rate_drop_step < (1.0 - remaining) * training.steps
-        return agent.actor_learning_rate * (agent.learning_rate_drop if dropped else 1.0)
+        return agent.learning_rate * (DROPPED_SHARE if dropped else 1.0)
 
     model = import_module(package).TD3(
         "MlpPolicy",

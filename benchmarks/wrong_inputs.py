@@ -19,9 +19,9 @@ import yaml
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SMALL = {
-    "agent": {"actor_hidden": [8], "critic_hidden": [8], "batch_size": 8, "replay_capacity": 100},
+    "agent": {"hidden": [8], "batch_size": 8, "replay_capacity": 100},
     "training": {
-        "steps": 30, "random_steps": 10, "environments": 2, "torch_threads": 1, "evaluate_every": 20, "log_every": 10,
+        "steps": 30, "random_steps": 10, "environments": 2, "threads": 1, "evaluate_every": 20, "log_every": 10,
         "evaluation_episodes": 1, "checkpoint_every": 20, "overlap": False,
     },
 }  # fmt: skip

@@ -128,8 +128,8 @@ def shown(option: Any) -> str:
 def configuration_page() -> str:
     """Describe a run's YAML file from the models that read it."""
     from td3robot.config import RunConfig
-    from td3robot.config.run import AgentConfig, RobotEnvironmentConfig, TrainingConfig
-    from td3robot.registry import TASKS
+    from td3robot.config.run import RobotEnvironmentConfig, TrainingConfig
+    from td3robot.registry import AGENTS, TASKS
 
     levels = RobotEnvironmentConfig.model_fields["disturbance"].annotation
     sections: list[tuple[str, Any]] = [("The run", RunConfig), ("environment", RobotEnvironmentConfig)]
@@ -142,7 +142,7 @@ def configuration_page() -> str:
         sections.append((f"environment.task.rewards of {name}", task.Config.model_fields["rewards"].annotation))
     sections += [("environment.task.object", TASKS["grasp"].Config.model_fields["object"].annotation)]
     sections += [("environment.disturbance", levels)]
-    sections += [("agent", AgentConfig), ("training", TrainingConfig)]
+    sections += [*((f"agent, where its kind is {kind}", AGENTS[kind]) for kind in AGENTS), ("training", TrainingConfig)]
     from td3robot.config.run import GymnasiumEnvironmentConfig
 
     sections.append(("environment, where its kind is gymnasium", GymnasiumEnvironmentConfig))

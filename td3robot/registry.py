@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
 from td3robot.errors import ConfigError, choose
@@ -92,8 +93,38 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._things
 
 
+class ModuleRegistry(Registry[T]):
+    """A registry whose names are those of its modules: a lookup imports only the module that it names.
+
+    So a module may import what is slow to load. In another distribution, it is the entry point that has the name.
+    """
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._things:
+            if name not in self._modules():
+                raise KeyError(name)
+            self._import(self._modules()[name])
+        return self._things[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._things or name in self._modules()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._things.keys() | self._modules().keys()))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def _modules(self) -> dict[str, str]:
+        package = find_spec(self.package)
+        path = package.submodule_search_locations if package is not None else None
+        modules = {module.name: f"{self.package}.{module.name}" for module in pkgutil.iter_modules(path)}
+        return modules | {entry.name: entry.module for entry in entry_points(group=self.package)}
+
+
 ARMS: Registry[Any] = Registry("arm", "td3robot.robots.arms")
 GRIPPERS: Registry[Any] = Registry("gripper", "td3robot.robots.grippers")
 CELLS: Registry[Any] = Registry("backend", "td3robot.robots.cells")
 TRACKERS: Registry[Any] = Registry("kind", "td3robot.robots.trackers")
 TASKS: Registry[Any] = Registry("name", "td3robot.tasks")
+AGENTS: Registry[Any] = ModuleRegistry("kind", "td3robot.learning.agents")

@@ -36,13 +36,12 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup
 
 PENDULUM = Path(__file__).parents[1] / "configs" / "gym_pendulum.yaml"
 SMALL = (
-    "agent.actor_hidden=[8,8]",
-    "agent.critic_hidden=[8,8]",
+    "agent.hidden=[8,8]",
     "agent.batch_size=16",
     "agent.replay_capacity=500",
     "training.steps=60",
     "training.random_steps=20",
-    "training.torch_threads=1",
+    "training.threads=1",
     "training.learner=reference",
     "training.evaluate_every=40",
     "training.evaluation_episodes=1",

@@ -228,7 +228,7 @@ def test_settings_that_a_run_lacks_are_one_line_however_many_there_are(td3robot,
     td3robot("train", PENDULUM, "--out", run, *set_small)
     path = newest(run).path
     config = yaml.safe_load((path / "config.yaml").read_text())
-    for name in ("policy_freq", "tau", "n_step", "greedy_share", "random_share"):
+    for name in ("policy_freq", "tau", "n_step", "greedy_share", "noise_clip"):
         del config["agent"][name]
     (path / "config.yaml").write_text(yaml.safe_dump(config))
     sign(path, "config.yaml")
@@ -276,18 +276,18 @@ def test_a_checkpoint_outside_a_run_directory_does_not_resume_beside_itself(td3r
 
 
 def test_a_run_resumes_with_another_setting_for_a_reason_that_is_recorded(td3robot, tmp_path, set_small):
-    run, slower = tmp_path / "run", "--set=agent.actor_learning_rate=0.0003"
+    run, slower = tmp_path / "run", "--set=agent.learning_rate=0.0003"
     td3robot("train", PENDULUM, "--out", run, *set_small)
     assert_one_line(td3robot("train", "--resume", run, "--more", 20, slower), "say why: --changed REASON")
     status, _, err = td3robot("train", "--resume", run, "--more", 20, slower, "--changed", "the return falls")
     assert status == 0, err
-    said = "at step 60: agent.actor_learning_rate from 0.001 to 0.0003 (the return falls); no exact resume"
+    said = "at step 60: agent.learning_rate from 0.001 to 0.0003 (the return falls); no exact resume"
     assert said in err
-    recorded = [{"step": 60, "settings": {"agent.actor_learning_rate": [0.001, 0.0003]}, "why": "the return falls"}]
+    recorded = [{"step": 60, "settings": {"agent.learning_rate": [0.001, 0.0003]}, "why": "the return falls"}]
     assert json.loads((run / "changes.json").read_text()) == newest(run).document("changes") == recorded
     status, _, err = td3robot("train", "--resume", run, "--more", 20)
     assert (status, "at step 60:" in err) == (0, False), err
-    assert newest(run).config().agent.actor_learning_rate == 0.0003
+    assert newest(run).config().agent.learning_rate == 0.0003
     assert newest(run).document("changes") == recorded
     assert said in td3robot("inspect", newest(run).path)[1]
 
@@ -297,7 +297,7 @@ def test_a_changed_learning_rate_reaches_the_optimizer_and_the_moments_stay(pend
     trainer.train()
     saved = newest(tmp_path / "run")
     trainer.close()
-    changed = pendulum_trainer(["agent.actor_learning_rate=0.0003"])
+    changed = pendulum_trainer(["agent.learning_rate=0.0003"])
     changed.resume(saved)
     (group,) = changed.agent.actor_optimizer.param_groups
     assert group["lr"] == 0.0003
@@ -432,8 +432,8 @@ BAD = {
         "changes nothing",
     ),
     "change of what was saved": (
-        ["train", "--resume", "MADE", "--more", "9", "--set", "agent.actor_hidden=[9]", "--changed", "x"],
-        "agent.actor_hidden cannot be changed in a resumed run",
+        ["train", "--resume", "MADE", "--more", "9", "--set", "agent.hidden=[9]", "--changed", "x"],
+        "agent.hidden cannot be changed in a resumed run",
     ),
     "unknown name": (["eval", "ur5_reach"], "did you mean 'ur5e_reach'?"),
     "unknown configuration": (["train", "ur5e_graps"], "did you mean 'ur5e_grasp'?"),

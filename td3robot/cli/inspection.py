@@ -167,12 +167,9 @@ def _under(run: "RunConfig") -> str:
     """Write the domain randomization of a training."""
     words, undisturbed = randomization_words(run), run.training.undisturbed_share
     disturbed = isinstance(run.environment, RobotEnvironmentConfig) and not words.startswith("without")
-    where = "each part" if run.training.undisturbed_by_part else "it"
-    return (
-        f"{words}, {100 * undisturbed:.0f} % of the environments without {where}"
-        if disturbed and undisturbed
-        else words
-    )
+    if not disturbed or not undisturbed:
+        return words
+    return f"{words}, {100 * undisturbed:.0f} % of the environments without each part"
 
 
 def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:

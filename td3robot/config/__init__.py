@@ -5,11 +5,11 @@ Impossible combinations are refused here if the file and the numbers of arm and 
 environment is built if that takes the robot's model.
 """
 
+from td3robot.config.agent import AgentConfig
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig
 from td3robot.config.loading import explain, load_config, parse_config, to_yaml
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
 from td3robot.config.run import (
-    AgentConfig,
     GymnasiumEnvironmentConfig,
     RobotEnvironmentConfig,
     RunConfig,

@@ -13,7 +13,7 @@ from td3robot.config.disturbance import level_named
 from td3robot.config.durations import in_seconds
 from td3robot.config.plain import parse_plain
 from td3robot.config.removed import removed_settings
-from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
+from td3robot.config.run import ENVIRONMENTS, RunConfig
 from td3robot.config.section import Section
 from td3robot.config.task import DEFAULT, TaskConfig, task_section
 from td3robot.errors import ConfigError, choose
@@ -159,6 +159,4 @@ def _chosen(section: type[Section], values: Any) -> type[Section]:
     given = values if isinstance(values, Mapping) else {}
     if section is TaskConfig and (name := given.get("name", DEFAULT)) in TASKS:
         return task_section(name)
-    if section is AgentConfig and (kind := given.get("kind")) in AGENTS:
-        return agent_section(kind)
     return section.chosen(given)

@@ -20,6 +20,22 @@ REMOVED: Mapping[str, str] = {
     "environment.task.practice_offset_m": "it is PRACTICE_OFFSET_M in td3robot/tasks/grasp.py; leave it out",
     "environment.task.practice_turn_rad": "it is PRACTICE_TURN_RAD in td3robot/tasks/grasp.py; leave it out",
     "environment.task.practice_lifted_share": "it is PRACTICE_LIFTED_SHARE in td3robot/tasks/grasp.py; leave it out",
+    "agent.actor_hidden": "agent.hidden has the widths of all networks",
+    "agent.critic_hidden": "agent.hidden has the widths of all networks",
+    "agent.actor_learning_rate": "agent.learning_rate is that of all networks",
+    "agent.critic_learning_rate": "agent.learning_rate is that of all networks",
+    "agent.learning_rate_drop": "the learning rate always drops to a fifth, after agent.learning_rate_drop_step",
+    "agent.random_share": "agent.exploration_noise explores; raise it instead",
+    "agent.random_share_steps": "agent.exploration_noise explores; raise it instead",
+    "agent.random_action_steps": "agent.exploration_noise explores; raise it instead",
+    "training.undisturbed_by_part": "training.undisturbed_share always counts for arm, gripper and camera one by one",
+    "training.environment_processes": "it follows from the machine's cores, and results never depended on it",
+    "training.vectorized": "environments of one process always step together",
+    "training.torch_threads": "it is called training.threads, and is at least 1",
+    "training.keep_last": "the newest 2 checkpoints are kept; copy others away",
+    "training.keep_every": "the newest 2 checkpoints are kept; copy others away",
+    "training.keep_best": "the best 3 policies are kept",
+    "training.answer_limit_s": "an environment always has 600 s to answer",
 }
 
 

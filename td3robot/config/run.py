@@ -1,29 +1,24 @@
 """One whole run: environment, agent, training."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
     PrivateAttr,
     SerializeAsAny,
     ValidationError,
     model_validator,
 )
 
+from td3robot.config.agent import AgentConfig, chosen_agent
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level, in_periods
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
-from td3robot.config.section import Box, Fraction, NonNegative, Section, UnitInterval, Widths, refused
+from td3robot.config.section import MANY, Box, Section, UnitInterval, refused
 from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
-from td3robot.errors import choose
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 
-MANY = 10**12  # more than any run has; beyond it, numbers stop being exact somewhere
 Steps = Annotated[int, Field(gt=0, le=MANY)]
 
 
@@ -194,89 +189,6 @@ ENVIRONMENTS: Mapping[str, type[Section]] = {
 }
 
 
-# The module of each kind of agent. To add an agent, add a line; its module is imported when a run asks for it.
-AGENTS = {"td3": "td3robot.learning.td3"}
-
-
-class AgentConfig(Section):
-    """TD3's hyperparameters; the defaults are those of the paper (Fujimoto et al. 2018, Appendix C).
-
-    An agent with its own hyperparameters adds them in a subclass (``Agent.Config``).
-
-    Attributes:
-        kind: The algorithm; see ``AGENTS``.
-        actor_hidden, critic_hidden: Widths of the hidden layers.
-        layer_norm: Whether layer normalization follows each hidden layer.
-        normalize_observations: Whether observations are scaled to zero mean and unit variance.
-        actor_learning_rate, critic_learning_rate: Learning rates of Adam.
-        learning_rate_drop_step: Environment steps after which both learning rates are multiplied by
-            ``learning_rate_drop``; 0 keeps them constant.
-        learning_rate_drop: That factor.
-        gamma: Discount factor per step.
-        tau: Polyak averaging: share of a network that its target takes over at each target update.
-        policy_noise, noise_clip: Target policy smoothing: standard deviation of the noise on the target action, and
-            the bound at which it is clipped.
-        policy_freq: Critic updates per update of actor and targets.
-        exploration_noise: Standard deviation of the Gaussian exploration noise on actions.
-        batch_size: Transitions per update.
-        replay_capacity: Transitions in the replay buffer; the oldest are overwritten.
-        updates_per_step: Learner updates per environment step.
-        n_step: Rewards summed before bootstrapping.
-        average_tau: Share of the actor that its running average takes over at each actor update. The average is what
-            is evaluated, saved for play and deployed; with 1, it is the actor itself.
-        random_share: Initial share of uniformly random actions during exploration.
-        random_share_steps: Environment steps over which that share falls linearly to 0; 0 keeps it constant.
-        random_action_steps: How many steps in a row such an action is kept, on average.
-        greedy_share: Share of the environments that act without exploration. Without noise, a policy can repeat itself
-            forever where noise would free it; these environments let training meet that case and learn it away.
-        device: ``auto`` uses CUDA if available.
-    """
-
-    kind: str = "td3"
-    actor_hidden: Widths = (400, 300)
-    critic_hidden: Widths = (400, 300)
-    layer_norm: bool = False
-    normalize_observations: bool = False
-    actor_learning_rate: PositiveFloat = 1e-3
-    critic_learning_rate: PositiveFloat = 1e-3
-    learning_rate_drop_step: Annotated[int, Field(ge=0, le=MANY)] = 0
-    learning_rate_drop: Fraction = 0.2
-    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
-    tau: Fraction = 0.005
-    average_tau: Fraction = 1.0
-    policy_noise: NonNegative = 0.2
-    noise_clip: NonNegative = 0.5
-    policy_freq: Annotated[int, Field(gt=0, le=1_000_000)] = 2
-    exploration_noise: NonNegative = 0.1
-    random_share: UnitInterval = 0.0
-    random_share_steps: Annotated[int, Field(ge=0, le=MANY)] = 0
-    random_action_steps: Annotated[int, Field(gt=0, le=1_000_000)] = 1
-    greedy_share: UnitInterval = 0.0
-    batch_size: Annotated[int, Field(gt=0, le=MANY)] = 100
-    updates_per_step: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
-    n_step: Annotated[int, Field(gt=0, le=10_000)] = 1
-    replay_capacity: Annotated[int, Field(gt=0, le=MANY)] = 1_000_000
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-
-
-def chosen_agent(value: Any) -> Any:
-    """Validate an agent's section with the configuration class of the agent that it names."""
-    if not isinstance(value, Mapping):
-        return value
-    kind = value.get("kind", AgentConfig().kind)
-    if kind not in AGENTS:
-        raise refused(choose("kind", str(kind), AGENTS), "kind")
-    return agent_section(kind).model_validate(value)
-
-
-def agent_section(kind: str) -> type[AgentConfig]:
-    """Return an agent's configuration class; for the default agent, without importing its module, which needs torch."""
-    if kind == AgentConfig().kind:
-        return AgentConfig
-    section: type[AgentConfig] = import_module(AGENTS[kind]).AGENT.Config
-    return section
-
-
 class TrainingConfig(Section):
     """How long to train, in how many environments, and how often to evaluate, save and log.
 
@@ -284,53 +196,35 @@ class TrainingConfig(Section):
         steps: Environment steps in total, over all parallel environments.
         random_steps: Steps with uniformly random actions before the policy acts and learning starts.
         environments: Parallel environments that fill one replay buffer.
-        undisturbed_share: Share of the environments that stay undisturbed while the others are disturbed. A cell that
-            matches its model is at the edge of what disturbances draw, and otherwise rarely seen.
-        undisturbed_by_part: Whether arm, gripper and camera are undisturbed in that share of the environments each, in
-            all combinations, instead of together. Together, a late pose tells a policy that the fingers are slow, too.
+        undisturbed_share: Share of the environments in which the arm is undisturbed, the gripper is, or the camera is,
+            in all combinations. A cell that matches its model is at the edge of what disturbances draw, and otherwise
+            rarely seen.
         overlap: Step the environments in other processes while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit. Those processes make the environments from their
             configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
             known.
-        environment_processes: Processes that share the environments, with ``overlap``; 0 leaves their number to the
-            cores of the machine. Results do not depend on it.
-        vectorized: Whether the environments of a process step together as arrays, which is faster. It takes four or
-            more environments of a robot in MuJoCo with a task and actions that can; all others step one by one.
-            Observations and rewards agree with single environments up to rounding.
         evaluators: Processes that share the episodes of an evaluation while the training goes on, with ``overlap``;
             with 0, or without ``overlap``, the training waits for its evaluations. Results do not depend on it.
         learner: Which code does the updates: ``reference``, the readable one; ``compiled``, the same updates several
             times as fast on the CPU, rounded differently; ``cuda_graph``, the same as one recorded graph on a GPU;
             ``auto``, the fastest possible. A run keeps the one it began with.
-        torch_threads: Threads of the learner; 0 leaves PyTorch its own choice, and gives the compiled learner one.
+        threads: Threads of the learner.
         evaluate_every, checkpoint_every, log_every: Intervals in environment steps.
         evaluation_episodes: Episodes per evaluation.
-        keep_last: How many of the newest resumable checkpoints are kept; each holds the replay buffer.
-        keep_every: In addition, keep every n-th of them; 0 keeps none.
-        keep_best: How many of the policies that were the best so far are kept, including the best one.
-        answer_limit_s: How long environments in other processes (``overlap``) may take for a step or a reset before the
-            training is saved and ends.
     """
 
     steps: Steps = 1_000_000
     random_steps: Steps = 10_000
     environments: Annotated[int, Field(gt=0, le=1024)] = 1
     undisturbed_share: UnitInterval = 0.0
-    undisturbed_by_part: bool = False
     overlap: bool = False
-    environment_processes: Annotated[int, Field(ge=0, le=1024)] = 0
-    vectorized: bool = True
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled", "cuda_graph"] = "auto"
-    torch_threads: Annotated[int, Field(ge=0, le=256)] = 0
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
     evaluate_every: Steps = 5_000
     evaluation_episodes: Annotated[int, Field(gt=0, le=100_000)] = 10
     checkpoint_every: Steps = 50_000
     log_every: Steps = 1_000
-    keep_last: PositiveInt = 2
-    keep_every: NonNegativeInt = 0
-    keep_best: PositiveInt = 3
-    answer_limit_s: Annotated[float, Field(ge=1.0, le=86_400.0)] = 600.0
 
 
 class RunConfig(Section):
@@ -345,7 +239,9 @@ class RunConfig(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     environment: Annotated[RobotEnvironmentConfig | GymnasiumEnvironmentConfig, Field(discriminator="kind")]
-    agent: Annotated[SerializeAsAny[AgentConfig], BeforeValidator(chosen_agent)] = AgentConfig()
+    agent: Annotated[SerializeAsAny[AgentConfig], BeforeValidator(chosen_agent)] = Field(
+        default_factory=lambda: chosen_agent({})
+    )
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")

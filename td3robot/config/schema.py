@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from td3robot.config.agent import AgentConfig
 from td3robot.config.disturbance import DISTURBANCES
 from td3robot.config.robot import SIMULATED
-from td3robot.config.run import AGENTS, ENVIRONMENTS, AgentConfig, RunConfig, agent_section
+from td3robot.config.run import ENVIRONMENTS, RunConfig
 from td3robot.config.section import Section
 from td3robot.config.task import TaskConfig, task_section
-from td3robot.registry import ARMS, CELLS, GRIPPERS, TASKS, TRACKERS
+from td3robot.registry import AGENTS, ARMS, CELLS, GRIPPERS, TASKS, TRACKERS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -20,11 +21,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def run_schema() -> dict[str, Any]:
     """Return the schema of a run's file."""
     tasks = [task_section(name) for name in TASKS]
-    agents = [agent_section(kind) for kind in AGENTS]
+    agents = [AGENTS[kind] for kind in AGENTS]
     definitions = _definitions([RunConfig, *tasks, *agents])
     definitions[TaskConfig.__name__] = _any_of(tasks)
-    if agents != [AgentConfig]:
-        definitions[AgentConfig.__name__] = _any_of(agents)
+    definitions[AgentConfig.__name__] = _any_of(agents)
     for environment in ENVIRONMENTS.values():
         definitions[environment.__name__].setdefault("required", []).append("kind")
     disturbance = definitions["RobotEnvironmentConfig"]["properties"]["disturbance"]

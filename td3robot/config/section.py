@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+MANY = 10**12  # more than any run has; beyond it, numbers stop being exact somewhere
 Vector3 = tuple[float, float, float]
 Widths = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]

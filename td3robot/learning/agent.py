@@ -2,8 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from td3robot.config import AgentConfig
-from td3robot.config.run import AGENTS
-from td3robot.errors import ConfigError, choose
+from td3robot.errors import ConfigError
+from td3robot.learning.exploration import Exploration
 from td3robot.learning.normalizer import RunningNormalizer
 from td3robot.learning.replay import Batch
 
@@ -23,7 +22,7 @@ Groups = dict[str, dict[str, Tensor]]
 
 
 class Agent(ABC):
-    """An off-policy learner. A module of ``learning`` that defines one names it ``AGENT``.
+    """An off-policy learner; the ``agent_class`` of its configuration names it.
 
     The group ``actor`` of :meth:`tensors` (``actor_average`` if there is one) is used for play: the tensors of a
     :class:`~td3robot.learning.networks.Actor`, which a policy evaluates without torch. An agent with a stochastic
@@ -32,27 +31,23 @@ class Agent(ABC):
     Args:
         observation_size: Size of an observation.
         action_size: Size of an action; actions lie in [-1, 1].
-        config: Hyperparameters, of the class ``Config``.
+        config: Hyperparameters.
         seed: Seeds the initial weights and the noise of updates.
 
     Attributes:
-        Config: The hyperparameters that a configuration may set; a subclass adds the agent's own.
-        trained: Groups that an optimizer updates: a checkpoint for play holds these, and another run starts from them.
         updates: How many updates were done.
-        period: Updates after which their kinds repeat: that of the actor may come with every second one.
         generator: Draws the noise of updates.
         learning_rate_share: Share of the configured learning rates at which the next updates learn.
     """
 
-    Config: ClassVar[type[AgentConfig]] = AgentConfig
-    trained: ClassVar[tuple[str, ...]]
+    config: AgentConfig
 
     def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
         self.observation_size, self.action_size, self.config = observation_size, action_size, config
         self.device = resolve_device(config.device)
         self.normalizer = RunningNormalizer(observation_size, config.normalize_observations, self.device)
         self.generator = torch.Generator().manual_seed(seed)
-        self.updates, self.period = 0, 1
+        self.updates = 0
         self.learning_rate_share = 1.0
 
     @classmethod
@@ -76,6 +71,10 @@ class Agent(ABC):
                 exploration.
         """
 
+    def explore(self, observation: NDArray[np.floating], exploration: Exploration) -> NDArray[np.float32]:
+        """Compute actions that explore, as :meth:`select_action` does those that don't."""
+        return exploration.perturb(self.select_action(observation))
+
     @abstractmethod
     def update(self, batch: Batch) -> dict[str, Tensor]:
         """Do one update, count it in ``updates``, and return scalars by name, still on the device.
@@ -96,12 +95,13 @@ class Agent(ABC):
         """
 
     def play_tensors(self) -> Groups:
-        """Return the tensors of a checkpoint for play: the ``trained`` networks, with the actor used for play."""
+        """Return the tensors of a checkpoint for play: the trained networks, with the actor used for play."""
         groups = self.tensors()
-        return {name: groups[name] for name in self.trained} | {"actor": groups.get("actor_average", groups["actor"])}
+        actor = groups.get("actor_average", groups["actor"])
+        return {name: groups[name] for name in self.config.trained} | {"actor": actor}
 
     def start_from(self, networks: Mapping[str, dict[str, Tensor]]) -> None:
-        """Load another agent's ``trained`` networks; targets and averages start as copies, optimizers afresh.
+        """Load another agent's networks that are ``trained``; targets and averages start as copies, optimizers afresh.
 
         Raises:
             CheckpointError: A network has other names or shapes than this agent's.
@@ -114,14 +114,12 @@ class Agent(ABC):
 
 
 def make_agent(observation_size: int, action_size: int, config: AgentConfig, seed: int) -> Agent:
-    """Return the agent that ``agent.kind`` names.
+    """Return the agent of a configuration.
 
     Raises:
-        ConfigError: There is no such agent, or no such device.
+        ConfigError: There is no such device.
     """
-    if config.kind not in AGENTS:
-        raise ConfigError(f"agent.kind: {choose('kind', config.kind, AGENTS)}")
-    agent: Agent = import_module(AGENTS[config.kind]).AGENT(observation_size, action_size, config, seed)
+    agent: Agent = config.agent_class()(observation_size, action_size, config, seed)
     return agent
 
 

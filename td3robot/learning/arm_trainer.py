@@ -14,7 +14,7 @@ from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
 from td3robot.learning.collector import Episode, Experience
 from td3robot.learning.divergence import require_finite
 from td3robot.learning.evaluator import Evaluator
-from td3robot.learning.exploration import GaussianExploration
+from td3robot.learning.exploration import Exploration
 from td3robot.learning.listener import Listener
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.trainer import Trainer
@@ -49,19 +49,18 @@ class ArmCollector(Experience):
         nothing = np.zeros(0 if self.facts.observation_layout is None else self.facts.observation_layout.size)
         self._episodes = [Episode(episode, nothing.astype(np.float32)) for _ in range(self.facts.count)]
 
-    def play(self, policy: Policy, step: int, left: int) -> dict[int, ArmEpisode]:
+    def play(self, policy: Policy, left: int) -> dict[int, ArmEpisode]:
         """Have every arm that takes part play its next episode.
 
         Args:
             policy: The policy that acts, perturbed by exploration.
-            step: Environment steps of the training so far.
             left: Steps that all arms together may take.
         """
         taking_part = list(self.arms.processes)
         limits = {index: (left + place) // len(taking_part) for place, index in enumerate(reversed(taking_part))}
         orders = {
             index: EpisodeOrder(
-                policy, self._exploration(index), self._next, self._seed_of(index, self._next), step, limits[index]
+                policy, self._exploration(index), self._next, self._seed_of(index, self._next), limits[index]
             )
             for index in taking_part
             if limits[index] > 0
@@ -80,11 +79,11 @@ class ArmCollector(Experience):
             finished += self.commit(self._taken([(episode, step) for step in part.steps]), replay)
         return finished
 
-    def _exploration(self, index: int) -> GaussianExploration:
+    def _exploration(self, index: int) -> Exploration:
         """Return an exploration with the episode's own generator: no arm waits for another one's draws."""
-        return GaussianExploration.of(
-            self._agent, seeding.generator(self._seed, seeding.Stream.EXPLORATION, index, self._next)
-        )
+        rng = seeding.generator(self._seed, seeding.Stream.EXPLORATION, index, self._next)
+        exploration: Exploration = self._agent.make_exploration(rng)
+        return exploration
 
 
 class ArmTrainer(Trainer):
@@ -132,7 +131,7 @@ class ArmTrainer(Trainer):
     def _iterate(self) -> None:
         require_finite(self.agent, self.step, self.run_directory)
         policy, left = exploring_policy(self.agent, self.contract), self.config.training.steps - self.step
-        played = self._stopwatch.timed("simulation", self.collector.play, policy, self.step, left)
+        played = self._stopwatch.timed("simulation", self.collector.play, policy, left)
         for part in played.values():
             if part.steps and part.observation is not None:
                 seen = [part.observation, *(step.observation for step in part.steps[:-1])]

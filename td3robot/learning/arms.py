@@ -22,7 +22,7 @@ from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
 from td3robot.learning.child_process import TrainingProcess
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
-from td3robot.learning.exploration import GaussianExploration
+from td3robot.learning.exploration import Exploration
 from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
 from td3robot.processes import ONE_THREAD, Parent
@@ -51,15 +51,13 @@ class EpisodeOrder:
         exploration: Perturbs its actions.
         number: Number of the episode on its arm.
         seed: Seed for :meth:`RobotEnv.reset`.
-        step: Environment steps of the training so far, for the exploration.
         limit: Steps after which the episode is broken off.
     """
 
     policy: Policy
-    exploration: GaussianExploration
+    exploration: Exploration
     number: int
     seed: int
-    step: int
     limit: int
 
 
@@ -294,7 +292,7 @@ class Player:
         while len(steps) < order.limit:
             self.require_going()
             wished = order.policy.act(observation[None])
-            step = self.environments.step(0, order.exploration.perturb(wished, order.step + len(steps))[0])
+            step = self.environments.step(0, order.exploration.perturb(wished)[0])
             where = f"arm {self._name}, episode {order.number}, step {len(steps)}"
             require_finite(self.environments.facts.observation_layout, step.observation, step.reward, where)
             steps.append(step)

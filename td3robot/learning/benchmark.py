@@ -111,8 +111,7 @@ def bench_learner(
     environment = make_environment(config.environment)
     sizes = int(np.prod(environment.observation_space.shape or ())), int(np.prod(environment.action_space.shape or ()))
     environment.close()
-    if config.training.torch_threads:
-        torch.set_num_threads(config.training.torch_threads)
+    torch.set_num_threads(config.training.threads)
     agent, rng = make_agent(*sizes, config.agent, seed=0), np.random.default_rng(0)
     learner = make_learner(agent, config.training, None, report)
     replay = ReplayBuffer(10_000, *sizes)

@@ -9,14 +9,12 @@ from td3robot.format import flat
 
 # These shape what was saved; if they changed, it would be another run's.
 FIXED = (
-    "name", "seed", "agent.kind", "agent.actor_hidden", "agent.critic_hidden", "agent.layer_norm",
+    "name", "seed", "agent.kind", "agent.hidden", "agent.layer_norm",
     "agent.normalize_observations", "agent.average_tau", "agent.replay_capacity", "training.environments",
 )  # fmt: skip
 # Settings in which a resume may differ and still be exact: how far it goes, what it computes on, keeps, and waits for.
 FREE = (
-    "training.steps", "training.learner", "agent.device", "training.keep_last", "training.keep_every",
-    "training.keep_best", "training.answer_limit_s", "training.evaluators",
-    "training.environment_processes",
+    "training.steps", "training.learner", "training.evaluators", "agent.device",
 )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class TrainingProcess:
     def _overdue(self) -> EnvironmentFaultError:
         return EnvironmentFaultError(
             f"{self._at_work()} has not answered for {self._limit_s:g} s, and its process was ended; find out "
-            "what it waits for, or raise training.answer_limit_s"
+            "what it waits for"
         )
 
     def _at_work(self) -> str:

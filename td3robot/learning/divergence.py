@@ -62,14 +62,14 @@ def require_converging(figures: Mapping[str, float], largest_reward: float, gamm
 
 def diverged(what: str, step: int, run: Path) -> TrainingDivergedError:
     """Return the error that says what diverged, and what to do."""
-    slower = "--set agent.actor_learning_rate=... --set agent.critic_learning_rate=..."
+    slower = "--set agent.learning_rate=..."
     try:
         good = find(run, ("last",))
     except CheckpointError:
-        advice = f"begin again with lower learning rates ({slower})"
+        advice = f"begin again with a lower learning rate ({slower})"
     else:
         advice = (
-            f"{good.name} is from before; resume it with lower learning rates: td3robot train --resume {run} {slower} "
+            f"{good.name} is from before; resume it with a lower learning rate: td3robot train --resume {run} {slower} "
             '--changed "it diverged"'
         )
     return TrainingDivergedError(

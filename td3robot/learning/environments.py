@@ -24,6 +24,7 @@ from td3robot.robots.simulated.mujoco import forget_files
 Vector = NDArray[np.float32]
 # A process has at least so many environments: together, each of them is faster.
 TOGETHER_FROM = 4
+ANSWER_LIMIT_S = 600.0  # for a step or a reset in another process, before the training is saved and ends
 # While the learner waits for environments that step together, its core helps with their physics.
 PHYSICS_THREADS = min(2, cores())
 
@@ -316,9 +317,9 @@ def make_all(make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[A
 def environment_processes(training: TrainingConfig) -> int:
     """Return how many processes share a run's environments.
 
-    By default one per core, beside those of the learner and the evaluator, but each with enough to step together.
+    One per core, beside those of the learner and the evaluator, but each with enough to step together.
     """
-    return training.environment_processes or max(1, min(cores() - 2, training.environments // TOGETHER_FROM))
+    return max(1, min(cores() - 2, training.environments // TOGETHER_FROM))
 
 
 def shares(count: int, parts: int) -> list[range]:

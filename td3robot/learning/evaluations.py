@@ -12,7 +12,7 @@ from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.snapshot import play_contents
 from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Arrays, CheckpointData, Retention
+from td3robot.policy.checkpoint import Arrays, CheckpointData
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
 from td3robot.policy.policy import Policy
@@ -20,6 +20,7 @@ from td3robot.policy.policy import Policy
 if TYPE_CHECKING:
     from td3robot.learning.trainer import Trainer
 
+KEPT = 3  # policies that were the best so far, with the best one
 PREFIX = "evaluated"  # of the names of what is saved of an evaluation in progress
 
 
@@ -156,8 +157,7 @@ class Evaluations:
             return
         self.best, self.best_step = evaluation, begun.step
         contents = replace(begun.contents, documents={**begun.contents.documents, "evaluation": figures})
-        retention = Retention(trainer.config.training.keep_best)
         try:
-            checkpoint.publish(trainer.run_directory, "best", begun.step, contents, retention)
+            checkpoint.publish(trainer.run_directory, "best", begun.step, contents, keep=KEPT)
         except CheckpointError as error:
             trainer.listener.message(f"{error}; the previous best policy is untouched")

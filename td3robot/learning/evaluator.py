@@ -16,7 +16,7 @@ from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, summa
 from td3robot.envs.rows import play, side_by_side
 from td3robot.errors import Td3RobotError
 from td3robot.learning.child_process import TrainingProcess
-from td3robot.learning.environments import PHYSICS_THREADS, make_all
+from td3robot.learning.environments import ANSWER_LIMIT_S, PHYSICS_THREADS, make_all
 from td3robot.policy.policy import Policy
 from td3robot.processes import ONE_THREAD, Parent
 from td3robot.robots.simulated.mujoco import forget_files
@@ -197,7 +197,7 @@ class EvaluatorProcess(TrainingProcess):
         super().__init__(
             run_evaluations,
             "the process of the training's evaluations",
-            config.training.answer_limit_s,
+            ANSWER_LIMIT_S,
             first,
             ONE_THREAD,
         )

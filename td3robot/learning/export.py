@@ -73,7 +73,7 @@ def to_onnx(path: Path, out: Path) -> float:
     saved = opened(path)
     require_playable(saved, saved.config())
     config, contract = saved.config().agent, saved.contract()
-    actor = Actor(contract.observation.size, contract.action.size, config.actor_hidden, config.layer_norm)
+    actor = Actor(contract.observation.size, contract.action.size, config.hidden, config.layer_norm)
     actor.load_state_dict({name: torch.from_numpy(value) for name, value in saved.actor().items()})
     scaling = ObservationScaling.from_moments(saved.normalizer())
     module = ScaledActor(actor, torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale), float(scaling.clip))

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 
 import torch
 
-from td3robot.config import TrainingConfig
-from td3robot.config.run import AGENTS
+from td3robot.config import AgentConfig, TrainingConfig
 from td3robot.learning.agent import Agent
 from td3robot.learning.learner import Learner, LearnerUnavailableError, ReferenceLearner
 from td3robot.learning.verification import DifferentUpdatesError, require_same_updates
@@ -37,9 +35,9 @@ def make_learner(agent: Agent, training: TrainingConfig, before: str | None, rep
     return learner
 
 
-def import_early(kind: str, training: TrainingConfig, device: torch.device) -> None:
-    """Import what :func:`make_learner` may need for a kind of agent, while waiting for something else."""
-    agent: type[Agent] = import_module(AGENTS[kind]).AGENT
+def import_early(config: AgentConfig, training: TrainingConfig, device: torch.device) -> None:
+    """Import what :func:`make_learner` may need for an agent, while waiting for something else."""
+    agent: type[Agent] = config.agent_class()
     if training.learner != "reference":
         with suppress(LearnerUnavailableError):  # make_learner says why
             agent.fast_learner(device.type)
@@ -68,7 +66,7 @@ def _chosen(agent: Agent, training: TrainingConfig, resumed: bool, report: Repor
 
 def _fast(agent: Agent, training: TrainingConfig, report: Report) -> Learner | None:
     """Return the agent's verified fast learner; None for ``auto`` if it has none."""
-    kind, choice, threads = agent.fast_learner(agent.device.type), training.learner, max(1, training.torch_threads)
+    kind, choice, threads = agent.fast_learner(agent.device.type), training.learner, training.threads
     if kind is None and choice == "auto":
         return None
     if kind is None or choice not in ("auto", kind.name):

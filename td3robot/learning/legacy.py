@@ -178,7 +178,7 @@ def _load_network(network: nn.Module, path: Path, given: State) -> None:
     if shapes != expected:
         raise CheckpointError(
             f"{path} has tensors of shapes {shapes} and the configuration's network has {expected}; "
-            "set agent.actor_hidden and agent.critic_hidden to the checkpoint's, and use its environment"
+            "set agent.hidden to the checkpoint's, and use its environment"
         )
     for name, tensor in tensors.items():
         _require_numbers(tensor, f"{path}: {name}")

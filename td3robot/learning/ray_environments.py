@@ -112,7 +112,7 @@ class RayEnvironments(MadeElsewhere):
         if futures.wait([task.future() for task in asked], self._limit_s).not_done:
             raise EnvironmentFaultError(
                 f"the environments on the cluster have not answered for {self._limit_s:g} s; see what they wait for "
-                "(ray status), or raise training.answer_limit_s"
+                "(ray status)"
             )
         try:
             answers: list[Any] = self._ray.get(asked)

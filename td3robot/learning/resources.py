@@ -69,34 +69,32 @@ def require_room_for_learning(config: RunConfig, observation_size: int, action_s
         )
     sizes = observation_size, action_size
 
-    def needed(actor: Sequence[int], critic: Sequence[int], batch: int = agent.batch_size) -> float:
-        """Return the bytes of networks with hidden layers of these widths."""
-        return _network_bytes(agent, sizes, actor, critic, batch)
+    def needed(width: int | None = None, batch: int = agent.batch_size) -> float:
+        """Return the bytes of the agent's networks, or of those with hidden layers of a width."""
+        hidden = agent.hidden if width is None else (width,) * len(agent.hidden)
+        return _network_bytes(agent.model_copy(update={"hidden": hidden}), sizes, batch)
 
-    need = needed(agent.actor_hidden, agent.critic_hidden)
+    need = needed()
     if need <= free:
         return
-    if needed(agent.actor_hidden, agent.critic_hidden, 1) <= free:
-        batch = _largest(lambda value: needed(agent.actor_hidden, agent.critic_hidden, value) <= free)
+    if needed(batch=1) <= free:
+        batch = _largest(lambda value: needed(batch=value) <= free)
         raise ConfigError(
             f"agent.batch_size {agent.batch_size} needs {_gb(need)}, and {_gb(free)} are free; {batch} would do"
         )
-    layers = len(agent.actor_hidden), len(agent.critic_hidden)
-    width = _largest(lambda value: needed([value] * layers[0], [value] * layers[1], 1) <= free)
+    width = _largest(lambda value: needed(value, 1) <= free)
     raise ConfigError(
-        f"networks with agent.actor_hidden {list(agent.actor_hidden)} and agent.critic_hidden "
-        f"{list(agent.critic_hidden)} need {_gb(need)}, and {_gb(free)} are free; widths of {width} would do"
+        f"networks with agent.hidden {list(agent.hidden)} need {_gb(need)}, and {_gb(free)} are free; widths of "
+        f"{width} would do"
     )
 
 
-def _network_bytes(
-    agent: AgentConfig, sizes: tuple[int, int], actor: Sequence[int], critic: Sequence[int], batch: int
-) -> float:
-    observation, action = sizes
-    actors = 6.0 if agent.average_tau < 1.0 else 5.0  # itself, target, gradient, two moments, average
-    weights = actors * _parameters([observation, *actor, action])
-    weights += 2 * 5.0 * _parameters([observation + action, *critic, 1])
-    activations = 8.0 * batch * (sum(map(float, actor)) + 2.0 * sum(map(float, critic)) + 2 * observation)
+def _network_bytes(agent: AgentConfig, sizes: tuple[int, int], batch: int) -> float:
+    weights = activations = 0.0
+    for name, widths in agent.networks(*sizes).items():
+        trained = name in agent.trained  # those have a gradient, two moments, and a batch's activations with slopes
+        weights += (4.0 if trained else 1.0) * _parameters(widths)
+        activations += 2.0 * batch * sum(map(float, widths[:-1])) if trained else 0.0
     return FLOAT * (weights + activations)
 
 

@@ -13,6 +13,7 @@ from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
 from td3robot.learning.environments import (
+    ANSWER_LIMIT_S,
     EnvironmentProcesses,
     LocalEnvironments,
     environment_processes,
@@ -55,10 +56,10 @@ def make_trainer(
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
-            environments = RayEnvironments(make, configs, workers, training.answer_limit_s)
+            environments = RayEnvironments(make, configs, workers, ANSWER_LIMIT_S)
         elif training.overlap:
             processes = environment_processes(training)
-            environments = EnvironmentProcesses(make, configs, processes, training.answer_limit_s)
+            environments = EnvironmentProcesses(make, configs, processes, ANSWER_LIMIT_S)
         else:
             environments = LocalEnvironments(make_all(make, configs))
         made.callback(environments.close)
@@ -68,7 +69,7 @@ def make_trainer(
         from td3robot.learning.simulation_trainer import SimulationTrainer
 
         device = resolve_device(config.agent.device)
-        import_early(config.agent.kind, config.training, device)
+        import_early(config.agent, config.training, device)
         if not isinstance(environments, LocalEnvironments) and config.training.evaluators:
             contract, evaluator = environments.contract, EvaluatorProcesses(config)
         else:
@@ -112,7 +113,7 @@ def make_arm_trainer(
     with ExitStack() as made:
         processes = []
         for name, cell in cells.items():
-            processes.append(ArmProcess(name, environment, cell, config.training.answer_limit_s))
+            processes.append(ArmProcess(name, environment, cell, ANSWER_LIMIT_S))
             made.callback(processes[-1].close)
         simulated = make_robot_env(environment)
         for process in processes:
@@ -134,19 +135,19 @@ def _require_device(config: RunConfig) -> None:
 
 
 def training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:
-    """Return the environments to train in, a share of them undisturbed, or undisturbed in one of their parts.
+    """Return the environments to train in, a share of them undisturbed in each of their parts.
 
-    These are every second one, as far as that goes: the first environments may act without exploration
-    (``agent.greedy_share``), which should happen both with and without disturbances. Parts vary with the digits of
-    the environment's number in base 2, so that eight environments have every combination.
+    Parts vary with the digits of the environment's number in base 2, so that eight environments have every
+    combination. Undisturbed together, a late pose would tell a policy that the fingers are slow, too. The first
+    environments may act without exploration (``agent.greedy_share``), which should happen with all combinations.
     """
     environment, count = config.environment, config.training.environments
     environments = [environment] * count
     if isinstance(environment, RobotEnvironmentConfig):
         calm = round(config.training.undisturbed_share * count)
         disturbances = [environment.disturbance] * count
-        for digit, parts in enumerate([[part] for part in PARTS] if config.training.undisturbed_by_part else [PARTS]):
+        for digit, part in enumerate(PARTS):
             for number in sorted(range(count), key=lambda number: number >> digit & 1)[:calm]:
-                disturbances[number] = disturbances[number].undisturbed(parts)
+                disturbances[number] = disturbances[number].undisturbed([part])
         environments = [environment.model_copy(update={"disturbance": drawn}) for drawn in disturbances]
     return environments

@@ -63,6 +63,6 @@ class SimulationTrainer(Trainer):
         self.agent.normalizer.update(observations)
         if self.step < self.config.training.random_steps and not self.warm:
             return self.exploration.uniform(len(observations), self.agent.action_size)
-        wished = self.agent.select_action(observations)
-        require_finite_actions(wished, self.step, self.run_directory)
-        return self.exploration.perturb(wished, self.step)
+        actions = self.agent.explore(observations, self.exploration)
+        require_finite_actions(actions, self.step, self.run_directory)
+        return actions

@@ -31,7 +31,6 @@ def run_contents(trainer: "Trainer") -> CheckpointData:
     arrays = {name: _to_numpy(group) for name, group in trainer.agent.tensors().items()}
     arrays |= {
         "normalizer": trainer.agent.normalizer.state(),
-        "exploration": trainer.exploration.state(),
         "torch_generator": {"state": trainer.agent.generator.get_state().numpy()},
         "replay": rows,
         "episodes": episodes,

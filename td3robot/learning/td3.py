@@ -11,35 +11,34 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
 from td3robot.learning.adam import adam
 from td3robot.learning.agent import Agent, Groups
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.learner import Learner, LearnerUnavailableError
 from td3robot.learning.networks import Actor, Critic
 from td3robot.learning.replay import Batch
 
-TRAINED = ("actor", "Q1", "Q2")
+TRAINED = TD3Config.trained
 NETWORKS = (*TRAINED, "actor_target", "Q1_target", "Q2_target")
 AVERAGE = "actor_average"
-OPTIMIZERS = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
-TRAINED_BY = {"actor_optimizer": "actor", "Q1_optimizer": "Q1", "Q2_optimizer": "Q2"}
+OPTIMIZERS = TD3Config.optimizers
+TRAINED_BY = dict(zip(OPTIMIZERS, TRAINED, strict=True))
 
 
 class TD3(Agent):
     """Actor, two separate critics, a target for each, and their optimizers; arguments as in :class:`Agent`."""
 
-    trained = TRAINED
+    config: TD3Config
 
-    def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
+    def __init__(self, observation_size: int, action_size: int, config: TD3Config, seed: int) -> None:
         super().__init__(observation_size, action_size, config, seed)
-        self.period = config.policy_freq
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             sizes = (observation_size, action_size)
-            self.actor = Actor(*sizes, config.actor_hidden, config.layer_norm).to(self.device)
-            self.Q1 = Critic(*sizes, config.critic_hidden, config.layer_norm).to(self.device)
-            self.Q2 = Critic(*sizes, config.critic_hidden, config.layer_norm).to(self.device)
+            self.actor = Actor(*sizes, config.hidden, config.layer_norm).to(self.device)
+            self.Q1 = Critic(*sizes, config.hidden, config.layer_norm).to(self.device)
+            self.Q2 = Critic(*sizes, config.hidden, config.layer_norm).to(self.device)
         self.actor_target = deepcopy(self.actor)
         self.Q1_target = deepcopy(self.Q1)
         self.Q2_target = deepcopy(self.Q2)
@@ -50,9 +49,9 @@ class TD3(Agent):
         for target in (self.actor_target, self.Q1_target, self.Q2_target):
             target.requires_grad_(False)
 
-        self.actor_optimizer = adam(self.actor.parameters(), config.actor_learning_rate)
-        self.Q1_optimizer = adam(self.Q1.parameters(), config.critic_learning_rate)
-        self.Q2_optimizer = adam(self.Q2.parameters(), config.critic_learning_rate)
+        self.actor_optimizer = adam(self.actor.parameters(), config.learning_rate)
+        self.Q1_optimizer = adam(self.Q1.parameters(), config.learning_rate)
+        self.Q2_optimizer = adam(self.Q2.parameters(), config.learning_rate)
         # Pairs for Polyak averaging, all three networks in one call.
         self._actor: list[Tensor] = list(self.actor.parameters())
         self._average: list[Tensor] = list(self.actor_average.parameters())
@@ -98,11 +97,10 @@ class TD3(Agent):
         return self.learn(scaled, noise, self.begin_update())
 
     def begin_update(self) -> bool:
-        """Count an update, set its learning rates, and return whether it is one of the actor and the targets, too."""
+        """Count an update, set its learning rate, and return whether it is one of the actor and the targets, too."""
         self.updates += 1
-        for name, trained in TRAINED_BY.items():
-            rate = self.config.actor_learning_rate if trained == "actor" else self.config.critic_learning_rate
-            rate *= self.learning_rate_share
+        rate = self.config.learning_rate * self.learning_rate_share
+        for name in OPTIMIZERS:
             group = getattr(self, name).param_groups[0]
             if isinstance(group["lr"], Tensor):  # on the device, where a CUDA graph reads it
                 group["lr"].fill_(rate)
@@ -233,6 +231,3 @@ def _require_match(name: str, given: dict[str, Tensor], wanted: dict[str, Tensor
                 f"{name} does not fit: {key} is {shapes.get(key)} in the checkpoint and {expected.get(key)} here; "
                 "use the configuration that the checkpoint was made with"
             )
-
-
-AGENT = TD3

@@ -19,7 +19,7 @@ from td3robot.learning.collector import Experience
 from td3robot.learning.divergence import require_converging, require_finite
 from td3robot.learning.evaluations import Evaluations
 from td3robot.learning.evaluator import Evaluator
-from td3robot.learning.exploration import GaussianExploration
+from td3robot.learning.exploration import Exploration
 from td3robot.learning.learner import Learner
 from td3robot.learning.learner_choice import make_learner
 from td3robot.learning.listener import Listener
@@ -31,8 +31,10 @@ from td3robot.learning.snapshot import run_contents
 from td3robot.learning.stopwatch import Stopwatch
 from td3robot.learning.window import StepAverages, Window
 from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Retention
 from td3robot.policy.contract import Contract
+
+KEPT = 2  # of the newest checkpoints; each holds the replay buffer
+DROPPED_SHARE = 0.2  # of the learning rate, after agent.learning_rate_drop_step
 
 
 class AbandonedStepError(BaseException):
@@ -76,11 +78,10 @@ class Trainer(ABC):
         self.evaluations, self.contract = Evaluations(evaluator), contract
         sizes = contract.observation.size, contract.action.size
         agent, seed = config.agent, config.seed
-        if config.training.torch_threads:
-            torch.set_num_threads(config.training.torch_threads)
+        torch.set_num_threads(config.training.threads)
         self.agent = make_agent(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
         self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
-        self.exploration = GaussianExploration.of(agent, seeding.generator(seed, seeding.Stream.EXPLORATION))
+        self.exploration: Exploration = agent.make_exploration(seeding.generator(seed, seeding.Stream.EXPLORATION))
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = collector
         self.step = 0
@@ -173,10 +174,8 @@ class Trainer(ABC):
         self._require_converging(self.window.figures())
         require_finite(self.agent, self.step, self.run_directory)
         self.require_in_place()
-        training = self.config.training
-        retention = Retention(training.keep_last, training.keep_every, training.checkpoint_every)
         try:
-            checkpoint.publish(self.run_directory, "last", self.step, run_contents(self), retention)
+            checkpoint.publish(self.run_directory, "last", self.step, run_contents(self), keep=KEPT)
             self._saved_step = self.step
         except CheckpointError as error:
             unsaved = f"{error}; the previous checkpoint is untouched"
@@ -235,7 +234,6 @@ class Trainer(ABC):
         self.replay.load_state(saved.arrays("replay"), counters["replay"])
         random_states = saved.document("random")
         seeding.restore(self.exploration.rng, random_states["exploration"])
-        self.exploration.load_state(saved.arrays("exploration"))
         seeding.restore(self.replay_rng, random_states["replay"])
         self.step = counters["step"]
         self.warm = counters["warm_start"]
@@ -268,10 +266,10 @@ class Trainer(ABC):
             CheckpointError: It lacks its critics, its networks have other sizes, or only one of the two runs scales
                 observations.
         """
-        trained_for = saved.contract()
+        agent, trained_for = self.config.agent, saved.contract()
         self.contract.observation.require_same(trained_for.observation, "observation")
         self.contract.action.require_same(trained_for.action, "action")
-        for name in self.agent.trained:
+        for name in agent.trained:
             if not saved.has(name):
                 raise CheckpointError(
                     f"{saved.path} lacks {name}, without which no run can start from it; "
@@ -284,7 +282,7 @@ class Trainer(ABC):
                 f"{saved.path} was trained with agent.normalize_observations {str(was_scaled).lower()}, and this "
                 f"run sets it to {str(scaled).lower()}; set it alike"
             )
-        networks = {name: saved.arrays(name) for name in self.agent.trained} | {"actor": saved.actor()}
+        networks = {name: saved.arrays(name) for name in agent.trained} | {"actor": saved.actor()}
         self.agent.start_from({name: _to_torch(arrays) for name, arrays in networks.items()})
         self.agent.normalizer.load_state(normalizer)
         self.warm = True
@@ -304,7 +302,7 @@ class Trainer(ABC):
             return
         agent = self.config.agent
         dropped = 0 < agent.learning_rate_drop_step < step
-        self.agent.learning_rate_share = agent.learning_rate_drop if dropped else 1.0
+        self.agent.learning_rate_share = DROPPED_SHARE if dropped else 1.0
         due = int(learning_steps * agent.updates_per_step)
         if self.learner is not None and self.agent.updates < due:
             self.window.losses += self.learner.learn(self.replay, self.replay_rng, due - self.agent.updates)

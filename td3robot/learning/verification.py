@@ -66,7 +66,7 @@ def _compare(reference: Agent, copied: Agent, fast: Learner, situation: _Situati
     replay = _random_replay(reference, situation.reward)
     draws, slow = [np.random.default_rng(1), np.random.default_rng(1)], ReferenceLearner(reference)
     seen: dict[str, list[float]] = defaultdict(list)
-    for updates in _counts(reference.period, situation.updates):
+    for updates in _counts(reference.config.period, situation.updates):
         before = {
             name: {key: value.clone() for key, value in each.items()} for name, each in reference.tensors().items()
         }

@@ -247,30 +247,8 @@ def write(path: Path, contents: CheckpointData) -> None:
         raise CheckpointError(f"checkpoint {path} could not be saved: {reason}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How many checkpoints of one kind a run keeps.
-
-    Attributes:
-        newest: How many of the newest ones.
-        every: In addition, every n-th of the periodic ones; 0 keeps none.
-        period: Environment steps between two periodic ones.
-    """
-
-    newest: int = 1
-    every: int = 0
-    period: int = 1
-
-    def kept(self, steps: Iterable[int]) -> set[int]:
-        """Return the steps of the checkpoints to keep, from those of existing ones."""
-        ordered = sorted(steps, reverse=True)
-        firsts = {step // self.period: step for step in ordered}  # the first one after each multiple of the period
-        spaced = {step for number, step in firsts.items() if self.every and number and number % self.every == 0}
-        return {*ordered[: self.newest], *spaced}
-
-
-def publish(run: Path, kind: str, step: int, contents: CheckpointData, retention: Retention = Retention()) -> Path:
-    """Write ``<run>/<kind>-<step>``, then delete the checkpoints of that kind that are not kept.
+def publish(run: Path, kind: str, step: int, contents: CheckpointData, keep: int = 1) -> Path:
+    """Write ``<run>/<kind>-<step>``, then delete all checkpoints of that kind but the newest ``keep``.
 
     Those of later steps are from before the run went back, and are deleted, too.
 
@@ -280,7 +258,7 @@ def publish(run: Path, kind: str, step: int, contents: CheckpointData, retention
     path = run / f"{kind}-{step:09d}"
     write(path, contents)
     there = _of_kind(run, kind)
-    kept = retention.kept(_step_of(each) for each in there if _step_of(each) <= step)
+    kept = sorted(_step_of(each) for each in there if _step_of(each) <= step)[-keep:]
     for each in there:
         if _step_of(each) not in kept:
             _delete(each)

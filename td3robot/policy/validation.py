@@ -12,8 +12,6 @@ from td3robot.policy.contract import Contract
 from td3robot.policy.documents import MODELS, short
 from td3robot.policy.observation_scaling import LARGEST
 
-ACTORS = ("actor", "actor_target", "actor_average")
-CRITICS = ("Q1", "Q2", "Q1_target", "Q2_target")
 OPTIMIZER = "_optimizer"
 MOMENTS = ("exp_avg", "exp_avg_sq")
 GENERATOR_BYTES = 5056  # torch's Mersenne twister
@@ -47,11 +45,9 @@ def require_playable(saved: Checkpoint, config: RunConfig) -> None:
         )
     _require_same_environment(saved, config, contract)
     averages = saved.has("actor_average")
-    if averages is not (saved.has("replay") and config.agent.average_tau < 1.0):
+    if averages is not (saved.has("replay") and "actor_average" in _networks(config, contract)):
         raise _inconsistent(
-            saved,
-            f"it {'has' if averages else 'lacks'} an actor_average, with agent.average_tau "
-            f"{config.agent.average_tau:g}",
+            saved, f"it {'has' if averages else 'lacks'} an actor_average, unlike its configuration's agent"
         )
     _require_network(saved, "actor_average" if averages else "actor", config, contract)
     scaled = bool(saved.normalizer()["enabled"][0])
@@ -78,7 +74,7 @@ def require_whole(saved: Checkpoint, config: RunConfig) -> None:
     contract = saved.contract()
     groups = [name.removesuffix(".safetensors") for name in saved.manifest["files"] if name.endswith(".safetensors")]
     for name in groups:
-        if name in (*ACTORS, *CRITICS):
+        if name in _networks(config, contract):
             _require_network(saved, name, config, contract)
         elif name.endswith(OPTIMIZER):
             _require_optimizer(saved, name, config)
@@ -106,14 +102,14 @@ def _require_same_environment(saved: Checkpoint, config: RunConfig, contract: Co
         )
 
 
+def _networks(config: RunConfig, contract: Contract) -> dict[str, list[int]]:
+    return config.agent.networks(contract.observation.size, contract.action.size)
+
+
 def _require_network(saved: Checkpoint, name: str, config: RunConfig, contract: Contract) -> Shapes:
     """Return the shapes of a network; refuse layers other than the configuration's, and absurd weights."""
-    arrays, agent = saved.arrays(name), config.agent
-    inputs, outputs = contract.observation.size, contract.action.size
-    if name in ACTORS:
-        wanted = _shapes([inputs, *agent.actor_hidden, outputs], agent.layer_norm)
-    else:
-        wanted = _shapes([inputs + outputs, *agent.critic_hidden, 1], agent.layer_norm)
+    arrays = saved.arrays(name)
+    wanted = _shapes(_networks(config, contract)[name], config.agent.layer_norm)
     _require_shapes(saved, name, arrays, wanted)
     for key, array in arrays.items():
         if not (np.abs(array) < LARGEST).all():
@@ -126,13 +122,12 @@ def _require_optimizer(saved: Checkpoint, name: str, config: RunConfig) -> None:
     arrays, network = saved.arrays(name), name.removesuffix(OPTIMIZER)
     contract, counters = saved.contract(), saved.document("counters")
     if not arrays:
-        first = config.agent.policy_freq if network in ACTORS else 1
-        if counters["updates"] >= first and not (network in ACTORS and _changed(saved, "agent.policy_freq")):
+        if counters["updates"] >= config.agent.period and not saved.has("changes"):
             raise _inconsistent(saved, f"{name} is empty after {counters['updates']} updates")
         return
     if not saved.has(network):
         raise _inconsistent(saved, f"{name} is there without {network}")
-    if network not in (*ACTORS, *CRITICS):
+    if network not in _networks(config, contract):
         return
     wanted: Shapes = {}
     for key, shape in _require_network(saved, network, config, contract).items():
@@ -145,10 +140,8 @@ def _require_optimizer(saved: Checkpoint, name: str, config: RunConfig) -> None:
 
 def _require_resumable(saved: Checkpoint, config: RunConfig, contract: Contract, groups: Iterable[str]) -> None:
     counters = saved.document("counters")
-    wanted = {"exploration", "episodes", "torch_generator"} | {name for name in ("random",) if not saved.has(name)}
-    if config.agent.kind == "td3":
-        wanted |= {"actor", "actor_target", *CRITICS, *(f"{name}{OPTIMIZER}" for name in ("actor", "Q1", "Q2"))}
-        wanted |= {"actor_average"} if config.agent.average_tau < 1.0 else set()
+    wanted = {"episodes", "torch_generator"} | {name for name in ("random",) if not saved.has(name)}
+    wanted |= {*_networks(config, contract), *config.agent.optimizers}
     if missing := sorted(wanted - set(groups)):
         raise _inconsistent(saved, f"{missing[0]} is missing")
     if counters.get("replay") is None or counters.get("episodes") is None:
@@ -213,18 +206,6 @@ def _require_episodes(saved: Checkpoint, config: RunConfig, contract: Contract) 
             raise _inconsistent(saved, f"episodes has no observation of environment {index}")
         if (np.abs(actions) > 1.0).any():
             raise _inconsistent(saved, f"episodes has an action outside of [-1, 1] in environment {index}")
-    kept, left = (saved.arrays("exploration").get(name) for name in ("kept", "left"))
-    if kept is None or left is None or kept.shape not in ((0, 0), (count, action)) or left.shape != (len(kept),):
-        raise _inconsistent(saved, "exploration does not hold a random action for each environment")
-    longest = 2 * config.agent.random_action_steps
-    if kept.dtype != np.float32 or left.dtype != np.int64 or (np.abs(kept) > 1.0).any() or (left < 0).any():
-        raise _inconsistent(
-            saved, "exploration holds an action outside of [-1, 1], or repeats it for less than no time"
-        )
-    if (left >= longest).any() and not _changed(saved, "agent.random_action_steps"):
-        raise _inconsistent(
-            saved, f"exploration repeats an action {left.max()} times more, and at most {longest - 1} times"
-        )
 
 
 def _changed(saved: Checkpoint, setting: str) -> bool:

@@ -133,13 +133,13 @@ def _configuration(run: Run) -> list[Any]:
         pairs.append(("Environment", environment["id"]))
     drop = ""
     if step := agent.get("learning_rate_drop_step"):
-        drop = f"; times {agent['learning_rate_drop']:g} after {step:,} steps"
+        drop = f"; a fifth after {step:,} steps"
     pairs += [
         ("Length", f"{training['steps']:,} steps in {counted(training['environments'], 'environment')}"),
         ("Algorithm", f"{name_of(agent['kind'])}, {agent['updates_per_step']:g} updates a step, batches of "
                       f"{agent['batch_size']}, discount {agent['gamma']:g}"),
-        ("Networks", f"actor {plain(agent['actor_hidden'])}; critics {plain(agent['critic_hidden'])}"),
-        ("Learning rates", f"actor {agent['actor_learning_rate']:g}, critics {agent['critic_learning_rate']:g}{drop}"),
+        ("Networks", plain(agent.get("hidden", "in the whole configuration"))),
+        ("Learning rate", f"{plain(agent.get('learning_rate', 'in the whole configuration'))}{drop}"),
         ("Seed", str(config["seed"])),
         *(("Changed", change_text(each)) for each in run.changes),
     ]  # fmt: skip
@@ -153,8 +153,7 @@ def _disturbance(values: dict[str, Any], training: dict[str, Any]) -> str:
     undisturbed = training.get("undisturbed_share")
     if name in (None, "off") or not undisturbed:
         return name or "as configured"
-    part = ", by arm, gripper and camera" if training.get("undisturbed_by_part") else ""
-    return f"{name}; {percent(undisturbed)} of the environments without{part}"
+    return f"{name}; {percent(undisturbed)} of the environments without, by arm, gripper and camera"
 
 
 def _evaluations(run: Run) -> list[Any]:

@@ -138,7 +138,7 @@ class Plan(Section):
 
 
 def parse_choice(text: str) -> Choice:
-    """Parse ``section.key=value,value``; lists are written as in YAML: ``agent.actor_hidden=[64,64],[128,128]``.
+    """Parse ``section.key=value,value``; lists are written as in YAML: ``agent.hidden=[64,64],[128,128]``.
 
     Raises:
         ConfigError: The text has another form.

@@ -78,7 +78,7 @@ def test_a_configuration_cannot_be_changed():
             "environment.task.rewards.precison=1",
             "'environment.task.rewards.precison'; did you mean 'precision'?",
         ),
-        ("agent.zzz=1", "unknown key 'agent.zzz' (known here: actor_hidden, actor_learning_rate,"),
+        ("agent.zzz=1", "unknown key 'agent.zzz' (known here: average_tau, batch_size,"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest(override, words):
@@ -101,9 +101,9 @@ def test_an_unknown_key_of_a_gymnasium_environment_is_refused_with_the_nearest()
         ("agent.tau=.nan", "agent.tau is nan, but it should be"),
         ("agent.policy_noise=.inf", "agent.policy_noise is inf, but it should be a finite number"),
         ("agent.policy_noise=", "agent.policy_noise is None, but it should be a number"),
-        ("agent.actor_hidden=[]", "agent.actor_hidden is a "),
-        ("agent.actor_hidden=[64,-1]", "agent.actor_hidden.1 is -1, but it should be greater than 0"),
-        ("agent.actor_hidden=64", "agent.actor_hidden is 64, but it should be a valid tuple"),
+        ("agent.hidden=[]", "agent.hidden is a "),
+        ("agent.hidden=[64,-1]", "agent.hidden.1 is -1, but it should be greater than 0"),
+        ("agent.hidden=64", "agent.hidden is 64, but it should be a valid tuple"),
         ("agent.layer_norm=maybe", "agent.layer_norm is 'maybe', but it should be true or false"),
         ("agent=5", "agent is 5, but it should be a valid dictionary"),
         ("environment.task.goals.low=[0,0]", "environment.task.goals.low.2 is missing"),

@@ -19,7 +19,7 @@ MINIMAL = "name: a\nenvironment: {kind: gymnasium, id: X-v0}\n"
         ("agent: {tau: 1:30.5}", "agent.tau is '1:30.5', but it should be a number"),
         ("training: {steps: true}", "training.steps: it is True, and should be a number"),
         ("agent: {gamma: false}", "agent.gamma: it is False, and should be a number"),
-        ("agent: {actor_hidden: [true, 8]}", r"agent.actor_hidden: it is \[True, 8\], and should be a number"),
+        ("agent: {hidden: [true, 8]}", r"agent.hidden: it is \[True, 8\], and should be a number"),
         ("agent: {layer_norm: 1}", "agent.layer_norm: it is 1, and should be true or false"),
         ("agent: {updates_per_step: 1.0e+9}", "should be less than or equal to 1000"),
         ("training: {environments: 100000}", "should be less than or equal to 1024"),
@@ -54,8 +54,8 @@ def value_in(error):
         ("agent.replay_capacity=100000000", "agent.replay_capacity 100000000 needs 20.8 GB when it is saved, and 1 GB"),
         ("agent.batch_size=1000000", "agent.batch_size 1000000 needs .* GB, and 1 GB are free"),
         (
-            "agent.actor_hidden=[100000,100000]",
-            r"networks with agent.actor_hidden \[100000, 100000\] and .* need 201 GB",
+            "agent.hidden=[100000,100000]",
+            r"networks with agent.hidden \[100000, 100000\] need .* GB, and 1 GB are free; widths of",
         ),
     ],
 )
@@ -66,7 +66,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_what_would(a_gigabyte, se
     name, fits = setting.partition("=")[0], value_in(error)
     overrides = [f"{name}={fits}"]
     if "hidden" in name:
-        overrides = [f"agent.{net}_hidden=[{fits},{fits}]" for net in ("actor", "critic")] + ["agent.batch_size=1"]
+        overrides = [f"agent.hidden=[{fits},{fits}]", "agent.batch_size=1"]
     require_room_for_learning(parse_config(text, "x.yaml", overrides), 10, 3)
 
 

@@ -77,7 +77,7 @@ def write_checkpoint():
 def save_checkpoint(path, config):
     """Write a policy of random weights, which moves the tool somewhere."""
     rng = np.random.default_rng(0)
-    agent = config.agent.model_copy(update={"actor_hidden": (16,)})
+    agent = config.agent.model_copy(update={"hidden": (16,)})
     config = config.model_copy(update={"agent": agent})
     environment = make_robot_env(config.environment)
     contract = environment.contract()

@@ -25,15 +25,14 @@ REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
 SMALL = (
     "environment.episode_s=1",
     "environment.guard.max_state_age_s=0.5",
-    "agent.actor_hidden=[8,8]",
-    "agent.critic_hidden=[8,8]",
+    "agent.hidden=[8,8]",
     "agent.batch_size=16",
     "agent.replay_capacity=500",
     "agent.updates_per_step=1",
     "training.environments=2",
     "training.random_steps=20",
     "training.steps=40",
-    "training.torch_threads=1",
+    "training.threads=1",
     "training.evaluate_every=1000",
     "training.log_every=10",
 )

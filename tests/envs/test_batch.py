@@ -43,7 +43,7 @@ def configurations(name, disturbance, *more):
     """Environments of which some are undisturbed in some of their parts, as in training."""
     overrides = [f"environment.disturbance={disturbance}", f"training.environments={COUNT}"]
     if disturbance == "real":
-        overrides += ["training.undisturbed_share=0.5", "training.undisturbed_by_part=true"]
+        overrides += ["training.undisturbed_share=0.5"]
     return training_environments(load_config(Path(name), [*overrides, *more]))
 
 

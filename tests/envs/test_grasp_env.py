@@ -252,7 +252,7 @@ def test_a_share_of_the_environments_is_undisturbed(share, calm, tmp_path):
 
 
 def test_parts_of_cells_are_undisturbed_in_every_combination(tmp_path):
-    training = TrainingConfig(environments=8, undisturbed_share=0.5, undisturbed_by_part=True)
+    training = TrainingConfig(environments=8, undisturbed_share=0.5)
     environment = CONFIG.model_copy(update={"disturbance": DISTURBANCES["real"]})
     trainer = make_trainer(RunConfig(name="parts", environment=environment, training=training), tmp_path, None)
     robots = [each.unwrapped.robot for each in trainer.collector.environments.environments]

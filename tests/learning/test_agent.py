@@ -1,41 +1,47 @@
-"""Another agent costs one file and one line: it is configured, trained, resumed, evaluated and exported by its kind."""
+"""Another agent costs one file: it is configured, trained, resumed, evaluated and exported by its kind."""
 
 import re
+import subprocess
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
 from td3robot.config import AgentConfig, parse_config, to_yaml
-from td3robot.config.run import AGENTS
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.learning.agent import Agent, make_agent
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.benchmark import bench_learner
+from td3robot.learning.exploration import GaussianExploration
 from td3robot.learning.export import to_legacy, to_onnx
 from td3robot.learning.legacy import import_legacy
 from td3robot.learning.networks import Actor
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.td3 import TD3
 from td3robot.policy.checkpoint import Checkpoint, find, load_policy, newest
+from td3robot.registry import AGENTS
 
 
 class CloningConfig(AgentConfig):
+    kind: str = "cloning"
     momentum: float = 0.5
+
+    def agent_class(self):
+        return Cloning
+
+    def make_exploration(self, rng):
+        return GaussianExploration(0.5, 0.0, rng)
 
 
 class Cloning(Agent):
     """Imitate the actions in the replay buffer: one network, one optimizer."""
 
-    Config = CloningConfig
-    trained = ("actor",)
-
     def __init__(self, observation_size, action_size, config, seed):
         super().__init__(observation_size, action_size, config, seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.actor = Actor(observation_size, action_size, config.actor_hidden, config.layer_norm)
+            self.actor = Actor(observation_size, action_size, config.hidden, config.layer_norm)
 
     @torch.no_grad()
     def select_action(self, observation, play=False):
@@ -59,24 +65,26 @@ class Cloning(Agent):
 
 @pytest.fixture
 def cloning(monkeypatch):
-    """Overrides that train with an agent whose module is called ``cloning``."""
-    module = ModuleType("cloning")
-    module.AGENT = Cloning
-    monkeypatch.setitem(sys.modules, "cloning", module)
-    monkeypatch.setitem(AGENTS, "cloning", "cloning")
+    """Overrides that train with an agent that is called ``cloning``."""
+    monkeypatch.setitem(AGENTS._things, "cloning", CloningConfig)
     return "agent.kind=cloning", "agent.momentum=0.25"
 
 
 def test_the_kind_of_agent_is_td3_unless_a_configuration_says_otherwise():
-    assert AgentConfig().kind == "td3"
-    assert type(make_agent(3, 2, AgentConfig(device="cpu"), seed=0)) is TD3
+    assert type(parse_config("name: x\nenvironment: {kind: robot}\n", "x.yaml").agent) is TD3Config
+    assert type(make_agent(3, 2, TD3Config(device="cpu"), seed=0)) is TD3
+
+
+def test_a_configuration_is_read_without_torch_and_without_the_other_agents():
+    reads = "td3robot.config.parse_config('name: x\\nenvironment: {kind: robot}', 'x')"
+    program = f"import sys, td3robot.config; {reads}; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "False", result.stderr
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest(pendulum_trainer):
     with pytest.raises(ConfigError, match=r"unknown kind 'td4'; did you mean 'td3'"):
         pendulum_trainer(["agent.kind=td4"])
-    with pytest.raises(ConfigError, match=r"unknown kind 'td4'; did you mean 'td3'"):
-        make_agent(3, 2, AgentConfig(kind="td4"), seed=0)
 
 
 def test_an_agent_brings_hyperparameters_of_its_own(cloning, pendulum_trainer):

@@ -15,7 +15,8 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
-from td3robot.config import AgentConfig, TrainingConfig
+from td3robot.config import TrainingConfig
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner
 from td3robot.learning.learner_choice import make_learner
 from td3robot.learning.replay import Batch, ReplayBuffer, Transition
@@ -26,8 +27,8 @@ LIVE = ("actor", "Q1", "Q2")
 
 CASES = {
     "plain": {},
-    "one layer": {"actor_hidden": (12,), "critic_hidden": (9,)},
-    "three layers": {"actor_hidden": (12, 8, 10), "critic_hidden": (9, 16, 7), "layer_norm": True},
+    "one layer": {"hidden": (12,)},
+    "three layers": {"hidden": (12, 8, 10), "layer_norm": True},
     "layer norm": {"layer_norm": True},
     "scaled observations": {"normalize_observations": True},
     "average of the actor": {"average_tau": 0.01, "normalize_observations": True, "layer_norm": True},
@@ -35,15 +36,15 @@ CASES = {
     "narrow smoothing": {"policy_noise": 1.0, "noise_clip": 0.05},
     "actor at each update": {"policy_freq": 1, "tau": 1.0},
     "actor at each third": {"policy_freq": 3, "tau": 0.05},
-    "two rates": {"actor_learning_rate": 1e-4, "critic_learning_rate": 3e-3},
+    "another rate": {"learning_rate": 3e-3},
     "odd batch": {"batch_size": 17, "average_tau": 0.5, "layer_norm": True},
     "batch of one": {"batch_size": 1},
 }
 
 
 def make_agent(seed: int = 0, **changes) -> TD3:
-    values = {"actor_hidden": (16, 16), "critic_hidden": (16, 16), "batch_size": 32, "device": "cpu"} | changes
-    agent = TD3(OBSERVATION, ACTION, AgentConfig(**values), seed)
+    values = {"hidden": (16, 16), "batch_size": 32, "device": "cpu"} | changes
+    agent = TD3(OBSERVATION, ACTION, TD3Config(**values), seed)
     agent.normalizer.update(np.random.default_rng(7).normal(0.5, 2.0, (100, OBSERVATION)))
     return agent
 
@@ -125,7 +126,7 @@ def in_double(agent: TD3) -> TD3:
     return agent
 
 
-LARGER = {"actor_hidden": (64, 64), "critic_hidden": (64, 64), "batch_size": 128}
+LARGER = {"hidden": (64, 64), "batch_size": 128}
 
 
 @pytest.mark.parametrize("changes", [*CASES.values(), LARGER], ids=[*CASES, "larger"])
@@ -152,7 +153,7 @@ def actor_loss(agent: TD3, batch: Batch) -> torch.Tensor:
 def test_the_slopes_are_finite_differences_of_the_losses(layer_norm):
     """The losses are computed by torch in float64; each weight is moved by 1e-6 to both sides."""
     # The smallest rates leave the weights where they are, so that the slopes are those at known weights.
-    changes = {"layer_norm": layer_norm, "policy_freq": 1, "actor_learning_rate": 1e-30, "critic_learning_rate": 1e-30}
+    changes = {"layer_norm": layer_norm, "policy_freq": 1, "learning_rate": 1e-30}
     agent, exact, replay = make_agent(**changes), in_double(make_agent(**changes)), make_replay()
     fast = compiled(agent)
     batch = Batch(*(column.double() for column in replay.sample(32, np.random.default_rng(5), agent.device)))

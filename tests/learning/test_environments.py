@@ -52,7 +52,6 @@ def test_cores_say_how_many_processes_share_the_environments(monkeypatch, cores,
     monkeypatch.delenv("TD3ROBOT_CORES", raising=False)
     assert environment_processes(TrainingConfig(environments=24)) == processes
     assert environment_processes(TrainingConfig(environments=3)) == 1
-    assert environment_processes(TrainingConfig(environments=24, environment_processes=9)) == 9
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
@@ -147,7 +146,7 @@ def test_a_training_whose_environments_are_killed_is_saved_and_goes_on(tmp_path)
         CONFIGS / "gym_pendulum.yaml",
         [
             "training.overlap=true", "training.steps=400", "training.random_steps=50", "training.environments=2",
-            "training.log_every=100", "agent.batch_size=16", "agent.actor_hidden=[16]", "agent.critic_hidden=[16]",
+            "training.log_every=100", "agent.batch_size=16", "agent.hidden=[16]",
         ],
     )  # fmt: skip
     listener = KillAt()

@@ -49,11 +49,11 @@ class Watcher:
 
 def configuration(environment=FAULTY, **training):
     small = {
-        "steps": 240, "random_steps": 20, "environments": 2, "torch_threads": 1, "evaluate_every": 100,
+        "steps": 240, "random_steps": 20, "environments": 2, "threads": 1, "evaluate_every": 100,
         "evaluation_episodes": 3, "checkpoint_every": 80, "log_every": 18, "learner": "reference", "overlap": True,
     }  # fmt: skip
     agent = {
-        "actor_hidden": [8], "critic_hidden": [8], "batch_size": 16, "replay_capacity": 500,
+        "hidden": [8], "batch_size": 16, "replay_capacity": 500,
         "normalize_observations": True, "average_tau": 0.1,
     }  # fmt: skip
     values = {"name": "evaluated", "environment": environment, "agent": agent, "training": small | training}
@@ -364,7 +364,7 @@ def has_ended(pid):
 
 
 def test_the_numbers_of_processes_may_differ_in_a_resumed_run(tmp_path, straight):
-    train(configuration(evaluators=0, steps=120, environment_processes=2), tmp_path)
+    train(configuration(evaluators=0, steps=120), tmp_path)
     train(configuration(evaluators=2, steps=240), tmp_path, resumed=True)
     assert (straight / "evaluations.csv").read_bytes() == (tmp_path / "evaluations.csv").read_bytes()
     for kind, name in (("best", "actor.safetensors"), ("last", "Q1_optimizer.safetensors")):

@@ -27,9 +27,9 @@ from td3robot.view.training import Run
 TESTS = Path(__file__).parents[1]
 CONFIGS = TESTS.parent / "configs"
 SMALL = {
-    "agent": {"actor_hidden": [8], "critic_hidden": [8], "batch_size": 16, "replay_capacity": 500},
+    "agent": {"hidden": [8], "batch_size": 16, "replay_capacity": 500},
     "training": {
-        "steps": 240, "random_steps": 20, "environments": 2, "torch_threads": 1, "evaluate_every": 80,
+        "steps": 240, "random_steps": 20, "environments": 2, "threads": 1, "evaluate_every": 80,
         "evaluation_episodes": 1, "checkpoint_every": 80, "log_every": 18, "learner": "reference",
     },
 }  # fmt: skip
@@ -238,8 +238,8 @@ def start(run, *options, out=None, **variables):
     config = run.with_suffix(".yaml")
     config.write_text(
         "name: faulty\nenvironment: {kind: gymnasium, id: 'faulty_environment:Faulty-v0'}\n"
-        "agent: {actor_hidden: [8], critic_hidden: [8], batch_size: 16, replay_capacity: 500}\n"
-        "training: {steps: 100000000, random_steps: 20, torch_threads: 1, evaluate_every: 40, log_every: 20,\n"
+        "agent: {hidden: [8], batch_size: 16, replay_capacity: 500}\n"
+        "training: {steps: 100000000, random_steps: 20, threads: 1, evaluate_every: 40, log_every: 20,\n"
         "           evaluation_episodes: 1, checkpoint_every: 100000000}\n"
     )
     return subprocess.Popen(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from td3robot import load_policy
-from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.export import to_legacy
 from td3robot.learning.legacy import export_legacy, import_legacy
 from td3robot.learning.replay import Batch
@@ -20,7 +20,7 @@ FILES = [f"{name}{suffix}" for name in TRAINED for suffix in ("", "_optimizer")]
 
 
 def make_agent(seed: int = 0, updates: int = 0, hidden: tuple[int, ...] = (8, 6)) -> TD3:
-    agent = TD3(3, 2, AgentConfig(actor_hidden=hidden, critic_hidden=hidden, device="cpu"), seed)
+    agent = TD3(3, 2, TD3Config(hidden=hidden, device="cpu"), seed)
     draw = torch.Generator().manual_seed(1)
     for _ in range(updates):
         columns = (torch.rand(4, width, generator=draw) for width in (3, 2, 1, 3))
@@ -194,7 +194,7 @@ def test_scaling_is_folded_into_the_exported_networks(untrained, tmp_path):
 
 
 def test_critics_are_folded_too_and_their_moments_left_out(tmp_path):
-    config = AgentConfig(actor_hidden=(8,), critic_hidden=(8,), normalize_observations=True, device="cpu")
+    config = TD3Config(hidden=(8,), normalize_observations=True, device="cpu")
     agent, plain = (
         TD3(3, 2, config, seed=1),
         TD3(3, 2, config.model_copy(update={"normalize_observations": False}), 2),
@@ -213,7 +213,7 @@ def test_critics_are_folded_too_and_their_moments_left_out(tmp_path):
 
 
 def test_an_agent_that_scales_observations_imports_nothing(prefix):
-    config = AgentConfig(actor_hidden=(8, 6), critic_hidden=(8, 6), normalize_observations=True, device="cpu")
+    config = TD3Config(hidden=(8, 6), normalize_observations=True, device="cpu")
     with pytest.raises(CheckpointError, match=r"agent\.normalize_observations=false"):
         import_legacy(TD3(3, 2, config, seed=0), prefix)
 

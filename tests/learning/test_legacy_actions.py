@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.export import to_legacy
 from td3robot.learning.legacy import export_legacy, import_legacy
 from td3robot.learning.replay import Batch
@@ -66,7 +66,7 @@ class OlderProgram:
 
 
 def make_agent(hidden=(8, 6), **settings):
-    return TD3(OBSERVATION, ACTION, AgentConfig(actor_hidden=hidden, critic_hidden=hidden, device="cpu", **settings), 3)
+    return TD3(OBSERVATION, ACTION, TD3Config(hidden=hidden, device="cpu", **settings), 3)
 
 
 def some(count=200):

@@ -76,9 +76,9 @@ def test_tensorboard_has_the_run_s_name_configuration_and_hyperparameters(made):
     assert "configuration/text_summary" in tags["tensors"]
     (text,) = events.Tensors("configuration/text_summary")[0].tensor_proto.string_val
     assert b"Pendulum-v1" in text
-    assert b"actor_learning_rate: 0.001" in text
+    assert b"learning_rate: 0.001" in text
     hyperparameters = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
-    assert b"actor_learning_rate" in hyperparameters
+    assert b"learning_rate" in hyperparameters
 
 
 def test_success_is_the_first_card(tmp_path, made):

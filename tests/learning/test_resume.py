@@ -10,6 +10,7 @@ from same_run import assert_same_run, reproducible
 
 from td3robot.config import RunConfig, load_config
 from td3robot.learning import runs
+from td3robot.learning.trainer import DROPPED_SHARE
 from td3robot.policy.checkpoint import newest
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -36,12 +37,12 @@ def configuration(name: str, overlap: bool, *more: str) -> RunConfig:
     return load_config(
         CONFIGS / f"{name}.yaml",
         [
-            "agent.actor_hidden=[32,32]", "agent.critic_hidden=[32,32]", "agent.replay_capacity=5000",
+            "agent.hidden=[32,32]", "agent.replay_capacity=5000",
             "agent.updates_per_step=0.5", "agent.batch_size=64", f"training.overlap={overlap}",
             "training.steps=1200", "training.random_steps=200", "training.environments=2",
-            "training.torch_threads=1", "training.evaluate_every=300", "training.evaluation_episodes=1",
-            "training.checkpoint_every=300", "training.log_every=100", "agent.random_share=0.3",
-            "agent.random_action_steps=4", "training.learner=reference", *more,
+            "training.threads=1", "training.evaluate_every=300", "training.evaluation_episodes=1",
+            "training.checkpoint_every=300", "training.log_every=100",
+            "training.learner=reference", *more,
         ],
     )  # fmt: skip
 
@@ -96,7 +97,6 @@ def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_wo
         "training.steps=480", "training.random_steps=100", "training.evaluate_every=480",
         "training.checkpoint_every=240",
     )  # fmt: skip
-    assert config.training.vectorized
     train(config, tmp_path / "straight")
     train(config, tmp_path / "resumed", stop_at=300)
     in_a_fresh_process(resume, tmp_path / "resumed")
@@ -146,11 +146,11 @@ def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent,
 def test_a_drop_of_the_learning_rates_is_a_resume_with_lower_rates(tmp_path, learner):
     shorter = ("training.steps=600", "training.evaluate_every=300", "training.checkpoint_every=300")
     config = configuration("gym_pendulum", False, *shorter, f"training.learner={learner}")
-    agent, drop = config.agent, {"learning_rate_drop_step": 300, "learning_rate_drop": 0.25}
+    agent, drop = config.agent, {"learning_rate_drop_step": 300}
     train(config.model_copy(update={"agent": agent.model_copy(update=drop)}), tmp_path / "dropped")
     train(config, tmp_path / "constant")
     train(config, tmp_path / "resumed", stop_at=300)
-    lower = {name: 0.25 * getattr(agent, name) for name in ("actor_learning_rate", "critic_learning_rate")}
+    lower = {"learning_rate": DROPPED_SHARE * agent.learning_rate}
     resumed_by(config.model_copy(update={"agent": agent.model_copy(update=lower)}), tmp_path / "resumed", 600)
     networks = {name: networks_of(tmp_path / name) for name in ("dropped", "constant", "resumed")}
     assert networks["dropped"] == networks["resumed"] != networks["constant"]

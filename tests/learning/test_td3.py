@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from td3robot.config import AgentConfig
 from td3robot.errors import CheckpointError
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.replay import Batch
 from td3robot.learning.td3 import NETWORKS, TD3
 
@@ -19,10 +19,9 @@ Weights = list[np.ndarray]  # W1 (hidden, in), b1, W2 (out, hidden), b2
 
 def make_agent(seed: int = 0, **changes) -> TD3:
     values = {
-        "actor_hidden": (8,), "critic_hidden": (8,), "actor_learning_rate": LEARNING_RATE,
-        "critic_learning_rate": LEARNING_RATE, "tau": TAU, "policy_noise": 0.0, "device": "cpu",
+        "hidden": (8,), "learning_rate": LEARNING_RATE, "tau": TAU, "policy_noise": 0.0, "device": "cpu",
     }  # fmt: skip
-    return TD3(OBSERVATION, ACTION, AgentConfig(**(values | changes)), seed)
+    return TD3(OBSERVATION, ACTION, TD3Config(**(values | changes)), seed)
 
 
 def make_batch(seed: int = 0, terminated: float | None = None) -> Batch:
@@ -315,14 +314,14 @@ def test_an_agent_that_never_updated_round_trips_too():
 
 
 def test_networks_of_other_shapes_are_refused_by_name():
-    groups = trained(critic_hidden=(9,)).tensors()
-    with pytest.raises(CheckpointError, match=r"Q1 does not fit: net\.0\.bias is \(9,\).* and \(8,\) here"):
+    groups = trained(hidden=(9,)).tensors()
+    with pytest.raises(CheckpointError, match=r"actor does not fit: net\.0\.bias is \(9,\).* and \(8,\) here"):
         make_agent().load_tensors(groups)
 
 
 def test_networks_of_other_depth_are_refused_by_name():
     with pytest.raises(CheckpointError, match=r"actor does not fit: net\.\d\.\w+ is"):
-        make_agent().load_tensors(trained(actor_hidden=(8, 8)).tensors())
+        make_agent().load_tensors(trained(hidden=(8, 8)).tensors())
 
 
 @pytest.mark.parametrize("spoil", ["missing", "misshapen"])
@@ -346,13 +345,7 @@ def test_a_refused_checkpoint_leaves_the_agent_as_it_was():
 
 
 def test_a_bandit_with_its_best_arm_at_0_3_is_learned():
-    config = AgentConfig(
-        actor_hidden=(16,),
-        critic_hidden=(64, 64),
-        actor_learning_rate=2e-3,
-        critic_learning_rate=5e-3,
-        device="cpu",
-    )
+    config = TD3Config(hidden=(64, 64), learning_rate=3e-3, device="cpu")
     agent, rng = TD3(1, 1, config, seed=0), np.random.default_rng(0)
     column, ones = torch.zeros(128, 1), torch.ones(128, 1)
     for _ in range(600):

@@ -89,7 +89,7 @@ def stored(trainer):
 
 def test_a_resumed_warm_run_is_the_run_that_would_have_been(fresh, source, tmp_path):
     def run(name, stop_at=None):
-        trainer = fresh("agent.random_share=0.2")
+        trainer = fresh()
         trainer.run_directory = tmp_path / name
         trainer.start_from(source)
         if stop_at is not None:
@@ -106,7 +106,7 @@ def test_a_resumed_warm_run_is_the_run_that_would_have_been(fresh, source, tmp_p
         saved = newest(tmp_path / name)
         assert saved.document("counters")["step"] == stop_at
         assert saved.document("counters")["warm_start"] is True
-        again = fresh("agent.random_share=0.2")
+        again = fresh()
         again.run_directory = tmp_path / name
         again.resume(saved)
         assert again.warm
@@ -181,8 +181,7 @@ def test_networks_that_saw_scaled_observations_do_not_go_on_with_plain_ones(fres
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("agent.actor_hidden=[8,16]", "actor"),
-        ("agent.critic_hidden=[16,8]", "Q1"),
+        ("agent.hidden=[8,16]", "actor"),
         ("agent.layer_norm=true", "actor"),
     ],
 )
@@ -207,7 +206,7 @@ def test_another_layout_is_refused_with_the_field_s_name(source, tmp_path):
 
 def test_reach_grasp_and_the_kinds_of_action_are_told_apart_by_field(tmp_path):
     def trainer(name, *overrides):
-        small = ["agent.actor_hidden=[8,8]", "agent.critic_hidden=[8,8]", "training.environments=1"]
+        small = ["agent.hidden=[8,8]", "training.environments=1"]
         return make_trainer(load_config(CONFIGS / f"{name}.yaml", [*small, *overrides]), tmp_path / "run", None)
 
     made = {

@@ -422,7 +422,7 @@ def test_training_goes_on_when_the_metrics_find_no_room(pendulum_trainer, monkey
 
 
 def test_a_learner_that_diverged_is_not_saved_over_what_was_good(pendulum_trainer):
-    trainer = pendulum_trainer(["agent.critic_learning_rate=1e30", "training.steps=200"])
+    trainer = pendulum_trainer(["agent.learning_rate=1e30", "training.steps=200"])
     with pytest.raises(TrainingDivergedError, match="diverged"):
         trainer.train()
     saved = newest(trainer.run_directory)
@@ -440,6 +440,6 @@ def test_a_checkpoint_for_play_is_not_resumed(pendulum_trainer):
 
 def test_a_checkpoint_of_another_network_is_not_resumed(pendulum_trainer):
     pendulum_trainer().save()
-    other = pendulum_trainer(["agent.critic_hidden=[9,8]"])
-    with pytest.raises(CheckpointError, match=r"Q1 does not fit: net\.0\.bias"):
+    other = pendulum_trainer(["agent.hidden=[9,8]"])
+    with pytest.raises(CheckpointError, match=r"actor does not fit: net\.0\.bias"):
         other.resume(newest(other.run_directory))

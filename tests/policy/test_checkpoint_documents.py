@@ -207,10 +207,10 @@ def test_inspect_refuses_what_resuming_would(td3robot, saved, sign):
 
 def test_a_configuration_of_other_networks_is_refused_before_they_are_built(saved, sign):
     values = yaml.safe_load((saved / "config.yaml").read_text())
-    values["agent"]["critic_hidden"] = [10**7, 10**7]
+    values["agent"]["hidden"] = [10**7, 10**7]
     (saved / "config.yaml").write_text(yaml.safe_dump(values))
     sign(saved, "config.yaml")
-    assert "Q1 does not fit" in refused(saved)
+    assert "actor does not fit" in refused(saved)
 
 
 def test_a_normaliser_that_the_configuration_does_not_have_is_refused_for_play(untrained, sign):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from td3robot.config import AgentConfig
 from td3robot.errors import ContractError
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.normalizer import RunningNormalizer
 from td3robot.learning.td3 import TD3
 from td3robot.policy.contract import Contract
@@ -25,7 +25,7 @@ def policy_of(agent: TD3) -> Policy:
 
 
 def make_agent(layer_norm: bool = False, normalize: bool = False, hidden: tuple[int, ...] = (32, 16)) -> TD3:
-    config = AgentConfig(actor_hidden=hidden, layer_norm=layer_norm, normalize_observations=normalize, device="cpu")
+    config = TD3Config(hidden=hidden, layer_norm=layer_norm, normalize_observations=normalize, device="cpu")
     agent = TD3(5, 2, config, seed=2)
     agent.normalizer.update(RNG.normal(3.0, [0.01, 0.1, 1.0, 10.0, 0.0], (200, 5)))
     with torch.no_grad():  # layer norms start as the identity, which would hide a swap of weight and bias

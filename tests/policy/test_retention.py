@@ -4,35 +4,23 @@ import pytest
 
 from td3robot import atomic
 from td3robot.errors import CheckpointError
-from td3robot.policy.checkpoint import CheckpointData, Retention, newest, publish, set_aside_later
+from td3robot.policy.checkpoint import CheckpointData, newest, publish, set_aside_later
 
 
-def save(run, *steps, retention=None, kind="last"):
+def save(run, *steps, keep=1, kind="last"):
     for step in steps:
-        publish(run, kind, step, CheckpointData("x", {"counters": {"step": step}}, {}), retention or Retention())
+        publish(run, kind, step, CheckpointData("x", {"counters": {"step": step}}, {}), keep)
 
 
 def steps_of(run, kind="last"):
     return sorted(int(path.name.rpartition("-")[2]) for path in run.glob(f"{kind}-*"))
 
 
-@pytest.mark.parametrize(
-    ("retention", "kept"),
-    [
-        (Retention(), {1000}),
-        (Retention(3), {800, 900, 1000}),
-        (Retention(1, every=4, period=100), {400, 800, 1000}),
-        (Retention(2, every=10, period=100), {900, 1000}),
-    ],
-)
-def test_the_newest_and_every_so_many_are_kept(retention, kept):
-    assert retention.kept(range(100, 1001, 100)) - {1000} == kept - {1000}
-    assert 1000 in retention.kept(range(100, 1001, 100))
-
-
-def test_a_run_keeps_what_it_was_told_to(tmp_path):
-    save(tmp_path, 100, 200, 300, 400, 500, retention=Retention(2, every=3, period=100))
-    assert steps_of(tmp_path) == [300, 400, 500]
+def test_the_newest_are_kept(tmp_path):
+    save(tmp_path, 100, 200, 300, 400, 500)
+    assert steps_of(tmp_path) == [500]
+    save(tmp_path, 600, 700, 800, keep=2)
+    assert steps_of(tmp_path) == [700, 800]
 
 
 def test_a_save_at_the_step_of_another_replaces_it(tmp_path):
@@ -43,7 +31,7 @@ def test_a_save_at_the_step_of_another_replaces_it(tmp_path):
 
 
 def test_a_damaged_newest_checkpoint_names_an_older_whole_one(tmp_path):
-    save(tmp_path, 100, 200, 300, retention=Retention(3))
+    save(tmp_path, 100, 200, 300, keep=3)
     for step in (200, 300):
         (tmp_path / f"last-{step:09d}" / "counters.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"last-000000300 is damaged: .*last-000000100 is older, and whole$"):
@@ -52,12 +40,12 @@ def test_a_damaged_newest_checkpoint_names_an_older_whole_one(tmp_path):
 
 
 def test_what_a_run_went_back_from_is_kept_under_another_name(tmp_path):
-    save(tmp_path, 100, 200, retention=Retention(2))
+    save(tmp_path, 100, 200, keep=2)
     assert [path.name for path in set_aside_later(tmp_path, "last", 100)] == ["set-aside-last-000000200"]
-    save(tmp_path, 200, retention=Retention(2))
+    save(tmp_path, 200, keep=2)
     set_aside_later(tmp_path, "last", 100)
     assert (tmp_path / "set-aside-last-000000200-2").is_dir()
-    save(tmp_path, 150, retention=Retention(2))
+    save(tmp_path, 150, keep=2)
     atomic.delete_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "last-000000100", "last-000000150", "set-aside-last-000000200", "set-aside-last-000000200-2",
@@ -65,6 +53,6 @@ def test_what_a_run_went_back_from_is_kept_under_another_name(tmp_path):
 
 
 def test_a_best_policy_of_a_later_step_goes_once_the_run_has_another(tmp_path):
-    save(tmp_path, 100, 200, kind="best", retention=Retention(3))
-    save(tmp_path, 150, kind="best", retention=Retention(3))
+    save(tmp_path, 100, 200, kind="best", keep=3)
+    save(tmp_path, 150, kind="best", keep=3)
     assert steps_of(tmp_path, "best") == [100, 150]

@@ -30,7 +30,7 @@ def base():
     ("text", "name", "values"),
     [
         ("agent.gamma=0.8,0.85", "agent.gamma", ("0.8", "0.85")),
-        ("agent.actor_hidden=[64,64],[128,128]", "agent.actor_hidden", ("[64,64]", "[128,128]")),
+        ("agent.hidden=[64,64],[128,128]", "agent.hidden", ("[64,64]", "[128,128]")),
         (" agent.layer_norm = true, false ", "agent.layer_norm", ("true", "false")),
         ("environment.disturbance=off,real", "environment.disturbance", ("off", "real")),
         ("training.device='a,b',\"[\"", "training.device", ("'a,b'", '"["')),
@@ -61,7 +61,7 @@ def test_what_is_no_grid_is_refused_with_the_form(text):
 
 def test_a_range_is_read_with_its_scale():
     assert parse_interval("agent.gamma=0.8:0.99") == Interval(name="agent.gamma", low=0.8, high=0.99)
-    log = parse_interval("agent.actor_learning_rate=1e-4:1e-2:log")
+    log = parse_interval("agent.learning_rate=1e-4:1e-2:log")
     assert (log.low, log.high, log.scale, log.is_whole) == (1e-4, 1e-2, "log", False)
     assert parse_interval("agent.batch_size=32:256").is_whole
 
@@ -120,8 +120,8 @@ def test_a_plan_that_makes_no_sense_is_refused(base, choices, intervals, search,
 
 
 def test_a_small_learning_rate_reaches_the_configuration(base):
-    changed = parse_config(to_yaml(base), "here", [override("agent.actor_learning_rate", 1.23456e-5)])
-    assert changed.agent.actor_learning_rate == 1.235e-5
+    changed = parse_config(to_yaml(base), "here", [override("agent.learning_rate", 1.23456e-5)])
+    assert changed.agent.learning_rate == 1.235e-5
 
 
 @pytest.mark.parametrize(

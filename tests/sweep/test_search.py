@@ -17,8 +17,8 @@ from td3robot.sweep.sweep import Sweep
 
 def plan_of(search, **changes):
     base = load_config(Path("gym_pendulum"))
-    choices = ["agent.layer_norm=true,false", "agent.actor_hidden=[8,8],[16,16]"]
-    intervals = ["agent.actor_learning_rate=1e-5:1e-2:log", "agent.batch_size=16:64"]
+    choices = ["agent.layer_norm=true,false", "agent.hidden=[8,8],[16,16]"]
+    intervals = ["agent.learning_rate=1e-5:1e-2:log", "agent.batch_size=16:64"]
     return make_plan(base, 1, changes.get("choices", choices), changes.get("intervals", intervals), search)
 
 
@@ -34,10 +34,10 @@ def test_every_setting_lies_in_its_range_and_they_differ(tmp_path):
         source.finish(found[0], float(tried[-1]["agent.batch_size"]))
     assert len(tried) == 20
     assert {each["agent.layer_norm"] for each in tried} == {"true", "false"}
-    assert {each["agent.actor_hidden"] for each in tried} == {"[8,8]", "[16,16]"}
-    assert all(1e-5 <= float(each["agent.actor_learning_rate"]) <= 1e-2 for each in tried)
+    assert {each["agent.hidden"] for each in tried} == {"[8,8]", "[16,16]"}
+    assert all(1e-5 <= float(each["agent.learning_rate"]) <= 1e-2 for each in tried)
     assert all(16 <= int(each["agent.batch_size"]) <= 64 for each in tried)
-    assert len({each["agent.actor_learning_rate"] for each in tried}) > 10
+    assert len({each["agent.learning_rate"] for each in tried}) > 10
 
 
 def test_it_prefers_what_was_good(tmp_path):

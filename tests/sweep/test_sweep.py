@@ -338,7 +338,7 @@ def test_results_that_cannot_be_written_leave_those_before(make, tmp_path, monke
 
 
 def test_a_setting_is_named_without_its_sections():
-    assert Setting(0, ("agent.gamma=0.8", "agent.actor_hidden=[8, 8]"), []).label == "gamma=0.8, actor_hidden=[8, 8]"
+    assert Setting(0, ("agent.gamma=0.8", "agent.hidden=[8, 8]"), []).label == "gamma=0.8, hidden=[8, 8]"
 
 
 def test_a_job_means_the_same_elsewhere(tmp_path):

@@ -122,8 +122,7 @@ class CompiledLearner(Learner):
 def _settings(agent: TD3) -> Settings:
     config, scaling = agent.config, agent.normalizer.scaling
     return Settings(
-        actor_rate=config.actor_learning_rate * agent.learning_rate_share,
-        critic_rate=config.critic_learning_rate * agent.learning_rate_share,
+        rate=config.learning_rate * agent.learning_rate_share,
         tau=np.float32(config.tau),
         average_tau=np.float32(config.average_tau if agent.averages else 0.0),
         policy_noise=np.float32(config.policy_noise),

@@ -31,8 +31,7 @@ class Networks(NamedTuple):
 class Settings(NamedTuple):
     """Hyperparameters, and how observations are scaled: ``shift`` and ``scale`` are (observation,)."""
 
-    actor_rate: float
-    critic_rate: float
+    rate: float
     tau: np.float32
     average_tau: np.float32
     policy_noise: np.float32
@@ -198,8 +197,8 @@ def learn(
         critics_slope(blas, memory, networks, scratch, metrics[number])
         tau = settings.tau if moves else ZERO
         counts[2] += 1
-        step(memory, networks.split, networks.stop, settings.critic_rate, counts[2], tau, ZERO)
+        step(memory, networks.split, networks.stop, settings.rate, counts[2], tau, ZERO)
         if moves:
             counts[1] += 1
             actor_slope(blas, memory, networks, settings, scratch, metrics[number])
-            step(memory, networks.start, networks.split, settings.actor_rate, counts[1], tau, settings.average_tau)
+            step(memory, networks.start, networks.split, settings.rate, counts[1], tau, settings.average_tau)
