@@ -513,7 +513,10 @@ def test_a_mistake_ends_with_one_line_and_status_2(td3robot, tmp_path, monkeypat
     arguments, words = BAD[case]
     for name, path in places.items():
         arguments = [str(path) + a.removeprefix(name) if a.split("/")[0] == name else a for a in arguments]
-    assert_one_line(td3robot(*arguments), words)
+    result = td3robot(*arguments)
+    if "needs the extra" in result[2]:
+        pytest.skip(result[2].strip())
+    assert_one_line(result, words)
     assert not (tmp_path / "checkpoints").exists()
     assert not list((tmp_path / "out").rglob("*"))
 

@@ -127,7 +127,8 @@ def test_doctor_looks_at_this_computer(td3robot, tmp_path):
 def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
     from td3robot.cli import doctor
 
-    monkeypatch.setattr(doctor, "_has", lambda name, has=doctor._has: name != "imageio-ffmpeg" and has(name))
+    video = {"imageio": True, "imageio-ffmpeg": False}
+    monkeypatch.setattr(doctor, "_has", lambda name, has=doctor._has: video[name] if name in video else has(name))
     check = Check()
     doctor._extras(check)
     (finding,) = [finding for finding in check.findings if finding.name == "extra video"]

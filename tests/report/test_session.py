@@ -151,6 +151,7 @@ def test_curves_are_what_the_record_says(write_record):
     assert len(session.guard) == 3
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_record(write_record):
     peaks = []
     for name, episodes in (("short", 40), ("long", 120)):
