@@ -187,9 +187,13 @@ def test_python_examples_run(block, monkeypatch, capsys):
 
 
 # Options that make a documented command short; the last one given counts.
+BRIEF = (
+    "--set training.random_steps=16 --set training.evaluate_every=40 --set training.log_every=40 "
+    "--set training.evaluation_episodes=1 --set training.overlap=false"
+)
 SHORTER = {
-    "train": "--steps 80 --set training.random_steps=16 --set training.evaluate_every=40 --set training.log_every=40 "
-    "--set training.evaluation_episodes=1 --set training.overlap=false --set agent.batch_size=8",
+    "train": f"--steps 80 {BRIEF} --set agent.batch_size=8",
+    "sweep": f"--seeds 1 --set training.steps=80 {BRIEF}",
     "eval": "--episodes 1",
     "rehearse": "--episodes 1 --speed 1",
 }
@@ -202,6 +206,8 @@ def runs(command):
     """Run a documented command in the present folder, made short; what is not installed skips the test."""
     name = command.words[1]
     short = "--more 16" if "--resume" in command.words else SHORTER.get(name, "")
+    if "--search" in command.words:
+        short += " --search 2"
     words = [sys.executable, "-P", "-m", "td3robot", *command.words[1:], *short.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if "needs the extra" in done.stderr or "run launch/franka_sim.sh" in done.stderr:
