@@ -18,7 +18,6 @@ from td3robot.learning.exploration import Exploration
 from td3robot.learning.listener import Listener
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.trainer import Trainer
-from td3robot.learning.window import FinishedEpisode
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
@@ -69,9 +68,9 @@ class ArmCollector(Experience):
         self._next += 1
         return played
 
-    def store(self, played: dict[int, ArmEpisode], replay: ReplayBuffer) -> list[FinishedEpisode]:
+    def store(self, played: dict[int, ArmEpisode], replay: ReplayBuffer) -> list[dict[str, float]]:
         """Store what :meth:`play` returned, and return the episodes that were played to the end."""
-        finished = list[FinishedEpisode]()
+        finished = list[dict[str, float]]()
         for index, part in played.items():
             if part.observation is None:
                 continue

@@ -13,7 +13,7 @@ from td3robot import seeding
 from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import EnvironmentFacts, Environments, Step
 from td3robot.learning.replay import ReplayBuffer, Transition
-from td3robot.learning.window import FinishedEpisode, StepAverages
+from td3robot.learning.window import StepAverages
 
 Vector = NDArray[np.float32]
 
@@ -45,7 +45,7 @@ class Taken(NamedTuple):
 
     steps: list[Step]
     transitions: list[Transition]
-    finished: list[FinishedEpisode]
+    finished: list[dict[str, float]]
 
 
 class Experience(ABC):
@@ -80,7 +80,7 @@ class Experience(ABC):
             arrays[f"{index}.observation"] = episode.observation
         return arrays, [episode.index for episode in self._episodes]
 
-    def commit(self, taken: Taken, replay: ReplayBuffer) -> list[FinishedEpisode]:
+    def commit(self, taken: Taken, replay: ReplayBuffer) -> list[dict[str, float]]:
         """Store steps, and return the episodes that ended with one of them."""
         replay.add(taken.transitions)
         self.averages.add(taken.steps)
@@ -95,7 +95,8 @@ class Experience(ABC):
         for episode, step in played:
             transitions += self._advance(episode, step)
             if step.terminated or step.truncated:
-                finished.append(FinishedEpisode(episode.total_reward, len(episode.actions), step.success))
+                figures = {"return": episode.total_reward, "steps": float(len(episode.actions))}
+                finished.append(figures if step.success is None else figures | {"success": float(step.success)})
         return Taken([step for _, step in played], transitions, finished)
 
     def _advance(self, episode: Episode, step: Step) -> list[Transition]:

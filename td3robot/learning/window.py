@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,6 @@ from numpy.typing import NDArray
 from td3robot.learning.environments import Step
 
 Losses = dict[str, torch.Tensor]
-UNKNOWN = -1.0  # saved as an episode's success if its environment does not say
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedEpisode:
-    """Figures of an episode that ended."""
-
-    total_reward: float
-    steps: int
-    success: bool | None
 
 
 class StepAverages:
@@ -51,41 +40,33 @@ class StepAverages:
 
 
 class Window:
-    """Episodes and losses since the last row of metrics.
+    """Episodes and losses since the last row of metrics. A figure with a new name becomes a column of its own.
 
     Attributes:
-        finished: Episodes that ended.
-        losses: Metrics of the learner's updates, on its device.
+        finished: Figures of each episode that ended, by name.
+        losses: Metrics of the learner's updates, by name, on its device.
     """
 
     def __init__(self) -> None:
-        self.finished: list[FinishedEpisode] = []
+        self.finished: list[dict[str, float]] = []
         self.losses: list[Losses] = []
 
     def figures(self) -> dict[str, float]:
         """Return the means, by column name of the row."""
         row: dict[str, float] = {}
-        if finished := self.finished:
-            row["episode/return"] = float(np.mean([episode.total_reward for episode in finished]))
-            row["episode/steps"] = float(np.mean([episode.steps for episode in finished]))
-            if finished[0].success is not None:
-                row["episode/success"] = float(np.mean([bool(episode.success) for episode in finished]))
+        for name in self.finished[0] if self.finished else ():
+            row[f"episode/{name}"] = float(np.mean([episode[name] for episode in self.finished]))
         for name in self.losses[0] if self.losses else ():
             row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in self.losses]).mean())
         return row
 
     def state(self, averages: StepAverages) -> dict[str, NDArray[Any]]:
         """Return everything as arrays, including the step averages; names are numbered to keep their order."""
-        finished = [
-            (episode.total_reward, episode.steps, UNKNOWN if episode.success is None else episode.success)
-            for episode in self.finished
-        ]
-        arrays = {
-            "steps": np.array([averages.steps], np.int64),
-            "finished": np.array(finished, np.float64).reshape(-1, 3),
-        }
+        arrays = {"steps": np.array([averages.steps], np.int64)}
         for index, (name, value) in enumerate(averages.sums.items()):
             arrays[f"sum.{index:03d}.{name}"] = np.array([value])
+        for index, name in enumerate(self.finished[0] if self.finished else ()):
+            arrays[f"episode.{index:03d}.{name}"] = np.array([episode[name] for episode in self.finished], np.float64)
         for index, name in enumerate(self.losses[0] if self.losses else ()):
             values = torch.stack([loss[name] for loss in self.losses])
             arrays[f"loss.{index:03d}.{name}"] = values.detach().cpu().numpy()
@@ -93,18 +74,20 @@ class Window:
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> StepAverages:
         """Restore what :meth:`state` returned, and return the step averages."""
-        self.finished = [
-            FinishedEpisode(float(reward), int(steps), None if success == UNKNOWN else bool(success))
-            for reward, steps, success in arrays["finished"]
-        ]
-        losses = {name: torch.from_numpy(values).to(device) for name, values in _numbered("loss", arrays)}
-        count = min((len(values) for values in losses.values()), default=0)
-        self.losses = [{name: values[index] for name, values in losses.items()} for index in range(count)]
+        episodes = {name: values.tolist() for name, values in _numbered("episode", arrays)}
+        self.finished = _rows(episodes)
+        self.losses = _rows({name: torch.from_numpy(values).to(device) for name, values in _numbered("loss", arrays)})
         averages = StepAverages()
         averages.steps = int(arrays["steps"][0])
         for name, value in _numbered("sum", arrays):
             averages.sums[name] = float(value[0])
         return averages
+
+
+def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return columns of the same length row by row."""
+    count = min(map(len, columns.values()), default=0)
+    return [{name: values[index] for name, values in columns.items()} for index in range(count)]
 
 
 def _numbered(kind: str, arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:

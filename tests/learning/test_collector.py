@@ -11,7 +11,6 @@ from td3robot.layout import Field, Layout
 from td3robot.learning.collector import Collector
 from td3robot.learning.environments import LocalEnvironments
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.window import FinishedEpisode
 
 GAMMA = 0.5
 
@@ -63,7 +62,7 @@ def collector_of(environments: list[gymnasium.Env], n_step: int = 1) -> Collecto
     return Collector(LocalEnvironments(environments), seed=0, n_step=n_step, gamma=GAMMA)
 
 
-def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> list[FinishedEpisode]:
+def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> list[dict[str, float]]:
     collector.start(actions)
     return collector.commit(collector.advance(collector.finish()), replay)
 
@@ -121,7 +120,7 @@ def test_sums_never_reach_across_episodes_or_environments():
 
 def test_finished_episodes_and_the_window_tell_their_figures():
     collector, _, finished = collect([Scripted(3, True), Scripted(2, False)], n_step=1, steps=3)
-    assert [(f.total_reward, f.steps, f.success) for f in finished] == [(11.0, 2, False), (111.0, 3, True)]
+    assert finished == [{"return": 11.0, "steps": 2, "success": False}, {"return": 111.0, "steps": 3, "success": True}]
     assert collector.averages.steps == 6
     assert collector.averages.means() == {
         "action/mean_abs": 0.25, "action/saturated": 0.0, "reward/a": 2.0, "guard/speed": 1.0,
@@ -206,7 +205,7 @@ def test_the_total_of_an_unfinished_episode_comes_back():
     other.load_state(*collector.state())
     for _ in range(2):
         finished = step(other, np.zeros((1, 1), np.float32), replay)
-    assert (finished[0].total_reward, finished[0].steps) == (1111.0, 4)
+    assert (finished[0]["return"], finished[0]["steps"]) == (1111.0, 4)
 
 
 def test_an_environment_that_does_not_repeat_is_reported_and_begins_its_next_episode():

@@ -1,23 +1,21 @@
 """The learner that replays TD3's update as a CUDA graph.
 
-Where there is no GPU, its program runs without being recorded: the same calls on the same memory.
+Where there is no GPU, its program runs without being captured: the same calls on the same memory.
 """
-
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
 from test_compiled_learner import CASES, differences, learner_of, make_agent, make_replay
 
-from td3robot.learning.cuda_graph import MOST, CudaGraphLearner
+from td3robot.learning.cuda_graph import UPDATES_PER_COPY, CudaGraphLearner
 from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner
 from td3robot.learning.td3 import TD3
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device, and PyTorch sees none here")
 
 
-class Unrecorded(CudaGraphLearner):
+class Uncaptured(CudaGraphLearner):
     """Call the update where the graph would be replayed, into the same memory, all on the CPU in order."""
 
     @staticmethod
@@ -27,13 +25,7 @@ class Unrecorded(CudaGraphLearner):
     def _sent(self, values):
         return values
 
-    def _branch(self, number):
-        return nullcontext()
-
-    def _join(self, number):
-        pass
-
-    def _record(self, with_actor):
+    def _capture(self, with_actor):
         kept = {}
 
         def replay():
@@ -48,8 +40,8 @@ def taught(learner, count: int, seed: int = 5):
     """Do some updates in rounds, and return the metrics of those that updated the actor."""
     replay, rng, found = make_replay(), np.random.default_rng(seed), []
     while count > 0:
-        found += learner.learn(replay, rng, min(count, MOST + 3))
-        count -= MOST + 3
+        found += learner.learn(replay, rng, min(count, UPDATES_PER_COPY + 3))
+        count -= UPDATES_PER_COPY + 3
     return found
 
 
@@ -57,7 +49,7 @@ def taught(learner, count: int, seed: int = 5):
 @pytest.mark.quick("plain", "three layers")
 def test_its_updates_are_those_of_the_reference(changes):
     reference, agent = make_agent(**changes), make_agent(**changes)
-    expected, metrics = taught(ReferenceLearner(reference), 100), taught(Unrecorded(agent), 100)
+    expected, metrics = taught(ReferenceLearner(reference), 100), taught(Uncaptured(agent), 100)
     assert max(differences(reference, agent).values()) < 1e-6  # a rate in single precision is rounded differently
     assert agent.updates == reference.updates == 100
     assert len(metrics) == len(expected) > 0
@@ -67,9 +59,9 @@ def test_its_updates_are_those_of_the_reference(changes):
         }
 
 
-def test_what_it_learned_while_it_rehearsed_is_undone():
+def test_what_it_learned_while_it_warmed_up_is_undone():
     agent, untouched = make_agent(layer_norm=True, average_tau=0.1), make_agent(layer_norm=True, average_tau=0.1)
-    Unrecorded(agent)
+    Uncaptured(agent)
     assert agent.updates == 0
     for name, group in untouched.tensors().items():
         for key, value in group.items():
@@ -81,14 +73,14 @@ def test_a_run_in_progress_keeps_its_moments():
     agent, other = make_agent(), make_agent()
     for each in (agent, other):
         taught(ReferenceLearner(each), 20)
-    taught(Unrecorded(agent), 20, seed=6)
+    taught(Uncaptured(agent), 20, seed=6)
     taught(ReferenceLearner(other), 20, seed=6)
     assert max(differences(agent, other).values()) < 1e-6
 
 
 def test_its_learning_rates_may_drop():
     agent, other = make_agent(), make_agent()
-    for each, learner in ((agent, Unrecorded(agent)), (other, ReferenceLearner(other))):
+    for each, learner in ((agent, Uncaptured(agent)), (other, ReferenceLearner(other))):
         taught(learner, 20)
         each.learning_rate_share = 0.2
         taught(learner, 20, seed=6)
@@ -96,7 +88,9 @@ def test_its_learning_rates_may_drop():
 
 
 def test_on_a_cpu_it_is_refused_and_a_resumed_run_goes_on_with_the_reference():
-    with pytest.raises(LearnerUnavailableError, match=r"'cuda_graph', which there is for TD3 on a CUDA device only, "):
+    with pytest.raises(
+        LearnerUnavailableError, match=r"'cuda_graph', and TD3 on cpu has no such learner; use 'auto' or 'reference'$"
+    ):
         learner_of(make_agent(), "cuda_graph")
     said = []
     assert learner_of(make_agent(), "cuda_graph", "cuda_graph", said.append).name == "reference"
@@ -105,7 +99,7 @@ def test_on_a_cpu_it_is_refused_and_a_resumed_run_goes_on_with_the_reference():
 
 @on_gpu
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES.keys())
-def test_a_recorded_graph_does_the_reference_s_updates(changes):
+def test_a_captured_graph_does_the_reference_s_updates(changes):
     reference, agent = make_agent(**changes | {"device": "cuda"}), make_agent(**changes | {"device": "cuda"})
     learner = learner_of(agent, "auto")
     assert learner.name == "cuda_graph"
@@ -115,7 +109,7 @@ def test_a_recorded_graph_does_the_reference_s_updates(changes):
 
 
 @on_gpu
-def test_a_recorded_graph_repeats_bit_for_bit():
+def test_a_captured_graph_repeats_bit_for_bit():
     def once() -> TD3:
         agent = make_agent(device="cuda", layer_norm=True)
         taught(learner_of(agent, "cuda_graph"), 50)

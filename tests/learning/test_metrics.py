@@ -6,7 +6,8 @@ import re
 import pytest
 
 from td3robot.learning.metrics import CsvTable
-from td3robot.metrics import METRICS, read_log
+from td3robot.learning.td3 import TD3
+from td3robot.metrics import METRICS, read_log, run_charts
 
 
 def table(path, until=100, said=None):
@@ -76,3 +77,20 @@ def test_an_empty_table_is_begun_anew(tmp_path):
     table(path, said=heard).add({"step": 1, "loss": 2.0})
     assert read_log(tmp_path, METRICS) == {"loss": [(1.0, 2.0)]}
     assert heard == []
+
+
+def test_a_metric_is_one_line_where_it_is_computed(monkeypatch, pendulum_trainer):
+    """It gives a column, a TensorBoard card and a curve; the compiled learner, which lacks it, is not used."""
+    learn = TD3.learn
+
+    def with_one_line_more(self, batch, noise, with_actor):
+        return learn(self, batch, noise, with_actor) | {"reward_mean": batch.reward.mean()}
+
+    monkeypatch.setattr(TD3, "learn", with_one_line_more)
+    trainer = pendulum_trainer(["training.learner=auto"])
+    trainer.train()
+    log = read_log(trainer.run_directory, METRICS)
+    assert len(log["learner/reward_mean"]) > 0
+    (board,) = (trainer.run_directory / "tensorboard").rglob("events.*")
+    assert b"learner/reward_mean" in board.read_bytes()
+    assert "learner/reward_mean" in [chart.title for chart in run_charts([log])]
