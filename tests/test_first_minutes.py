@@ -127,8 +127,7 @@ def test_doctor_looks_at_this_computer(td3robot, tmp_path):
 def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
     from td3robot.cli import doctor
 
-    video = {"imageio": True, "imageio-ffmpeg": False}
-    monkeypatch.setattr(doctor, "_has", lambda name, has=doctor._has: video[name] if name in video else has(name))
+    monkeypatch.setattr(doctor, "_installed", lambda needed: needed.name != "imageio-ffmpeg")
     check = Check()
     doctor._extras(check)
     (finding,) = [finding for finding in check.findings if finding.name == "extra video"]

@@ -209,7 +209,7 @@ def _extra_names() -> list[str]:
     from importlib.metadata import metadata
 
     names = metadata("td3robot").get_all("Provides-Extra") or []
-    return [name for name in names if name not in ("dev", "docs")]
+    return [name for name in names if name not in ("test", "dev", "docs")]
 
 
 def _has(name: str) -> bool:
