@@ -1,6 +1,7 @@
 """The documents are right: commands parse and run, files and links exist, examples work, the site builds."""
 
 import importlib.util
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -325,6 +326,12 @@ def test_words_are_those_of_the_field(page):
     text = prose(page)
     found = [f"{match[0]!r}: say {instead}" for idiom, instead in AVOIDED.items() for match in re.finditer(idiom, text)]
     assert found == []
+
+
+def test_what_the_reference_describes_exists():
+    for page in ROOT.glob("docs/api/*.md"):
+        for name in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert pkgutil.resolve_name(name) is not None, f"{page.name}: there is no {name}"
 
 
 def test_the_warning_about_hardware_stands_once_where_a_reader_enters():
