@@ -19,18 +19,14 @@ def policy_step_ms(policy: Policy, config: RobotEnvironmentConfig, steps: int = 
         EnvironmentFaultError: There were no steps.
     """
     environment = make_robot_env(config.model_copy(update={"disturbance": DISTURBANCES["off"]}))
-    task, kind, guard = environment.task, environment.action_kind, environment.guard
-    times, over = [], True
+    batch, times, over = environment.batch, [], True
     for seed in range(steps):
         if over:
             environment.reset(seed=seed)
-        world, goal = environment.seen, environment.goal
-        twin = guard.twin()
         begin = perf_counter()
-        observation = task.layout.pack(task.observe(world, goal))
+        (observation,) = batch.task.layout.pack(batch.task.observe(batch.seen, batch.seen_goals), 1)
         action = policy.act(observation)
-        wish = kind.wish(action, twin.commanded, twin.velocity, goal.gripper)
-        twin.filter(wish, world.robot, world.robot.stamp)
+        environment.preview(action)
         times.append(1e3 * (perf_counter() - begin))
         over = environment.step(action)[3]
     environment.close()
