@@ -92,6 +92,7 @@ def make_robot_env(
     if cell is not None:
         cell.require_within(config.guard)
         config = config.in_cell(cell.robot)
+        _compile_kernels(config)
     models = config.task.objects()
     if robot is None:
         robot = ROBOTS[config.robot.backend](config.robot, models, cell, config.guard)
@@ -126,6 +127,20 @@ def make_robot_env(
         renderer=None if render_mode is None else partial(_make_renderer, spec, models),
         recipe=recipe,
     )
+
+
+def _compile_kernels(config: RobotEnvironmentConfig) -> None:
+    """Compile what a control period computes, by stepping a simulation: no arm waits for a compiler."""
+    simulated = config.model_copy(update={"robot": config.robot.model_copy(update={"backend": "mujoco"})})
+    environment = make_robot_env(simulated)
+    environment.reset(seed=0)
+    environment.step(np.zeros(environment.action_space.shape or (), np.float32))
+    batch, row = environment.batch, np.array([0])
+    state, guard = batch.seen, batch.guard.twin()
+    guard.decide(guard.q - 0.1, guard.gripper, guard.q + 1.0, np.zeros(1), row)  # far ahead: the guard has to search
+    for _ in range(2 * bool(state.objects)):  # an object that is gripped, and carried
+        batch.memory.look(state.tcp_position, state.tcp_rotation, row, row)
+    environment.close()
 
 
 def _make_renderer(spec: RobotSpec, models: tuple[ObjectModel, ...]) -> "Renderer":

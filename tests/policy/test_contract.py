@@ -98,7 +98,7 @@ def test_a_released_policys_own_environment_is_one_call(name):
 
 def test_an_environment_with_another_object_is_refused_before_anything_acts():
     policy = td3robot.load_policy("ur5e_grasp")
-    other = gymnasium.make("td3robot/UR5eGrasp-v1", action={"per_axis": True}, task={"close_within_m": 0.03})
+    other = gymnasium.make("td3robot/UR5eGrasp-v1", task={"close_within_m": 0.03})
     with pytest.raises(
         ContractError, match=r"^contract: task\.close_within_m: 0\.03, wanted 0\.02; .*make_env\('ur5e_"
     ):

@@ -132,7 +132,7 @@ def test_reward_terms_are_finite_and_within_their_weights(task, transitions):
     scores = task.score(together(transitions))
     assert set(scores.terms) == {name for name in weights if task.config.joint_way or not name.startswith("joint_")}
     for name, values in scores.terms.items():
-        assert values.shape == (PERIODS,)
+        assert values.shape == (len(transitions),)
         assert np.isfinite(values).all() and (abs(values) <= weights[name] + 1e-12).all(), name
     np.testing.assert_allclose(scores.reward, sum(scores.terms.values()))
     assert np.isfinite(scores.distance_m).all() and (scores.distance_m >= 0.0).all()
