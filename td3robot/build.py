@@ -92,7 +92,6 @@ def make_robot_env(
     if cell is not None:
         cell.require_within(config.guard)
         config = config.in_cell(cell.robot)
-        _compile_kernels(config)
     models = config.task.objects()
     if robot is None:
         robot = ROBOTS[config.robot.backend](config.robot, models, cell, config.guard)
@@ -101,6 +100,7 @@ def make_robot_env(
     task = TASKS[config.task.name](config.task, spec, config.guard.max_tcp_speed_m_s)
     if cell is not None:
         _require_supplied(task)
+        _compile_kernels(config)
     objects = objects or _objects(robot, config, cell)
     guard = Guard(spec, config.guard, kinematics)
     space = config.task.space(spec.table_height_m, spec.gripper)

@@ -265,15 +265,15 @@ def test_a_rehearsal_takes_an_address_whose_ports_are_free():
 
 
 def test_rehearsals_that_start_together_take_different_addresses(monkeypatch):
-    from td3robot.simulators import loopback, sessions
+    from td3robot.simulators import process, sessions
 
-    monkeypatch.setattr(loopback, "_is_free", lambda host, port: True)
-    assert len({loopback.free_host(sessions.session_of("ur5e").ports) for _ in range(20)}) > 10
+    monkeypatch.setattr(process, "_is_free", lambda host, port: True)
+    assert len({process.free_host(sessions.session_of("ur5e").ports) for _ in range(20)}) > 10
 
 
 def test_without_a_free_address_it_says_so(monkeypatch):
-    from td3robot.simulators import loopback, sessions
+    from td3robot.simulators import process, sessions
 
-    monkeypatch.setattr(loopback, "_is_free", lambda host, port: False)
+    monkeypatch.setattr(process, "_is_free", lambda host, port: False)
     with pytest.raises(RobotError, match=r"no address from 127\.0\.0\.2"):
-        loopback.free_host(sessions.session_of("ur5e").ports)
+        process.free_host(sessions.session_of("ur5e").ports)

@@ -136,7 +136,7 @@ def test_reward_terms_are_finite_and_within_their_weights(task, transitions):
         assert np.isfinite(values).all() and (abs(values) <= weights[name] + 1e-12).all(), name
     np.testing.assert_allclose(scores.reward, sum(scores.terms.values()))
     assert np.isfinite(scores.distance_m).all() and (scores.distance_m >= 0.0).all()
-    assert scores.achieved.dtype == bool and scores.achieved.shape == (PERIODS,)
+    assert scores.achieved.dtype == bool and scores.achieved.shape == (len(transitions),)
 
 
 def test_a_row_gets_what_it_would_get_alone_bit_for_bit(task, transitions):
