@@ -66,6 +66,7 @@ class Accounting:
 
     def __post_init__(self) -> None:
         self._kinematics = Kinematics(self.spec)
+        self._kinematics.tcp(self.spec.arm.home)  # compiled now: at the first target, that would stop the clock
 
     def received(self, time_s: float, target: Array) -> None:
         """Add a servoJ target (6,) [rad] and its arrival time, after the previous one, changed or not."""
