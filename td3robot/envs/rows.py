@@ -122,9 +122,12 @@ class SingleRows(EnvironmentRows):
 
 
 def side_by_side(environments: Sequence[gymnasium.Env[Any, Any]], threads: int = 1) -> EnvironmentRows:
-    """Return environments as rows: those of robots step together, with so many threads."""
+    """Return environments as rows: several of simulated robots step together, with so many threads.
+
+    One alone stays itself, so that whoever made it may go on using it.
+    """
     robots = [each for environment in environments if type(each := environment.unwrapped) is RobotEnv]
-    if len(robots) == len(environments) and all(robot.robot.teleports for robot in robots):
+    if 1 < len(robots) == len(environments) and all(robot.robot.teleports for robot in robots):
         return RobotRows(robots, threads)
     return SingleRows(environments)
 

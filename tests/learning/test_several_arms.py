@@ -146,7 +146,7 @@ def test_what_is_stored_is_what_was_played(saved, tmp_path):
     trainer = trainer_on(saved, arms, 80, tmp_path / "on")
     trainer.config = saved.config(["training.steps=80"])
     before = trainer.replay.size
-    played = trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40, 40)
+    played = trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40)
     trainer.collector.store(played, trainer.replay)
     gamma = trainer.config.agent.gamma
     expected = []
@@ -166,7 +166,7 @@ def test_the_same_round_again_plays_the_same(saved, tmp_path):
     rounds = []
     for name in ("one", "other"):
         trainer = trainer_on(saved, SimulatedArms(saved.config(), 2), 80, tmp_path / name)
-        rounds.append(trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40, 40))
+        rounds.append(trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40))
     for one, other in zip(rounds[0].values(), rounds[1].values(), strict=True):
         np.testing.assert_array_equal(
             [step.observation for step in one.steps], [step.observation for step in other.steps]
@@ -205,7 +205,7 @@ def order(saved, **changes):
     collector = ArmCollector(arms, saved.config())
     collector.begin_after(0)
     arms.play = lambda orders: orders
-    made = collector.play(saved.policy(), 40, 20)[0]
+    made = collector.play(saved.policy(), 20)[0]
     return EpisodeOrder(*(changes.get(name, getattr(made, name)) for name in made.__slots__))
 
 
@@ -313,7 +313,7 @@ def test_every_cell_has_to_be_what_the_run_was_trained_for(saved, tmp_path):
         )
         for number, (name, rate) in enumerate([("left", 20.0), ("right", 25.0)], 1)
     }
-    with pytest.raises(ContractError, match=r"control_rate_hz is 25.0 for the cell right but 20.0 for the run"):
+    with pytest.raises(ContractError, match=r"control_rate_hz: 25, wanted 20; .*the cell right is not what"):
         make_arm_trainer(saved.config(), tmp_path, Listener(), cells, lambda name, what: True)
 
 
