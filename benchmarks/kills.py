@@ -28,7 +28,7 @@ SCENES = {
         "gym_pendulum", "training.overlap=true", "training.environments=2", "agent.n_step=3", "agent.layer_norm=true",
         "agent.normalize_observations=true", "agent.average_tau=0.01",
     ),
-    "reach": ("ur5e_reach", "training.overlap=false", "training.environments=1", "environment.episode_s=1.0"),
+    "reach": ("ur5e_reach_quick", "training.overlap=false", "training.environments=1", "environment.episode_s=1.0"),
 }  # fmt: skip
 FAR = 10**9
 DEADLINE_S = 300.0

@@ -77,8 +77,8 @@ def of_width(width: int, batch: int) -> Case:
 
 
 def cases(device: str) -> dict[str, Case]:
-    """Give the released configurations, and what most papers use; for a GPU, a wider one, too."""
-    found = {"reach": case("ur5e_reach"), "grasp": case("ur5e_grasp"), "256-256": of_width(256, 256)}
+    """Give two shipped configurations, and what most papers use; for a GPU, a wider one, too."""
+    found = {"reach": case("ur5e_reach_quick"), "grasp": case("ur5e_grasp_quick"), "256-256": of_width(256, 256)}
     if device == "cuda":
         found["512-512"] = of_width(512, 1024)
     return found

@@ -7,7 +7,7 @@ Each training is a process of its own.
 
 SBX (``pip install sbx-rl``) belongs into an environment of its own, with this project and its extra ``bench``.
 
-Example: python benchmarks/peers.py ur5e_reach --success 0.95 0.99 --seeds 0 1 2
+Example: python benchmarks/peers.py ur5e_reach_quick --success 0.95 0.99 --seeds 0 1 2
 """
 
 import argparse
@@ -40,12 +40,12 @@ from td3robot.learning.snapshot import play_contents
 from td3robot.learning.trainer import DROPPED_SHARE, Trainer
 from td3robot.policy.policy import Policy
 
-IDS = {"ur5e_reach": "td3robot/UR5eReach-v0", "ur5e_grasp": "td3robot/UR5eGrasp-v1"}
+IDS = {"ur5e_reach_quick": "td3robot/UR5eReach-v0", "ur5e_grasp_quick": "td3robot/UR5eGrasp-v1"}
 PACKAGES = {"td3robot": "td3robot", "sb3": "stable_baselines3", "sbx": "sbx"}
 TITLES = {"td3robot": "td3robot", "sb3": "Stable-Baselines3", "sbx": "SBX"}
 EPISODES = 50  # of an evaluation
 EPISODE_SEEDS = seeding.Stream.SELECTION_EPISODES
-EVERY = {"ur5e_reach": 3_000, "ur5e_grasp": 5_000}  # steps between evaluations
+EVERY = {"ur5e_reach_quick": 3_000, "ur5e_grasp_quick": 5_000}  # steps between evaluations
 
 
 class Curve:

@@ -1,6 +1,6 @@
 """Train configurations from nothing over several seeds, and play each best policy on fresh episodes.
 
-Example: python benchmarks/policies.py configs/ur5e_grasp.yaml --seeds 0 1 2 --under off real
+Example: python benchmarks/policies.py configs/ur5e_grasp_quick.yaml --seeds 0 1 2 --under off real
 """
 
 import argparse

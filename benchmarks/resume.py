@@ -33,7 +33,7 @@ def main() -> None:
     """Fill, save, resume, and print the figures."""
     root = Path(__file__).parent.parent
     config = load_config(
-        root / "configs/ur5e_reach.yaml", [f"agent.replay_capacity={TRANSITIONS}", "training.environments=1"]
+        root / "configs/ur5e_reach_quick.yaml", [f"agent.replay_capacity={TRANSITIONS}", "training.environments=1"]
     )
     with tempfile.TemporaryDirectory() as directory:
         run = Path(directory)

@@ -25,7 +25,7 @@ SMALL = {
         "evaluation_episodes": 1, "checkpoint_every": 20, "overlap": False,
     },
 }  # fmt: skip
-BASES = ("gym_pendulum", "ur5e_reach", "ur5e_grasp")
+BASES = ("gym_pendulum", "ur5e_reach_quick", "ur5e_grasp_quick")
 VALUES: list[Any] = [
     None, True, False, "", "text", "1:30", "0x1F", "1_000", "010", "off", "é\u2028", "a" * 400, -1, 0, 1, 3, 0.5, -0.5,
     1e-300, 1e9, 10**18, 10**30, 1e300, float("nan"), float("inf"), float("-inf"), [], {}, [1], [True, 2], [1, 2, 3],

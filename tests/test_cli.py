@@ -22,8 +22,8 @@ from td3robot.policy.checkpoint import newest
 
 ROOT = Path(__file__).parents[1]
 PENDULUM = str(ROOT / "configs" / "gym_pendulum.yaml")
-REACH = str(ROOT / "configs" / "ur5e_reach.yaml")
-GRASP = str(ROOT / "configs" / "ur5e_grasp.yaml")
+REACH = str(ROOT / "configs" / "ur5e_reach_quick.yaml")
+GRASP = str(ROOT / "configs" / "ur5e_grasp_quick.yaml")
 EVALUATION_KEYS = [
     "success_rate", "success_ci95", "episodes", "mean_return", "mean_steps", "mean_final_distance_m",
     "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions", "mean_return_ci95",
@@ -309,7 +309,7 @@ def test_a_change_of_domain_randomization_is_called_by_its_levels():
     from td3robot.config import load_config
     from td3robot.learning.changes import recorded_change
 
-    reach = Path("ur5e_reach")
+    reach = Path("ur5e_reach_quick")
     change = recorded_change(load_config(reach), load_config(reach, ["environment.disturbance=real"]), 7, "why")
     assert change == {"step": 7, "settings": {"environment.disturbance": ["off", "real"]}, "why": "why"}
 

@@ -186,7 +186,7 @@ def test_demo_films_where_there_is_no_browser(tmp_path):
     assert status == 0, err
     assert (tmp_path / "td3robot-demo.mp4").stat().st_size > 10_000, err
     assert "lifted the cube and holds it" in err
-    assert "td3robot train ur5e_reach" in err
+    assert "td3robot train ur5e_reach_quick" in err
 
 
 def test_demo_draws_without_the_extra(tmp_path):
@@ -220,7 +220,7 @@ def test_demo_opens_the_viewer_where_there_is_a_browser(td3robot, tmp_path, monk
     monkeypatch.setitem(sys.modules, "td3robot.cli.viewing", viewing)
     status, _, err = td3robot("demo", "--out", tmp_path)
     assert (status, shown) == (0, ["ur5e_grasp"])
-    assert "td3robot train ur5e_reach" in err
+    assert "td3robot train ur5e_reach_quick" in err
     assert not list(tmp_path.iterdir())
 
 

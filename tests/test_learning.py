@@ -32,10 +32,10 @@ def trained(name, run):
 
 @pytest.mark.slow
 def test_the_arm_learns_to_reach(tmp_path):
-    figures = trained("ur5e_reach", tmp_path)
+    figures = trained("ur5e_reach_quick", tmp_path)
     assert figures.success_rate >= 0.97
     assert figures.max_tcp_speed_m_s <= 0.25
-    elsewhere = load_config(CONFIGS / "ur5e_reach.yaml", ["environment.robot.backend=kinematic"]).environment
+    elsewhere = load_config(CONFIGS / "ur5e_reach_quick.yaml", ["environment.robot.backend=kinematic"]).environment
     assert evaluate(make_environment(elsewhere), load_policy(tmp_path).act, episodes=100, seed=1).success_rate >= 0.95
 
 

@@ -10,14 +10,14 @@ from td3robot.cli.options import LOOK, Json, Overrides
 from td3robot.cli.terminal import print_json, results, stderr, stray_output_to_stderr
 from td3robot.format import counted, percent
 
-REACH = Path("ur5e_reach")
+REACH = Path("ur5e_reach_quick")
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     bench = typer.Typer(
         help="Measure the speed of training on this computer.",
-        epilog="Example: td3robot bench learner --config ur5e_grasp",
+        epilog="Example: td3robot bench learner --config ur5e_grasp_quick",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -40,7 +40,11 @@ def list_command(
         print_json(found)
         return
     _show("Released policies: td3robot eval NAME, train CONFIG --init-from NAME", found["policies"], _policy_row)
-    _show("Configurations: td3robot train NAME", found["configurations"], _configuration_row)
+    _show(
+        "Configurations: td3robot train NAME (NAME_quick for the first minutes)",
+        found["configurations"],
+        _configuration_row,
+    )
     _show("Cells: td3robot copy NAME cell.yaml, then --robot cell.yaml", found["cells"], _cell_row)
     if found["runs"]:
         _show(f"Runs below {folder}: td3robot inspect PATH", found["runs"], _run_row)

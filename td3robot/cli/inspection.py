@@ -204,7 +204,7 @@ def _made_again(saved: "Checkpoint", run: "RunConfig", warm_start: bool) -> str:
         if different_settings(shipped, run).keys() <= {"seed"}:
             options = f" --seed {run.seed}" if run.seed != shipped.seed else ""
             options += f" --steps {run.training.steps}" if run.training.steps != shipped.training.steps else ""
-            return f"td3robot train {name}{options} (settings: {_shown(path)})"
+            return f"td3robot train {name}{options} ({_shown(path)})"
     return f"td3robot train {quote(str(_shown(saved.path / CONFIG)))}"
 
 

@@ -32,8 +32,8 @@ GRASP: Mapping[str, Any] = {
     "action": {"exponent": 3.0},
     "episode_s": 12.0,
 }
-# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults. Where
-# that changes, a new version replaces the old one.
+# One row per id: what the ``environment`` section of its configuration in configs/ changes from the defaults, without
+# the domain randomization of a released policy. Where that changes, a new version replaces the old one.
 RELEASED: Mapping[str, Mapping[str, Any]] = {
     "td3robot/UR5eReach-v0": {},
     "td3robot/UR3eReach-v0": {"robot": {"arm": "ur3e"}},

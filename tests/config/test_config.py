@@ -22,8 +22,8 @@ from td3robot.robots.arms import ARMS
 from td3robot.tasks.grasp import GraspConfig
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
-REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
-GRASP = Path(__file__).parents[2] / "configs" / "ur5e_grasp.yaml"
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
+GRASP = Path(__file__).parents[2] / "configs" / "ur5e_grasp_quick.yaml"
 MINIMAL = "name: x\nenvironment: {kind: robot}\n"
 
 

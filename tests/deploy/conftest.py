@@ -18,7 +18,7 @@ from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.simulators.process import start_ur_simulator
 
-REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
 COUNTERS = {"step": 0, "updates": 0, "evaluated_step": 0, "warm_start": False}
 
 

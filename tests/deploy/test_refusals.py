@@ -151,7 +151,7 @@ def test_a_cell_unlike_that_of_training_is_refused(standin, cell, checkpoint, pe
     with pytest.raises(
         RobotError,
         match=r"no-go: contract: robot\.tcp_offset_m: 0\.1658, 0\.01 apart, wanted 0\.1558 \(within 0\.0005 m: .*"
-        r"train for this one, which takes minutes: td3robot train ur5e_reach --robot CELL",
+        r"train for this one, which takes minutes: td3robot train ur5e_reach_quick --robot CELL",
     ):
         deploy(ask(checkpoint, other, tmp_path), person)
     at_rest(standin)

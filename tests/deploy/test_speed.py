@@ -8,7 +8,7 @@ from td3robot.deploy.loaded_policy import scaled
 from td3robot.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-CONFIG = load_config(CONFIGS / "ur5e_reach.yaml").environment
+CONFIG = load_config(CONFIGS / "ur5e_reach_quick.yaml").environment
 
 
 def test_at_full_speed_nothing_changes():
@@ -35,7 +35,7 @@ def test_every_limit_and_the_full_action_scale_and_episodes_stretch():
 
 def test_a_slow_arm_s_environment_counts_the_time_since_a_sighting_at_its_pace():
     hidden = DISTURBANCES["off"].model_copy(update={"camera_hidden_m": (1.0, 1.0), "camera_rate_hz": (20.0, 20.0)})
-    config = load_config(CONFIGS / "ur5e_grasp.yaml").environment.model_copy(update={"disturbance": hidden})
+    config = load_config(CONFIGS / "ur5e_grasp_quick.yaml").environment.model_copy(update={"disturbance": hidden})
     ages = []
     for speed in (1.0, 0.1):
         environment = make_robot_env(scaled(config, speed))

@@ -21,7 +21,7 @@ from td3robot.robots.cells import load_cell
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.simulators.process import start_ur_simulator
 
-REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
 SMALL = (
     "environment.episode_s=1",
     "environment.guard.max_state_age_s=0.5",

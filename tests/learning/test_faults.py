@@ -340,7 +340,7 @@ def test_figures_are_alone_on_standard_output_when_an_environment_prints(tmp_pat
 
 def test_a_run_tells_what_it_trains_before_its_first_checkpoint(tmp_path):
     run = tmp_path / "run"
-    config = load_config(CONFIGS / "ur5e_reach.yaml", ["training.overlap=false", "training.environments=1"])
+    config = load_config(CONFIGS / "ur5e_reach_quick.yaml", ["training.overlap=false", "training.environments=1"])
     with closing(make_trainer(config, run, Quiet())) as trainer:
         trainer._run = lambda writer: None
         trainer.save = lambda strict=False: None

@@ -81,7 +81,7 @@ def in_a_fresh_process(function, *arguments) -> None:
 )
 @pytest.mark.thorough
 def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, learner):
-    config = configuration("ur5e_reach", overlap, f"training.learner={learner}")
+    config = configuration("ur5e_reach_quick", overlap, f"training.learner={learner}")
     train(config, tmp_path / "straight")
     train(config, tmp_path / "resumed", stop_at=600)
     assert newest(tmp_path / "resumed").path.name == "last-000000600"
@@ -93,9 +93,9 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, 
 def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path):
     """Their episodes in progress are replayed one by one, and have delays, noise and a camera."""
     config = configuration(
-        "ur5e_grasp", True, "training.environments=4", "environment.disturbance=real", "training.undisturbed_share=0.5",
-        "training.steps=480", "training.random_steps=100", "training.evaluate_every=480",
-        "training.checkpoint_every=240",
+        "ur5e_grasp_quick", True, "training.environments=4", "environment.disturbance=real",
+        "training.undisturbed_share=0.5", "training.steps=480", "training.random_steps=100",
+        "training.evaluate_every=480", "training.checkpoint_every=240",
     )  # fmt: skip
     train(config, tmp_path / "straight")
     train(config, tmp_path / "resumed", stop_at=300)

@@ -106,7 +106,7 @@ class SimulatedArms:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     run = tmp_path_factory.mktemp("run")
-    trainer = make_trainer(load_config(CONFIGS / "ur5e_reach.yaml", SMALL), run, Listener())
+    trainer = make_trainer(load_config(CONFIGS / "ur5e_reach_quick.yaml", SMALL), run, Listener())
     trainer.train()
     trainer.close()
     return Checkpoint(find(run, ("last",)))

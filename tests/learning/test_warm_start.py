@@ -198,7 +198,9 @@ def test_networks_of_another_form_are_refused_and_nothing_is_taken(fresh, source
 
 
 def test_another_layout_is_refused_with_the_field_s_name(source, tmp_path):
-    trainer = make_trainer(load_config(CONFIGS / "ur5e_reach.yaml", ["training.environments=1"]), tmp_path / "r", None)
+    trainer = make_trainer(
+        load_config(CONFIGS / "ur5e_reach_quick.yaml", ["training.environments=1"]), tmp_path / "r", None
+    )
     with pytest.raises(ContractError, match=r"observation field 0 differs: 'q' \(shoulder_pan_joint"):
         trainer.start_from(source)
     trainer.close()
@@ -210,11 +212,11 @@ def test_reach_grasp_and_the_kinds_of_action_are_told_apart_by_field(tmp_path):
         return make_trainer(load_config(CONFIGS / f"{name}.yaml", [*small, *overrides]), tmp_path / "run", None)
 
     made = {
-        "reach": trainer("ur5e_reach"),
-        "grasp": trainer("ur5e_grasp"),
-        "joints": trainer("ur5e_grasp", "environment.action.kind=joint_delta"),
+        "reach": trainer("ur5e_reach_quick"),
+        "grasp": trainer("ur5e_grasp_quick"),
+        "joints": trainer("ur5e_grasp_quick", "environment.action.kind=joint_delta"),
         "small": trainer(
-            "ur5e_grasp", "environment.task.object.size_m=[0.03,0.03,0.03]", "environment.disturbance=real"
+            "ur5e_grasp_quick", "environment.task.object.size_m=[0.03,0.03,0.03]", "environment.disturbance=real"
         ),
     }
     saved = {}

@@ -120,7 +120,7 @@ def test_an_observation_of_another_size_names_the_way_out():
 
 
 def in_cell(name, **changes):
-    environment = load_config(ROOT / "configs" / f"{name}.yaml").environment
+    environment = load_config(ROOT / "configs" / f"{name}_quick.yaml").environment
     return environment, environment.in_cell(environment.robot.model_copy(update=changes))
 
 
@@ -136,6 +136,6 @@ def test_the_workspace_keeps_its_height_above_the_table_of_a_cell(name):
 
 def test_a_cell_with_another_arm_brings_its_own_regions():
     before, here = in_cell("ur5e_reach", arm="ur3e")
-    own = load_config(ROOT / "configs" / "ur3e_reach.yaml").environment
+    own = load_config(ROOT / "configs" / "ur3e_reach_quick.yaml").environment
     assert (here.task.goals, here.guard.workspace) == (own.task.goals, own.guard.workspace)
     assert before.task.goals != here.task.goals

@@ -9,7 +9,7 @@ import pytest
 from td3robot.build import make_robot_env
 from td3robot.config import load_config
 
-REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
 HOME = [-1.57, -1.57, 1.57, -1.57, -1.57, 0.0]
 PERIOD_S = 0.05
 

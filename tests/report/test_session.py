@@ -18,7 +18,7 @@ from td3robot.records import Record, RecordError
 from td3robot.report.session import read_session
 from td3robot.tasks.interface import Task
 
-REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach.yaml"
+REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
 
 
 class Agreeing(Operator):

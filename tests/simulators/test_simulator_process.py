@@ -178,7 +178,7 @@ def test_a_run_puts_up_its_table_and_objects(tmp_path):
     file = tmp_path / "faults.yaml"
     file.write_text("faults:\n  - {kind: frozen_stream, episode: 3, at_s: 1.5, for_s: 0.5}\n")
     config = make_controller_config(
-        "ur5e", *robot_and_objects(configs / "ur5e_grasp.yaml"), faults=file, host="127.0.0.5"
+        "ur5e", *robot_and_objects(configs / "ur5e_grasp_quick.yaml"), faults=file, host="127.0.0.5"
     )
     assert config.objects["object"].size_m == (0.04, 0.04, 0.04)
     fault: AnyFault = config.faults[0]

@@ -96,7 +96,7 @@ def test_by_hand_the_arm_goes_where_it_is_asked_as_far_as_the_guard_lets_it():
 
 
 def test_a_configuration_shows_an_arm_that_rests_or_acts_at_random():
-    source = open_target(str(ROOT / "configs" / "ur5e_grasp.yaml"), SEED, False)
+    source = open_target(str(ROOT / "configs" / "ur5e_grasp_quick.yaml"), SEED, False)
     first = source.advance()
     for _ in range(20):
         at_rest = source.advance()
