@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" video
 
 run="$PWD/checkpoints/first_run-$(date +%Y%m%d-%H%M%S)"
-td3robot train ur5e_reach --out "$run"
+td3robot train ur5e_reach_quick --out "$run"
 td3robot eval "$run" --episodes 100
 td3robot plot "$run"
 video="$run/reach.mp4"

@@ -7,6 +7,6 @@ run=checkpoints/my_first_run
 if [ -e "$run" ]; then
     echo "$run is there already" >&2
 else
-    td3robot train ur5e_reach --steps 3000 --set training.evaluate_every=1500 --out "$run"
+    td3robot train ur5e_reach_quick --steps 3000 --set training.evaluate_every=1500 --out "$run"
 fi
 echo "resume it with: td3robot train --resume $run --more 3000" >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Start one training: launch/train.sh ur5e_reach [options of td3robot train]
+# Start one training: launch/train.sh ur5e_reach_quick [options of td3robot train]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" video
 cd "$OLDPWD"  # paths are the caller's
