@@ -30,7 +30,7 @@ MAX_ROWS = 30
 
 def register(app: typer.Typer) -> None:
     """Add this command to the command line."""
-    epilog = "Example: td3robot sweep ur5e_reach --seeds 3 --grid agent.gamma=0.9,0.95"
+    epilog = "Example: td3robot sweep ur5e_reach_quick --seeds 3 --grid agent.gamma=0.9,0.95"
     app.command(epilog=epilog, rich_help_panel=LEARN)(sweep)
 
 

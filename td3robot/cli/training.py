@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    app.command(epilog="Example: td3robot train ur5e_reach --seed 1", rich_help_panel=LEARN)(train)
+    app.command(epilog="Example: td3robot train ur5e_reach_quick --seed 1", rich_help_panel=LEARN)(train)
     app.command(
         "import",
         epilog="Example: td3robot import old/TD3_ --config gym_ant --out checkpoints/ant",
