@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
-from td3robot.config import DisturbanceConfig
+from td3robot.config import ActionConfig, DisturbanceConfig, GuardConfig, Section
+from td3robot.config.task import chosen_task
 from td3robot.errors import ContractError
 from td3robot.layout import Layout
+from td3robot.registry import TASKS
 
 # A length that was measured in a cell is not known better than this [m].
 MEASURED_M = 0.0005
@@ -27,6 +29,7 @@ DRAWN_FROM = {"task.object.mass_kg": "object_mass_kg", "task.object.friction": "
 COVERING = {*VARIED_BY.values(), *DRAWN_FROM.values(), "object_scale"}
 # Beginning of the names of such speeds.
 IMPLIED = "action.implied_speeds."
+ABSENT = "absent"
 REFUSAL = "a policy runs only on what it was trained for"
 
 
@@ -89,9 +92,16 @@ class Contract:
     def differences(self, other: "Contract") -> list[tuple[str, Any, Any]]:
         """List every term that differs, as ``(dotted name, value here, value there)``.
 
-        The robot's come first, because others are computed from them: the action's response from the control rate.
+        A term without a value is absent. A setting that only one of them has is newer than the other, where it had its
+        default. The robot's terms come first, because others are computed from them: the action's response from the
+        control rate.
         """
-        found = _differences("", self.terms, other.terms)
+        defaults = _defaults(self.terms)
+        found = [
+            (name, ABSENT if mine is None else mine, ABSENT if theirs is None else theirs)
+            for name, mine, theirs in _differences("", self.terms, other.terms)
+            if not (None in (mine, theirs) and _is_same(defaults.get(name), theirs if mine is None else mine))
+        ]
         return sorted(found, key=lambda term: not term[0].startswith("robot."))
 
     def compare(self, trained: "Contract", varied: DisturbanceConfig) -> list[Difference]:
@@ -177,11 +187,28 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
+def _defaults(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the settings in a contract's sections, by dotted name."""
+    sections: dict[str, Section] = {"action": ActionConfig(), "guard": GuardConfig()}
+    task = terms["task"].get("name") if isinstance(terms.get("task"), Mapping) else None
+    if isinstance(task, str) and task in TASKS:
+        sections["task"] = chosen_task({"name": task})
+    return {
+        f"{section}.{name}": value
+        for section, config in sections.items()
+        for name, value in config.model_dump(mode="json", exclude={"name"}).items()
+    }
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return not any(_differences("", a, b))
+
+
 def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for key in sorted(a.keys() | b.keys()):
             name = f"{prefix}.{key}" if prefix else key
-            yield from _differences(name, a.get(key, "absent"), b.get(key, "absent"))
+            yield from _differences(name, a.get(key), b.get(key))
     elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
         for index, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differences(f"{prefix}[{index}]", x, y)

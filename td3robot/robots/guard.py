@@ -445,8 +445,8 @@ class Guard:
         return self._reasons(changed)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the terms of a contract."""
-        return self.config.model_dump(mode="json")
+        """Return the terms of a contract; optional limits that are not set are left out."""
+        return self.config.model_dump(mode="json", exclude_none=True)
 
     def _require_sane(self, desired: Array, gripper: Array, measured: Array, age_s: Array) -> None:
         if not (is_finite(desired) and is_finite(gripper)):

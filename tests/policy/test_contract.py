@@ -1,5 +1,7 @@
 """Which terms of a contract may differ from training's, and by how much: on an arm, in Python, for every policy."""
 
+import json
+import re
 from pathlib import Path
 
 import gymnasium
@@ -8,9 +10,11 @@ import pytest
 import td3robot
 from td3robot import catalog
 from td3robot.build import make_robot_env
-from td3robot.config import DISTURBANCES, load_config
+from td3robot.config import DISTURBANCES, GuardConfig, load_config
 from td3robot.errors import ConfigError, ContractError
+from td3robot.policy.checkpoint import Checkpoint
 from td3robot.policy.contract import Contract, require_covered
+from td3robot.robots.guard import Guard
 
 OFF, REAL = DISTURBANCES["off"], DISTURBANCES["real"]
 ROOT = Path(__file__).parents[2]
@@ -117,6 +121,61 @@ def test_an_observation_of_another_size_names_the_way_out():
         ContractError, match=r"observations of \d+ numbers and was given 3; td3robot\.make_env\('ur5e_re"
     ):
         td3robot.load_policy("ur5e_reach").act([0.0, 0.0, 0.0])
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """The terms of a released policy's contract, and its environment's."""
+    return Checkpoint(ROOT / "checkpoints" / "ur5e_grasp").contract().terms
+
+
+def without(terms, *place):
+    """Return terms as an earlier version would have written them, before it had the one at a place."""
+    *sections, name = place
+    kept = json.loads(json.dumps(terms))
+    inner = kept
+    for section in sections:
+        inner = inner[section]
+    del inner[name]
+    return Contract(kept)
+
+
+@pytest.mark.parametrize(
+    "place", [("guard", "clearance_m"), ("guard", "max_lead_rad"), ("action", "dead_zone"), ("task", "close_within_m")]
+)
+def test_a_setting_that_is_newer_than_a_checkpoint_counts_as_its_default(stored, place):
+    section, name = place
+    here, older = Contract(stored), without(stored, *place)
+    here.require_same(older, "here", "there")
+    older.require_same(here, "here", "there")
+    require_covered(here, older, OFF, "do this")
+    other = Contract(stored | {section: stored[section] | {name: stored[section][name] + 0.01}})
+    with pytest.raises(ContractError, match=rf"^{section}\.{name} is "):
+        other.require_same(older, "here", "there")
+
+
+@pytest.mark.parametrize("section", ["guard", "robot", "task", "action"])
+def test_an_optional_term_without_a_value_is_no_difference(stored, section):
+    newer = Contract(stored | {section: stored[section] | {"optional": None}})
+    newer.require_same(Contract(stored), "here", "there")
+    set_here = Contract(stored | {section: stored[section] | {"optional": 0.5}})
+    with pytest.raises(ContractError, match=rf"^{section}\.optional is 0\.5 for here but absent for there"):
+        set_here.require_same(Contract(stored), "here", "there")
+
+
+@pytest.mark.parametrize("place", [("robot", "tcp_offset_m"), ("robot",), ("guard",), ("task",), ("task", "name")])
+def test_a_term_without_a_default_has_to_be_there(stored, place):
+    with pytest.raises(ContractError, match=rf"^{re.escape('.'.join(place))} is .* for here but absent for there"):
+        Contract(stored).require_same(without(stored, *place), "here", "there")
+
+
+def test_a_guard_writes_no_limit_that_is_not_set(kinematics, spec):
+    class Newer(GuardConfig):
+        optional_m_s: float | None = None
+
+    terms = Guard(spec, Newer(), kinematics).to_json()
+    assert terms == Guard(spec, GuardConfig(), kinematics).to_json()
+    assert "optional_m_s" in Guard(spec, Newer(optional_m_s=0.1), kinematics).to_json()
 
 
 def in_cell(name, **changes):
