@@ -6,6 +6,7 @@ choices, and what to do. The command line prints it and exits with status 2.
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class Td3RobotError(Exception):
@@ -66,6 +67,21 @@ class EnvironmentFaultError(Td3RobotError):
 
 class TrainingDivergedError(Td3RobotError):
     """The learner's numbers are no longer finite."""
+
+
+def require_extra(extra: str, purpose: str, *modules: str) -> None:
+    """Require that an extra is installed, without importing anything.
+
+    Args:
+        extra: Its name in pyproject.toml.
+        purpose: What needs it, as the beginning of a sentence.
+        modules: Top-level modules that it installs.
+
+    Raises:
+        MissingExtraError: One of them cannot be found.
+    """
+    if any(find_spec(module) is None for module in modules):
+        raise MissingExtraError(extra, purpose)
 
 
 def choose(kind: str, name: str, choices: Iterable[str]) -> str:

@@ -1,6 +1,8 @@
 """Child processes that import the same code as this one, and the messages between them and their parent."""
 
+import atexit
 import ctypes
+import gc
 import os
 import pickle
 import select
@@ -100,6 +102,18 @@ def return_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+def tune_gc() -> None:
+    """Collect garbage now, and make later collections skip what exists: short enough for an arm's control period.
+
+    ``gc.unfreeze`` undoes it. It is also undone when the interpreter exits: objects that the collector skips then are
+    never freed, and extension modules (the Robotics Toolbox, by nanobind) report them as leaked.
+    """
+    gc.collect()
+    gc.freeze()
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)
 
 
 class ChannelClosedError(Exception):

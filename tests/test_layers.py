@@ -19,16 +19,14 @@ FILES = sorted(ROOT.rglob("*.py"))
 # What each part may import from the package besides itself, from the bottom up.
 GROUND = {
     "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "processes",
-    "collection", "extras", "cluster", "catalog", "config", "records", "format", "metrics", "jit", "row_math",
+    "ray_cluster", "catalog", "config", "records", "format", "metrics", "jit", "row_math",
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "atomic": set(),
     "processes": set(),
-    "collection": set(),
-    "extras": {"errors"},
-    "cluster": {"errors", "extras", "processes"},
+    "ray_cluster": {"errors", "processes"},
     "seeding": set(),
     "statistics": set(),
     "format": set(),

@@ -11,7 +11,7 @@ from rich.table import Table
 from td3robot import catalog
 from td3robot.cli.options import LEARN, PROGRAMS, CheckpointPath, Json
 from td3robot.cli.terminal import print_json, stderr, stdout
-from td3robot.errors import ConfigError, choose
+from td3robot.errors import ConfigError, choose, require_extra
 
 
 def register(app: typer.Typer) -> None:
@@ -82,8 +82,6 @@ def export(
     onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
 ) -> None:
     """Export a policy to ONNX, or to the older six-file format."""
-    from td3robot.extras import require_extra
-
     if legacy is None and onnx is None:
         raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
     if legacy is None and (a_max is not None or names is not None):

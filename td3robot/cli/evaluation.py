@@ -11,6 +11,7 @@ from td3robot import catalog
 from td3robot.cli.inspection import randomization_words
 from td3robot.cli.options import LEARN, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
 from td3robot.cli.terminal import note_differences, print_json, progress_bar, results, stray_output_to_stderr
+from td3robot.errors import ConfigError, require_extra
 from td3robot.format import achieved, guard_reason, percent
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def evaluate_command(
     as_json: Json = False,
 ) -> None:
     """Evaluate a policy: success rate with interval, speeds, guard."""
-    from td3robot.extras import require_extra
-
     if video:
         require_extra("video", "recording a video", "imageio", "imageio_ffmpeg")
 
@@ -89,7 +88,6 @@ def opened(
     from td3robot.config import RobotEnvironmentConfig
     from td3robot.deploy.loaded_policy import scaled
     from td3robot.envs.trust import require_trusted
-    from td3robot.errors import ConfigError
     from td3robot.policy.validation import require_playable
     from td3robot.robots.spec import require_same_arm
 

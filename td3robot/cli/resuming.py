@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from td3robot import catalog
 from td3robot.cli.terminal import ProgressListener, stderr
-from td3robot.cluster import Workers
 from td3robot.errors import CheckpointError, ConfigError, EnvironmentFaultError, RobotError, Td3RobotError
 from td3robot.format import change_text
+from td3robot.ray_cluster import Workers
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig

@@ -25,8 +25,8 @@ from td3robot.cli.terminal import (
     stray_output_to_stderr,
 )
 from td3robot.cli.viewing import require_viser, viewer_beside
-from td3robot.cluster import Workers
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.ray_cluster import Workers
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig

@@ -10,8 +10,7 @@ import typer
 
 from td3robot.cli.options import LOOK, EpisodeSeed
 from td3robot.cli.terminal import stderr
-from td3robot.errors import ConfigError, choose
-from td3robot.extras import require_extra
+from td3robot.errors import ConfigError, choose, require_extra
 
 if TYPE_CHECKING:
     from td3robot.view.show import Page

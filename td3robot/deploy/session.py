@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from td3robot import seeding
-from td3robot.collection import shorten_collections
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.operator import Operator, OperatorStop
 from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.processes import tune_gc
 from td3robot.records import Record, RecordError, command_to_json, pose_to_json, state_to_json
 from td3robot.robots.guard import GuardDecision
 from td3robot.robots.interface import Robot
@@ -75,7 +75,7 @@ class Session:
             RobotError: The robot cannot be opened.
         """
         self.fault, self._announced = None, ""
-        shorten_collections()
+        tune_gc()
         self.environment.robot.connect()  # a failure here has moved nothing
         announcer = FaultAnnouncer(self.environment.robot, self._announce)
         gc.disable()  # a collection takes longer than a policy's step, and blocks all threads

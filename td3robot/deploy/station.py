@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
-from td3robot.collection import shorten_collections
 from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
 from td3robot.deploy.check import check_contract, check_robot, check_values
 from td3robot.deploy.loaded_policy import LoadedPolicy
@@ -17,6 +16,7 @@ from td3robot.deploy.trained import check_camera, check_gripper_speed
 from td3robot.envs.playing import Act
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import RobotError
+from td3robot.processes import tune_gc
 from td3robot.records import Record
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.findings import Check
@@ -54,7 +54,7 @@ class Station:
         self.robot = cell.driver(spec, True, config.guard.max_tcp_speed_m_s)
         self.environment = self._on(self.robot)
         # A full collection stalls the threads that talk to an opened robot; those after this one are short.
-        shorten_collections()
+        tune_gc()
 
     def check(self, loaded: LoadedPolicy | None, seconds: float) -> Check:
         """Compare a policy, if there is one, with its cell, and check the robot, which is left open.

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.build import make_robot_env
-from td3robot.collection import shorten_collections
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
@@ -25,7 +24,7 @@ from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, 
 from td3robot.learning.exploration import Exploration
 from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
-from td3robot.processes import ONE_THREAD, Parent
+from td3robot.processes import ONE_THREAD, Parent, tune_gc
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import TravelPlan
 
@@ -219,7 +218,7 @@ def run_arm(parent: Parent) -> None:
     player = Player(parent, name, LocalEnvironments([environment]))
     environment.travel.agree = player.agree
     environment.travel.watch = lambda state, ruling: player.require_going()
-    shorten_collections()
+    tune_gc()
     parent.answer((player.environments.facts, environment.contract()))
     with closing(environment):
         while (order := parent.next()) is not None:

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot import cluster
+from td3robot import ray_cluster
 from td3robot.build import make_contract
 from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step, place, shares
@@ -41,15 +41,15 @@ class RayEnvironments(MadeElsewhere):
         self,
         make: Callable[[Any], gymnasium.Env[Any, Any]],
         configs: Sequence[Any],
-        workers: cluster.Workers,
+        workers: ray_cluster.Workers,
         limit_s: float,
     ) -> None:
         if workers.count > len(configs):
             raise ConfigError(
                 f"--workers {workers.count} is more than training.environments {len(configs)}; every worker needs one"
             )
-        self._ray = ray = cluster.join(workers.address, "a training on a cluster")
-        cores = sum(cluster.cores_of_nodes(ray))
+        self._ray = ray = ray_cluster.join(workers.address, "a training on a cluster")
+        cores = sum(ray_cluster.cores_of_nodes(ray))
         if workers.count > cores:
             ray.shutdown()
             raise ConfigError(
@@ -59,7 +59,7 @@ class RayEnvironments(MadeElsewhere):
         self._shares = shares(len(configs), workers.count)
         actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(EnvironmentWorker)
         self._workers = [
-            actor.remote(make, [configs[index] for index in share], cluster.installed_version())
+            actor.remote(make, [configs[index] for index in share], ray_cluster.installed_version())
             for share in self._shares
         ]
         self._making = [worker.made.remote() for worker in self._workers]
@@ -118,7 +118,7 @@ class RayEnvironments(MadeElsewhere):
             answers: list[Any] = self._ray.get(asked)
         except self._ray.exceptions.RayError as error:
             raise EnvironmentFaultError(
-                f"a worker of the cluster is lost, and its environments with it ({cluster.first_line(error)})"
+                f"a worker of the cluster is lost, and its environments with it ({ray_cluster.first_line(error)})"
             ) from None
         for answer in answers:
             if isinstance(answer, Td3RobotError):
@@ -143,7 +143,7 @@ class EnvironmentWorker:
     ) -> None:
         self._made: tuple[EnvironmentFacts, Contract] | Td3RobotError
         try:
-            if (other := cluster.another_version(version)) is not None:
+            if (other := ray_cluster.another_version(version)) is not None:
                 raise ConfigError(other)
             self._environments = LocalEnvironments([make(config) for config in configs], threads=1)
             self._made = self._environments.facts, make_contract(configs[0], self._environments.environments[0])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from td3robot.build import make_contract, make_environment, make_robot_env
-from td3robot.cluster import Workers
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
@@ -25,6 +24,7 @@ from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_lock import RunLock
 from td3robot.policy.contract import require_covered
+from td3robot.ray_cluster import Workers
 from td3robot.robots.cells import CellConfig
 
 if TYPE_CHECKING:

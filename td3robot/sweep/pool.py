@@ -10,7 +10,7 @@ import subprocess
 from contextlib import suppress
 from typing import Any, Protocol
 
-from td3robot import cluster, processes
+from td3robot import processes, ray_cluster
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, ending, wait_until_released
 
@@ -121,8 +121,8 @@ class RayPool:
     """
 
     def __init__(self, address: str, cores: int) -> None:
-        self._ray = ray = cluster.join(address, "a sweep on a cluster")
-        most = max(cluster.cores_of_nodes(ray), default=0.0)
+        self._ray = ray = ray_cluster.join(address, "a sweep on a cluster")
+        most = max(ray_cluster.cores_of_nodes(ray), default=0.0)
         if cores > most:
             ray.shutdown()
             raise ConfigError(f"--cores {cores} is more than any node of {address} has ({most:g}); no run could start")
@@ -136,7 +136,7 @@ class RayPool:
 
     def start(self, job: Job) -> None:
         """Hand the job to the cluster."""
-        self._running[self._train.remote(job, self._cores, cluster.installed_version())] = job
+        self._running[self._train.remote(job, self._cores, ray_cluster.installed_version())] = job
 
     def ended(self) -> list[tuple[Job, Ending]]:
         """Return the jobs that the cluster has finished or given up."""
@@ -161,7 +161,7 @@ class RayPool:
         except (self._ray.exceptions.TaskCancelledError, KeyboardInterrupt):
             return Ending(STOPPED)
         except self._ray.exceptions.RayError as error:
-            return Ending(1, f"Ray gave it up: {cluster.first_line(error)}")
+            return Ending(1, f"Ray gave it up: {ray_cluster.first_line(error)}")
         assert isinstance(found, Ending)
         return found
 
@@ -171,7 +171,7 @@ def _train_on_node(job: Job, cores: int, version: str) -> Ending:
     shared, node = job.directory.parent, socket.gethostname()
     if not shared.is_dir():
         return Ending(REFUSED, f"node {node} does not see {shared}; a sweep needs a directory that all nodes share")
-    if (other := cluster.another_version(version)) is not None:
+    if (other := ray_cluster.another_version(version)) is not None:
         return Ending(REFUSED, other)
     wait_until_released(job.directory)
     return train_here(job, cores)

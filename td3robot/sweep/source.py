@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from td3robot.errors import ConfigError
-from td3robot.extras import require_extra
+from td3robot.errors import ConfigError, require_extra
 from td3robot.sweep.plan import Choice, Interval, Overrides, Plan, override
 
 JOURNAL = "search.log"

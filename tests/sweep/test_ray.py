@@ -111,13 +111,13 @@ def test_an_address_where_nobody_answers_is_one_sentence(td3robot, tmp_path, add
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("td3robot.extras.find_spec", lambda module: None)
+    monkeypatch.setattr("td3robot.errors.find_spec", lambda module: None)
     with pytest.raises(MissingExtraError, match=r"td3robot\[ray\]"):
         RayPool("127.0.0.1:6379", 1)
 
 
 def test_something_else_that_listens_there_is_no_cluster(monkeypatch):
-    monkeypatch.setattr("td3robot.cluster.ANSWER_S", 5.0)
+    monkeypatch.setattr("td3robot.ray_cluster.ANSWER_S", 5.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=server.accept, daemon=True).start()
         with pytest.raises(ConfigError, match="no Ray cluster answers at"):

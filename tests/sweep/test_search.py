@@ -114,7 +114,7 @@ def test_a_journal_of_another_plan_is_named(tmp_path):
 
 
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("td3robot.extras.find_spec", lambda module: None)
+    monkeypatch.setattr("td3robot.errors.find_spec", lambda module: None)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"td3robot\[search\]"):
         Search(tmp_path, plan_of(1))

@@ -358,7 +358,7 @@ def test_options_that_do_not_go_together_are_refused(arguments, sentence):
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("td3robot.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("td3robot.errors.find_spec", lambda name: None)
     for command in (["view", "ur5e_reach"], ["train", "none.yaml", "--view"], ["rehearse", "none", "--view"]):
         result = CliRunner().invoke(app, command)
         assert isinstance(result.exception, MissingExtraError), command

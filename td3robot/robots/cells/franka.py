@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from td3robot.config.robot import RobotConfig
 from td3robot.config.section import Section
-from td3robot.extras import require_extra
+from td3robot.errors import require_extra
 from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec

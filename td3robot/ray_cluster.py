@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from td3robot.errors import ConfigError
-from td3robot.extras import require_extra
+from td3robot.errors import ConfigError, require_extra
 from td3robot.processes import end_process, start_python
 
 # How long an address may take to accept a connection, and a cluster to answer [s].

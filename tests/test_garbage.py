@@ -4,11 +4,11 @@ import gc
 import subprocess
 import sys
 
-from td3robot.collection import shorten_collections
+from td3robot.processes import tune_gc
 
 PROGRAM = """
 from td3robot.build import robot_spec
-from td3robot.collection import shorten_collections
+from td3robot.processes import tune_gc
 from td3robot.config import RobotConfig
 from td3robot.robots.toolbox import ToolboxKinematics
 held = [ToolboxKinematics(robot_spec(RobotConfig()))]
@@ -22,18 +22,18 @@ def run(call):
 
 
 def test_a_program_that_shortened_its_collections_ends_without_a_word():
-    ended = run("shorten_collections(); shorten_collections()")
+    ended = run("tune_gc(); tune_gc()")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_without_it_the_toolbox_s_objects_are_reported_as_leaked():
-    """If this fails, nanobind or the toolbox changed, and ``shorten_collections`` need not undo anything."""
+    """If this fails, nanobind or the toolbox changed, and ``tune_gc`` need not undo anything."""
     assert "leaked" in run("import gc; gc.collect(); gc.freeze()").stderr
 
 
 def test_what_exists_is_skipped_until_it_is_undone():
     try:
-        shorten_collections()
+        tune_gc()
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
