@@ -286,12 +286,12 @@ def test_without_numba_the_reference_does_the_updates_and_says_why(without_numba
 
 
 def test_a_cache_that_cannot_be_written_is_named(monkeypatch, tmp_path):
-    from td3robot.learning.compiled import compiler
+    from td3robot.learning import compiled
     from td3robot.learning.compiled import learner as module
 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    assert compiler.cache_folder() is None
+    assert compiled.learner_cache() is None
     said = []
     assert module.CompiledLearner(make_agent(), 1, said.append).name == "compiled"
     assert len(said) == 1 and "file cannot be written, so the learner is compiled anew at each start" in said[0]

@@ -9,8 +9,9 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 from numpy.typing import NDArray
 
-from td3robot.learning.compiled.compiler import jit
-from td3robot.learning.compiled.layout import Flat
+from td3robot.learning.compiled import jit
+
+Flat = NDArray[np.float32]
 
 
 class Blas(NamedTuple):

@@ -13,12 +13,12 @@ from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from td3robot.jit import cache_home
 from td3robot.learning.agent import Agent
+from td3robot.learning.compiled import learner_cache
 from td3robot.learning.compiled.blas import make_blas
-from td3robot.learning.compiled.compiler import cache_folder, cache_home
-from td3robot.learning.compiled.layout import NetworkLayout
 from td3robot.learning.compiled.network import Trace
-from td3robot.learning.compiled.storage import Storage
+from td3robot.learning.compiled.storage import NetworkLayout, Storage
 from td3robot.learning.compiled.update import METRICS, Draws, Scratch, Settings, learn
 from td3robot.learning.learner import Learner, LearnerUnavailableError, Metrics, draw
 from td3robot.learning.replay import ReplayBuffer
@@ -83,7 +83,7 @@ class CompiledLearner(Learner):
 
     def _compile(self, report: Callable[[str], None]) -> None:
         """Compile, or load from the cache, by a call without updates."""
-        folder = cache_folder()
+        folder = learner_cache()
         if folder is None:
             report(
                 f"{cache_home()} cannot be written, so the learner is compiled anew at each start, which takes some "

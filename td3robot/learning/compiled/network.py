@@ -8,17 +8,20 @@ Every array is flat, so that one compiled program serves networks of any size.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from td3robot.learning.compiled.blas import Blas, product
-from td3robot.learning.compiled.compiler import fold, jit
-from td3robot.learning.compiled.layout import BIAS, GAIN, INPUTS, OUTPUTS, SHIFT, UNITS, WEIGHT, Flat, Table
+from td3robot.learning.compiled import fold, jit
+from td3robot.learning.compiled.blas import Blas, Flat, product
 
+Table = NDArray[np.int64]
+# Columns of a table with one row per linear layer.
+INPUTS, OUTPUTS, WEIGHT, BIAS, GAIN, SHIFT, UNITS = range(7)
 EPSILON = np.float32(1e-5)  # that of torch.nn.LayerNorm
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Network(NamedTuple):
-    """Networks that are alike in a flat array, as in :class:`~td3robot.learning.compiled.layout.NetworkLayout`.
+    """Networks that are alike in a flat array, as in :class:`~td3robot.learning.compiled.storage.NetworkLayout`.
 
     ``table`` is the layout's; ``copies`` is how many of the networks are meant, from the first on. A network that is
     not ``learned`` only passes a gradient on to its input.

@@ -1,16 +1,64 @@
 """Flat arrays of an agent's weights, targets and Adam states; its torch modules and optimizers are views of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from td3robot.learning.compiled.layout import Flat, NetworkLayout, Span
-from td3robot.learning.compiled.network import Network
-from td3robot.learning.compiled.optimizer import Memory
-from td3robot.learning.compiled.update import Networks
+from td3robot.learning.compiled.blas import Flat
+from td3robot.learning.compiled.network import BIAS, GAIN, INPUTS, OUTPUTS, SHIFT, UNITS, WEIGHT, Network, Table
+from td3robot.learning.compiled.update import Memory, Networks
 from td3robot.learning.td3 import TD3
+
+Span = tuple[int, tuple[int, ...]]  # where a parameter begins, and its shape
+ABSENT = -1
+
+
+class NetworkLayout:
+    """The layout of one multilayer perceptron, or of several alike, in a flat array.
+
+    Networks that are alike (two critics) are interleaved layer by layer: the first's weights, then the second's. So the
+    first layers of both, which see the same input, are one matrix and take one product.
+
+    Args:
+        sizes: Width of the input, of each hidden layer, and of the output.
+        layer_norm: Whether layer normalization follows each hidden layer.
+        copies: How many networks there are.
+        start: Where the first begins.
+
+    Attributes:
+        table: One row per linear layer, (layers, 7): its widths; where the first network's weight (outputs, inputs),
+            bias, and layer norm's gain and shift begin (``ABSENT`` without); and the hidden units before it.
+        stop: Where the last network ends.
+    """
+
+    def __init__(self, sizes: Sequence[int], layer_norm: bool, copies: int, start: int) -> None:
+        self.copies, self.start, self.stop = copies, start, start
+        self.table: Table = np.full((len(sizes) - 1, 7), ABSENT, np.int64)
+        self.units, self.widest = sum(sizes[1:-1]), max(sizes)
+        self._spans: list[list[Span]] = [[] for _ in range(copies)]
+        for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
+            row = self.table[layer]
+            row[[INPUTS, OUTPUTS, UNITS]] = inputs, outputs, sum(sizes[1 : layer + 1])
+            row[WEIGHT] = self._place(outputs, inputs)
+            row[BIAS] = self._place(outputs)
+            if layer_norm and layer < len(self.table) - 1:
+                row[GAIN] = self._place(outputs)
+                row[SHIFT] = self._place(outputs)
+
+    def spans(self, copy: int) -> list[Span]:
+        """Return the span of each parameter of one network, in the order of ``Module.parameters()``."""
+        return self._spans[copy]
+
+    def _place(self, *shape: int) -> int:
+        """Reserve a place for one parameter of every network, and return the first network's."""
+        first, size = self.stop, int(np.prod(shape))
+        for spans in self._spans:
+            spans.append((self.stop, shape))
+            self.stop += size
+        return first
 
 
 class Storage:
