@@ -89,14 +89,16 @@ def export(
     if onnx is not None:
         require_extra("onnx", "exporting to ONNX", "onnxruntime", "onnxscript")
 
-    from td3robot.learning import export
-
     if legacy is not None:
+        from td3robot.learning.six_files import to_legacy
+
         called = None if names is None else [name.strip() for name in names.split(",")]
-        for path in export.to_legacy(checkpoint_path, legacy, a_max, called):
+        for path in to_legacy(checkpoint_path, legacy, a_max, called):
             stderr.print(f"wrote {path}")
     if onnx is not None:
-        difference = export.to_onnx(checkpoint_path, onnx)
+        from td3robot.learning.onnx import to_onnx
+
+        difference = to_onnx(checkpoint_path, onnx)
         stderr.say(f"wrote {onnx}; largest difference from the policy over 1,000 observations: {difference:.1e}")
 
 

@@ -169,7 +169,7 @@ def import_command(
     """Import an older six-file checkpoint as a resumable run. The files are torch.save state dicts."""
     from td3robot.build import make_environment
     from td3robot.envs.gymnasium_env import action_range
-    from td3robot.learning.legacy import import_legacy
+    from td3robot.learning.six_files import import_legacy
 
     trainer = _started(TrainRequest(config, out=out, overrides=overrides or ()))
     try:

@@ -12,7 +12,10 @@ from torch import Tensor, nn
 
 from td3robot.errors import CheckpointError, MissingExtraError
 from td3robot.learning.networks import Actor
+from td3robot.policy.checkpoint import opened
+from td3robot.policy.observation_scaling import ObservationScaling
 from td3robot.policy.policy import Policy
+from td3robot.policy.validation import require_playable
 
 TOLERANCE = 1e-5
 
@@ -34,6 +37,23 @@ class ScaledActor(nn.Module):
         scaled = (observation - self.shift) * self.scale
         action: Tensor = self.actor(scaled.clamp(-self.clip, self.clip) if np.isfinite(self.clip) else scaled)
         return action
+
+
+def to_onnx(path: Path, out: Path) -> float:
+    """Write a checkpoint's scaling and actor as ONNX, and return the largest difference from the policy.
+
+    Raises:
+        MissingExtraError: The extra ``onnx`` is not installed.
+        CheckpointError: The checkpoint is damaged, or the exported file acts differently; it is deleted.
+    """
+    saved = opened(path)
+    require_playable(saved, saved.config())
+    config, contract = saved.config().agent, saved.contract()
+    actor = Actor(contract.observation.size, contract.action.size, config.hidden, config.layer_norm)
+    actor.load_state_dict({name: torch.from_numpy(value) for name, value in saved.actor().items()})
+    scaling = ObservationScaling.from_moments(saved.normalizer())
+    module = ScaledActor(actor, torch.from_numpy(scaling.shift), torch.from_numpy(scaling.scale), float(scaling.clip))
+    return export_onnx(module, saved.policy(), out)
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from td3robot.learning.agent import Agent, make_agent
 from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.benchmark import bench_learner
 from td3robot.learning.exploration import GaussianExploration
-from td3robot.learning.export import to_legacy, to_onnx
-from td3robot.learning.legacy import import_legacy
 from td3robot.learning.networks import Actor
+from td3robot.learning.onnx import to_onnx
 from td3robot.learning.runs import make_trainer
+from td3robot.learning.six_files import import_legacy, to_legacy
 from td3robot.learning.td3 import TD3
 from td3robot.policy.checkpoint import Checkpoint, find, load_policy, newest
 from td3robot.registry import AGENTS

@@ -5,8 +5,7 @@ import pytest
 
 from td3robot import load_policy
 from td3robot.errors import MissingExtraError
-from td3robot.learning.export import to_onnx
-from td3robot.learning.onnx import TOLERANCE
+from td3robot.learning.onnx import TOLERANCE, to_onnx
 
 
 @pytest.mark.parametrize("normalize", ["false", "true"])

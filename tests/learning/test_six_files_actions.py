@@ -10,9 +10,8 @@ from torch import nn
 
 from td3robot.errors import CheckpointError
 from td3robot.learning.agents.td3 import TD3Config
-from td3robot.learning.export import to_legacy
-from td3robot.learning.legacy import export_legacy, import_legacy
 from td3robot.learning.replay import Batch
+from td3robot.learning.six_files import export_legacy, import_legacy, to_legacy
 from td3robot.learning.td3 import TD3, TRAINED
 from td3robot.policy.checkpoint import Checkpoint, load_policy, newest
 

@@ -11,9 +11,8 @@ import torch
 from td3robot import load_policy
 from td3robot.errors import CheckpointError
 from td3robot.learning.agents.td3 import TD3Config
-from td3robot.learning.export import to_legacy
-from td3robot.learning.legacy import export_legacy, import_legacy
 from td3robot.learning.replay import Batch
+from td3robot.learning.six_files import export_legacy, import_legacy, to_legacy
 from td3robot.learning.td3 import TD3, TRAINED
 
 FILES = [f"{name}{suffix}" for name in TRAINED for suffix in ("", "_optimizer")]
