@@ -151,7 +151,7 @@ def plain(value: Any) -> str:
 
 
 def change_text(recorded: Mapping[str, Any]) -> str:
-    """Write a change of a resumed run, as :mod:`td3robot.learning.changes` records it."""
+    """Write a change of a resumed run, as a run's directory records it."""
     settings = [f"{name} from {plain(old)} to {plain(new)}" for name, (old, new) in recorded["settings"].items()]
     return f"at step {recorded['step']:,}: {listed(settings)} ({recorded['why']})"
 

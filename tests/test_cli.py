@@ -17,7 +17,7 @@ import yaml
 
 from td3robot import cli
 from td3robot.cli import terminal
-from td3robot.learning.run_lock import RunLock
+from td3robot.learning.run_directory import RunLock
 from td3robot.policy.checkpoint import newest
 
 ROOT = Path(__file__).parents[1]
@@ -307,7 +307,7 @@ def test_a_changed_learning_rate_reaches_the_optimizer_and_the_moments_stay(pend
 
 def test_a_change_of_domain_randomization_is_called_by_its_levels():
     from td3robot.config import load_config
-    from td3robot.learning.changes import recorded_change
+    from td3robot.learning.run_directory import recorded_change
 
     reach = Path("ur5e_reach_quick")
     change = recorded_change(load_config(reach), load_config(reach, ["environment.disturbance=real"]), 7, "why")

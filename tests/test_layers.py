@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "simulators": GROUND | {"robots"},
     "deploy": GROUND | {"policy", "robots", "envs", "build", "simulators"},
     "report": GROUND | {"policy", "robots", "tasks", "envs", "build", "deploy"},
-    "sweep": GROUND | {"policy.checkpoint", "learning.changes", "learning.run_lock", "report.picture"},
+    "sweep": GROUND | {"policy.checkpoint", "learning.run_directory", "report.picture"},
     "view": GROUND | {"policy", "robots", "tasks", "envs", "build"},
     "cli": None,
     "__main__": {"cli"},

@@ -194,7 +194,7 @@ def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None", steps: t
 def _made_again(saved: "Checkpoint", run: "RunConfig", warm_start: bool) -> str:
     """Return the command that makes a policy again, and the file of its configuration."""
     from td3robot.config import load_config
-    from td3robot.learning.changes import different_settings
+    from td3robot.learning.run_directory import different_settings
     from td3robot.policy.checkpoint import CONFIG
 
     if warm_start:

@@ -43,7 +43,7 @@ def saved_run(
         CheckpointError: It has a policy without a replay buffer and cannot be resumed, or is incomplete.
         ConfigError: There is nothing left to do.
     """
-    from td3robot.learning.changes import FREE
+    from td3robot.learning.run_directory import FREE
     from td3robot.policy import checkpoint
     from td3robot.policy.validation import require_whole
 
@@ -136,8 +136,7 @@ def resumed(
         ContractError: Its environment has changed.
     """
     from td3robot.envs.trust import require_trusted
-    from td3robot.learning.changes import recorded_change
-    from td3robot.learning.run_lock import RunLock
+    from td3robot.learning.run_directory import RunLock, recorded_change
     from td3robot.learning.runs import make_trainer
     from td3robot.policy.checkpoint import find
 
@@ -169,7 +168,7 @@ def resumed(
 
 def _require_reason(overrides: Sequence[str], reason: str | None) -> None:
     """Require a reason for changed settings, and settings for a reason; those in ``FREE`` need none."""
-    from td3robot.learning.changes import FREE
+    from td3robot.learning.run_directory import FREE
 
     changing = any(override.partition("=")[0].strip() not in FREE for override in overrides)
     if changing and reason is None:

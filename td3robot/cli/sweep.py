@@ -17,7 +17,7 @@ from td3robot.cli.terminal import print_json, results, signals_call, stderr, str
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
 from td3robot.format import counted
-from td3robot.learning.run_lock import RunLock
+from td3robot.learning.run_directory import RunLock
 from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
 from td3robot.sweep.pool import LocalPool, Pool, RayPool
 from td3robot.sweep.results import PICTURE, RESULTS, figures, write_results

@@ -22,7 +22,7 @@ from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses,
 from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
-from td3robot.learning.run_lock import RunLock
+from td3robot.learning.run_directory import RunLock
 from td3robot.policy.contract import require_covered
 from td3robot.ray_cluster import Workers
 from td3robot.robots.cells import CellConfig

@@ -25,8 +25,7 @@ from td3robot.learning.learner_choice import make_learner
 from td3robot.learning.listener import Listener
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.run_files import describe_run, with_traceback
-from td3robot.learning.run_lock import RunLock, RunMovedError
+from td3robot.learning.run_directory import RunLock, RunMovedError, describe_run, with_traceback
 from td3robot.learning.snapshot import run_contents
 from td3robot.learning.stopwatch import Stopwatch
 from td3robot.learning.window import StepAverages, Window
@@ -58,7 +57,7 @@ class Trainer(ABC):
         actions: Actions that were chosen and not yet carried out; None if there are none.
         evaluations: The evaluation in progress, and the best one.
         window: The data of the next row of metrics.
-        changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.changes`.
+        changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.run_directory`.
     """
 
     can_be_given_up: ClassVar[bool] = True  # a step, while it runs

@@ -19,7 +19,7 @@ class Run:
 
     Attributes:
         config: The resolved configuration as plain values; empty where no checkpoint tells it.
-        changes: Settings that were changed when the run was resumed, as :mod:`td3robot.learning.changes` records them.
+        changes: Settings that were changed when the run was resumed, as its directory records them.
         log: Its log; empty where there is none.
         best: Figures of the policy that the run keeps as its best, with ``step``; None without an evaluation.
         step: How far the newest checkpoint is; None without one.

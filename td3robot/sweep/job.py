@@ -12,8 +12,7 @@ from time import monotonic, sleep
 
 from td3robot.config import load_config
 from td3robot.errors import CheckpointError, ConfigError
-from td3robot.learning.changes import different_settings
-from td3robot.learning.run_lock import RunLock
+from td3robot.learning.run_directory import RunLock, different_settings
 from td3robot.metrics import EVALUATIONS, METRICS, Log, evaluations, read_log
 from td3robot.policy import checkpoint
 from td3robot.processes import CORES, end_with_parent, start_python

@@ -17,7 +17,7 @@ from same_run import assert_same_run
 from td3robot.config import RunConfig, load_config
 from td3robot.errors import ConfigError, EnvironmentFaultError, TrainingDivergedError
 from td3robot.learning.environments import EnvironmentProcess
-from td3robot.learning.run_lock import RunMovedError
+from td3robot.learning.run_directory import RunMovedError
 from td3robot.learning.runs import make_trainer
 from td3robot.policy.checkpoint import newest
 from td3robot.report.run import read_run

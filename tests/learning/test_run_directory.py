@@ -2,7 +2,7 @@ import pytest
 
 from td3robot.errors import CheckpointError, ConfigError, ContractError
 from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.run_lock import RunLock, RunMovedError
+from td3robot.learning.run_directory import RunLock, RunMovedError
 from td3robot.policy.contract import Contract
 
 

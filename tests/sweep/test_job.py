@@ -9,7 +9,7 @@ import pytest
 
 from td3robot import processes
 from td3robot.errors import CheckpointError
-from td3robot.learning.run_lock import RunLock
+from td3robot.learning.run_directory import RunLock
 from td3robot.sweep import job
 from td3robot.sweep.job import REFUSED, STOPPED, Ending, Job, progress, saved_step, set_aside_unsaved
 from td3robot.sweep.pool import LocalPool, train_here

@@ -1,0 +1,162 @@
+"""A run's directory: the lock that keeps other trainings out, the run's own description, and what was changed in it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from td3robot import atomic
+from td3robot.config import RunConfig, to_yaml
+from td3robot.config.disturbance import level_name
+from td3robot.errors import CheckpointError, ConfigError, EnvironmentFaultError, Td3RobotError
+from td3robot.format import flat
+from td3robot.policy.checkpoint import CONFIG
+
+CHANGES, TRACEBACK = "changes.json", "environment-fault.txt"
+# These shape what was saved; if they changed, it would be another run's.
+FIXED = (
+    "name", "seed", "agent.kind", "agent.hidden", "agent.layer_norm",
+    "agent.normalize_observations", "agent.average_tau", "agent.replay_capacity", "training.environments",
+)  # fmt: skip
+# Settings in which a resume may differ and still be exact: how far it goes, what it computes on, keeps, and waits for.
+FREE = (
+    "training.steps", "training.learner", "training.evaluators", "agent.device",
+)  # fmt: skip
+
+
+class RunMovedError(CheckpointError):
+    """A run directory was renamed or deleted during training."""
+
+
+class RunLock:
+    """Hold a run directory for one training at a time, until closed; a context manager.
+
+    Args:
+        run: The directory.
+
+    Raises:
+        CheckpointError: Another process is training in it, or it cannot be opened.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        try:
+            self._descriptor = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise CheckpointError(f"{run} cannot be opened as a run directory: {error.strerror}") from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise CheckpointError(f"{run} is in use by another training; wait for it, or stop it with Ctrl-C") from None
+
+    def require_in_place(self) -> None:
+        """Require that the directory still has its name.
+
+        Raises:
+            RunMovedError: It was renamed or deleted, or another directory has its name.
+        """
+        held = os.fstat(self._descriptor)
+        try:
+            there = self._run.stat()
+        except OSError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            place = self.moved_to()
+            become = "deleted" if place is None else f"renamed to {place}"
+            raise RunMovedError(f"the run directory {self._run} was {become} while it was trained in; training ends")
+
+    def moved_to(self) -> Path | None:
+        """Return the directory's current path, or None if it was deleted or the system does not tell."""
+        try:
+            place = Path(f"/proc/self/fd/{self._descriptor}").readlink()
+            there, held = place.stat(), os.fstat(self._descriptor)
+        except OSError:
+            return None
+        return place if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino) else None
+
+    def close(self) -> None:
+        """Release the directory. May be repeated."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def describe_run(
+    run: Path, config: RunConfig, changes: Sequence[dict[str, Any]], report: Callable[[str], None]
+) -> None:
+    """Write the run's configuration, and what was changed when it was resumed.
+
+    Args:
+        run: The run directory; gets ``config.yaml``, and ``changes.json`` if there are changes.
+        config: The run's configuration.
+        changes: As in :attr:`~td3robot.learning.trainer.Trainer.changes`.
+        report: Called with a sentence if a file could not be written.
+    """
+    try:
+        atomic.write_text(run / CONFIG, to_yaml(config))
+        if changes:
+            atomic.write_text(run / CHANGES, json.dumps(changes, indent=1) + "\n")
+        else:
+            (run / CHANGES).unlink(missing_ok=True)
+    except OSError as error:
+        report(f"{error.filename} could not be written: {error.strerror or error}")
+
+
+def with_traceback(run: Path, error: Td3RobotError) -> Td3RobotError:
+    """Write an environment's own traceback to a file, if there is one, and return the error with the file's name."""
+    if not isinstance(error, EnvironmentFaultError) or not error.details:
+        return error
+    path = run / TRACEBACK
+    try:
+        path.write_text(error.details, encoding="utf-8")
+    except OSError:
+        return error
+    return EnvironmentFaultError(f"{error}; its traceback is in {path}")
+
+
+def recorded_change(before: RunConfig, after: RunConfig, step: int, why: str) -> dict[str, Any]:
+    """Return the record of a change: ``step``, ``settings`` (name to value before and after) and ``why``.
+
+    Raises:
+        ConfigError: Nothing is changed, or something without which the saved run cannot be resumed.
+    """
+    settings = different_settings(before, after)
+    if not settings:
+        raise ConfigError("--set changes nothing: the run has these values already; leave --set and --changed out")
+    for name in settings:
+        if name in FIXED:
+            raise ConfigError(
+                f"{name} cannot be changed in a resumed run, because what was saved depends on it; begin a new run "
+                "from its networks with --init-from"
+            )
+    return {"step": step, "settings": settings, "why": " ".join(why.split())[:1000]}
+
+
+def different_settings(before: RunConfig, after: RunConfig) -> dict[str, list[Any]]:
+    """Return the settings in which two runs differ, with both values, except those in ``FREE``."""
+    old, new = flat(_values(before)), flat(_values(after))
+    names = sorted(old.keys() | new.keys())
+    return {
+        name: [old.get(name), new.get(name)] for name in names if name not in FREE and old.get(name) != new.get(name)
+    }
+
+
+def _values(config: RunConfig) -> dict[str, Any]:
+    """Return a run's settings, with domain randomization by the name of its level, if it has one."""
+    values = config.model_dump(mode="json")
+    disturbance = getattr(config.environment, "disturbance", None)
+    if disturbance is not None and (name := level_name(disturbance)) is not None:
+        values["environment"]["disturbance"] = name
+    return values
