@@ -97,7 +97,7 @@ def ours(sizes: Case, choice: str, threads: int, updates: int, device: str = "cp
     import torch
 
     from td3robot.config import TrainingConfig
-    from td3robot.learning.learner_choice import make_learner
+    from td3robot.learning.learner import make_learner
     from td3robot.learning.replay import ReplayBuffer, Transition
     from td3robot.learning.td3 import TD3
 

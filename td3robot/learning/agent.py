@@ -12,7 +12,7 @@ from torch import Tensor
 from td3robot.config import AgentConfig
 from td3robot.errors import ConfigError
 from td3robot.learning.exploration import Exploration
-from td3robot.learning.normalizer import RunningNormalizer
+from td3robot.learning.networks import RunningNormalizer
 from td3robot.learning.replay import Batch
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from td3robot.envs.gymnasium_env import Environment
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.rows import RobotRows
 from td3robot.learning.agent import make_agent
-from td3robot.learning.learner_choice import make_learner
+from td3robot.learning.learner import make_learner
 from td3robot.learning.replay import ReplayBuffer, Transition
 from td3robot.robots.guard import Guard
 from td3robot.robots.simulated.mujoco import MujocoRobot

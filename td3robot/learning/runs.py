@@ -65,7 +65,7 @@ def make_trainer(
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
-        from td3robot.learning.learner_choice import import_early
+        from td3robot.learning.learner import import_early
         from td3robot.learning.simulation_trainer import SimulationTrainer
 
         device = resolve_device(config.agent.device)

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from td3robot.errors import CheckpointError
-from td3robot.learning.adam import adam
 from td3robot.learning.agent import Agent, Groups
 from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.learner import Learner, LearnerUnavailableError
-from td3robot.learning.networks import Actor, Critic
+from td3robot.learning.networks import Actor, Critic, adam
 from td3robot.learning.replay import Batch
 
 TRAINED = TD3Config.trained

@@ -20,8 +20,7 @@ from td3robot.learning.divergence import require_converging, require_finite
 from td3robot.learning.evaluations import Evaluations
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import Exploration
-from td3robot.learning.learner import Learner
-from td3robot.learning.learner_choice import make_learner
+from td3robot.learning.learner import Learner, make_learner
 from td3robot.learning.listener import Listener
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.replay import ReplayBuffer

@@ -17,8 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from td3robot.config import TrainingConfig
 from td3robot.learning.agents.td3 import TD3Config
-from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner
-from td3robot.learning.learner_choice import make_learner
+from td3robot.learning.learner import LearnerUnavailableError, ReferenceLearner, make_learner
 from td3robot.learning.replay import Batch, ReplayBuffer, Transition
 from td3robot.learning.td3 import TD3
 

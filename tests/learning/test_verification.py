@@ -9,11 +9,9 @@ from test_compiled_learner import CASES, LARGER, learner_of, make_agent, make_re
 from torch.nn import functional
 
 from td3robot.learning import td3
-from td3robot.learning.learner import ReferenceLearner
-from td3robot.learning.networks import Actor, Critic
-from td3robot.learning.normalizer import RunningNormalizer
+from td3robot.learning.learner import DifferentUpdatesError, ReferenceLearner
+from td3robot.learning.networks import Actor, Critic, RunningNormalizer
 from td3robot.learning.td3 import TD3
-from td3robot.learning.verification import DifferentUpdatesError
 
 
 def largest_of_both(self, batch, target_Q1, target_Q2):

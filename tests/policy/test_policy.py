@@ -9,7 +9,7 @@ import torch
 
 from td3robot.errors import ContractError
 from td3robot.learning.agents.td3 import TD3Config
-from td3robot.learning.normalizer import RunningNormalizer
+from td3robot.learning.networks import RunningNormalizer
 from td3robot.learning.td3 import TD3
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
