@@ -15,7 +15,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, NoReturn
+
+from td3robot.errors import EnvironmentFaultError, Td3RobotError
 
 # The variable with the number of cores that a process may use beside others, such as a run of a sweep.
 CORES = "TD3ROBOT_CORES"
@@ -28,6 +31,11 @@ STDERR = 2
 STOP_AT, STATUS_LENGTH = 128, 100
 # How often a waiting child checks that its parent lives [s].
 POLL_INTERVAL_S = 1.0
+# Blocks as large as this go back to the system as soon as they are freed [bytes]. If glibc is not told, it keeps ever
+# larger ones for later: 20 to 40 MB after compiling models.
+RETURNED = {"MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
+# How long a process may take to finish its step when it is closed [s].
+END_S = 5.0
 # A lean child gets an empty package: importing this one as users do would load Gymnasium and much else.
 LEAN = (
     f'import sys, types; package = sys.modules["td3robot"] = types.ModuleType("td3robot"); '
@@ -278,6 +286,92 @@ class ChildProcess:
         self._status.close()
         if self._output is not None:
             self._output.close()
+
+
+class TrainingProcess:
+    """A training's own child process, which ends with it, and is ended if no answer or sign of life comes in time.
+
+    Args:
+        function: What it runs; called with a :class:`Parent`.
+        title: Its name in messages.
+        limit_s: How long any answer may take [s].
+        first: Message sent to it at once.
+        variables: Environment variables in addition to this process's.
+    """
+
+    def __init__(
+        self,
+        function: "Callable[[Parent], None]",
+        title: str,
+        limit_s: float,
+        first: Any,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._title, self._limit_s = title, limit_s
+        self._child = ChildProcess(function, variables=RETURNED | dict(variables or {}))
+        self.channel, self.pid, self.ask_to_stop = self._child.channel, self._child.pid, self._child.ask_to_stop
+        self._waiting = False
+        self._sign: tuple[str, float] = "", 0.0
+        self._tell(first)
+
+    def close(self) -> None:
+        """End the process and its children: at once if an answer was waited for, or else when it has done its work."""
+        self._child.close(0.0 if self._waiting else END_S)
+
+    def _ask(self, message: Any) -> None:
+        """Send a message that may take long to answer; from now on, the process has to give signs of life."""
+        self._sign = "", monotonic()
+        self._tell(message)
+        self._waiting = True
+
+    def _tell(self, message: Any) -> None:
+        try:
+            self.channel.send(message)
+        except ChannelClosedError:
+            self._raise_gone()
+
+    def _receive(self) -> Any:
+        """Wait for an answer and return it; raise an error that the process sent."""
+        self._waiting = True
+        if not self.channel.poll(self._limit_s):
+            raise self._overdue()
+        answer = self._next_message()
+        self._waiting = False
+        if isinstance(answer, Td3RobotError):
+            raise answer
+        return answer
+
+    def _next_message(self) -> Any:
+        try:
+            return self.channel.receive()
+        except ChannelClosedError:
+            self._raise_gone()
+
+    def _require_alive(self) -> None:
+        """Require that the process's report of its work keeps changing within the limit."""
+        said, since = self._sign
+        if (now := self._at_work()) != said:
+            self._sign = now, monotonic()
+        elif monotonic() > since + self._limit_s:
+            raise self._overdue()
+
+    def _overdue(self) -> EnvironmentFaultError:
+        return EnvironmentFaultError(
+            f"{self._at_work()} has not answered for {self._limit_s:g} s, and its process was ended; find out "
+            "what it waits for"
+        )
+
+    def _at_work(self) -> str:
+        return self._child.busy_with or self._title
+
+    def _raise_gone(self) -> NoReturn:
+        said = self._at_work()
+        self._waiting = False
+        self.close()
+        raise EnvironmentFaultError(
+            f"{self._title} ended with status {self._child.process.returncode}; {said} was at work last, and what it "
+            "said is above"
+        ) from None
 
 
 class Parent:

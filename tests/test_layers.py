@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "atomic": set(),
-    "processes": set(),
+    "processes": {"errors"},
     "ray_cluster": {"errors", "processes"},
     "seeding": set(),
     "statistics": set(),

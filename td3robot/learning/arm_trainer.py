@@ -1,6 +1,7 @@
 """Resumes a training on arms that run in real time: whatever takes long waits until they rest between episodes."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,13 +12,10 @@ from td3robot.config import RunConfig
 from td3robot.errors import TrainingDivergedError
 from td3robot.learning.agent import Agent
 from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
-from td3robot.learning.collector import Episode, Experience
-from td3robot.learning.divergence import require_finite
+from td3robot.learning.collector import Episode, Experience, Taken
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import Exploration
-from td3robot.learning.listener import Listener
-from td3robot.learning.replay import ReplayBuffer
-from td3robot.learning.trainer import Trainer
+from td3robot.learning.trainer import Listener, Trainer
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
@@ -25,7 +23,7 @@ from td3robot.policy.policy import Policy
 
 
 class ArmCollector(Experience):
-    """Have arms play one episode each, at the same time, and store what they played arm by arm.
+    """Have arms play one episode each, at the same time.
 
     Args:
         arms: The arms that play.
@@ -68,15 +66,12 @@ class ArmCollector(Experience):
         self._next += 1
         return played
 
-    def store(self, played: dict[int, ArmEpisode], replay: ReplayBuffer) -> list[dict[str, float]]:
-        """Store what :meth:`play` returned, and return the episodes that were played to the end."""
-        finished = list[dict[str, float]]()
+    def taken(self, played: dict[int, ArmEpisode]) -> Iterator[Taken]:
+        """Yield the steps of what :meth:`play` returned, arm by arm."""
         for index, part in played.items():
-            if part.observation is None:
-                continue
-            self._episodes[index] = episode = Episode(self._next - 1, part.observation)
-            finished += self.commit(self._taken([(episode, step) for step in part.steps]), replay)
-        return finished
+            if part.observation is not None:
+                self._episodes[index] = episode = Episode(self._next - 1, part.observation)
+                yield self._taken([(episode, step) for step in part.steps])
 
     def _exploration(self, index: int) -> Exploration:
         """Return an exploration with the episode's own generator: no arm waits for another one's draws."""
@@ -128,14 +123,15 @@ class ArmTrainer(Trainer):
         self.collector.begin_after(max(saved.document("counters")["episodes"], default=-1))
 
     def _iterate(self) -> None:
-        require_finite(self.agent, self.step, self.run_directory)
+        self.require_finite()
         policy, left = exploring_policy(self.agent, self.contract), self.config.training.steps - self.step
         played = self._stopwatch.timed("simulation", self.collector.play, policy, left)
         for part in played.values():
             if part.steps and part.observation is not None:
                 seen = [part.observation, *(step.observation for step in part.steps[:-1])]
                 self.agent.normalizer.update(np.stack(seen))
-        self.window.finished += self.collector.store(played, self.replay)
+        for taken in self.collector.taken(played):
+            self._store(taken)
         self.step += sum(len(part.steps) for part in played.values())
         if not self.collector.arms.processes:
             raise self.collector.arms.ended[-1][1]

@@ -19,12 +19,11 @@ from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
-from td3robot.learning.child_process import TrainingProcess
 from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
 from td3robot.learning.exploration import Exploration
 from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
-from td3robot.processes import ONE_THREAD, Parent, tune_gc
+from td3robot.processes import ONE_THREAD, Parent, TrainingProcess, tune_gc
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.travel import TravelPlan
 

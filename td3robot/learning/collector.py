@@ -1,4 +1,4 @@
-"""Collects experience from several environments into one replay buffer."""
+"""Collects experience from several environments for one replay buffer."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from td3robot import seeding
 from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import EnvironmentFacts, Environments, Step
-from td3robot.learning.replay import ReplayBuffer, Transition
-from td3robot.learning.window import StepAverages
+from td3robot.learning.replay import Transition
 
 Vector = NDArray[np.float32]
 
@@ -59,12 +58,10 @@ class Experience(ABC):
 
     Attributes:
         facts: What the environments have in common.
-        averages: Averages over the steps since the last row of metrics.
     """
 
     def __init__(self, facts: EnvironmentFacts, seed: int, n_step: int, gamma: float) -> None:
         self.facts = facts
-        self.averages = StepAverages()
         self._seed, self._n_step, self._gamma = seed, n_step, gamma
         self._episodes: list[Episode] = []
 
@@ -79,12 +76,6 @@ class Experience(ABC):
             arrays[f"{index}.actions"] = np.array(episode.actions, np.float32).reshape(-1, *self.facts.action_shape)
             arrays[f"{index}.observation"] = episode.observation
         return arrays, [episode.index for episode in self._episodes]
-
-    def commit(self, taken: Taken, replay: ReplayBuffer) -> list[dict[str, float]]:
-        """Store steps, and return the episodes that ended with one of them."""
-        replay.add(taken.transitions)
-        self.averages.add(taken.steps)
-        return taken.finished
 
     def _seed_of(self, index: int, episode_index: int) -> int:
         return seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
@@ -118,10 +109,10 @@ class Experience(ABC):
 
 
 class Collector(Experience):
-    """Step environments side by side, and store their transitions.
+    """Step environments side by side, and make transitions of their steps.
 
-    ``start`` and ``finish`` touch only the environments, ``advance`` the episodes, and ``commit`` alone writes to the
-    replay buffer, so that a learner may sample the buffer while the environments step.
+    ``start`` and ``finish`` touch only the environments, ``advance`` the episodes, and nothing here the replay buffer,
+    so that a learner may sample it while the environments step.
 
     Args:
         environments: Where episodes are played.

@@ -16,9 +16,8 @@ from td3robot.config import TrainingConfig
 from td3robot.envs.rows import Steps, side_by_side
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
-from td3robot.learning.child_process import TrainingProcess
 from td3robot.policy.contract import Contract
-from td3robot.processes import ONE_THREAD, Parent, cores
+from td3robot.processes import ONE_THREAD, Parent, TrainingProcess, cores
 from td3robot.robots.simulated.mujoco import forget_files
 
 Vector = NDArray[np.float32]

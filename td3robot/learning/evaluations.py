@@ -7,7 +7,6 @@ import numpy as np
 
 from td3robot.envs.playing import Evaluation
 from td3robot.errors import CheckpointError
-from td3robot.learning.divergence import diverged, require_finite
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.snapshot import play_contents
@@ -126,12 +125,11 @@ class Evaluations:
             self.evaluator.start(self.begun.policy)
 
     def _begin(self, trainer: "Trainer") -> None:
-        step, run = trainer.step, trainer.run_directory
-        require_finite(trainer.agent, step, run)
+        trainer.require_finite()
         try:
-            begun = Begun.of(step, play_contents(trainer), trainer.contract)
+            begun = Begun.of(trainer.step, play_contents(trainer), trainer.contract)
         except ValueError as error:
-            raise diverged(f"the actor is no policy any more ({error})", step, run) from None
+            raise trainer.diverged(f"the actor is no policy any more ({error})") from None
         self.evaluator.start(begun.policy)
         self.begun, self.due = begun, False
 

@@ -15,10 +15,9 @@ from td3robot.config import DISTURBANCES, GymnasiumEnvironmentConfig, RobotEnvir
 from td3robot.envs.playing import Environment, EpisodeFigures, Evaluation, summarize
 from td3robot.envs.rows import play, side_by_side
 from td3robot.errors import Td3RobotError
-from td3robot.learning.child_process import TrainingProcess
 from td3robot.learning.environments import ANSWER_LIMIT_S, PHYSICS_THREADS, make_all
 from td3robot.policy.policy import Policy
-from td3robot.processes import ONE_THREAD, Parent
+from td3robot.processes import ONE_THREAD, Parent, TrainingProcess
 from td3robot.robots.simulated.mujoco import forget_files
 
 # How often a wait for an evaluation checks whether the training is to stop [s].

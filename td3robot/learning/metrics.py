@@ -1,16 +1,20 @@
-"""Writes a run's log: CSV for spreadsheets and plots, TensorBoard for watching."""
+"""A run's metrics: what happened since the last row, and the log: CSV for spreadsheets, TensorBoard for watching."""
 
 import csv
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from os import getpid
 from pathlib import Path
 from socket import gethostname
-from time import time
+from time import perf_counter, time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
@@ -18,11 +22,120 @@ from torch.utils.tensorboard.summary import hparams, scalar, text
 
 from td3robot.atomic import Replacement
 from td3robot.config import RunConfig, to_yaml
+from td3robot.learning.collector import Taken
 
+T = TypeVar("T")
 Row = Mapping[str, float]
+ACTIVITIES = ("simulation", "learner", "evaluation", "saving")
 NUMBERS = count()
 # TensorBoard sorts cards by name: what people look for comes first, under its own name.
 FIRST = {"success_rate": "0_success/evaluation", "episode/success": "0_success/training"}
+
+
+class Stopwatch:
+    """Wall time by activity since the last reading; environments in another process count as time spent waiting."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+        self._since = perf_counter()
+
+    def timed(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function, add the time it takes to ``name``, and return its result."""
+        start = perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            self._spent[name] = self._spent.get(name, 0.0) + perf_counter() - start
+
+    def read(self) -> dict[str, float]:
+        """Return the seconds by name since the last reading, with ``other`` and ``all``, and restart."""
+        now = perf_counter()
+        spent = {name: self._spent.get(name, 0.0) for name in ACTIVITIES}
+        whole = now - self._since
+        spent |= {"other": whole - sum(spent.values()), "all": whole}
+        self._spent, self._since = {}, now
+        return spent
+
+
+class Window:
+    """What happened since the last row of metrics; saved with a run, so that a resumed one writes the same row.
+
+    A figure with a new name becomes a column of its own.
+
+    Args:
+        names: Means over steps that are reported even if nothing adds to them.
+
+    Attributes:
+        losses: Metrics of the learner's updates, by name, on its device.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._steps = 0
+        self._sums: defaultdict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
+        self._finished: list[dict[str, float]] = []
+        self.losses: list[dict[str, torch.Tensor]] = []
+
+    def following(self) -> "Window":
+        """Return the window of the next row, which has at least the means of this one."""
+        return Window(self._sums)
+
+    def add(self, taken: Taken) -> None:
+        """Add steps, and the episodes that ended with one of them."""
+        self._finished += taken.finished
+        if not taken.steps:
+            return
+        self._steps += len(taken.steps)
+        sizes = np.abs([step.action for step in taken.steps])
+        self._sums["action/mean_abs"] += float(sizes.mean(axis=1).sum())
+        self._sums["action/saturated"] += float((sizes > 0.99).mean(axis=1).sum())
+        for step in taken.steps:
+            for name, value in step.reward_terms.items():
+                self._sums[f"reward/{name}"] += value
+            for reason in step.interventions:
+                self._sums[f"guard/{reason}"] += 1.0
+
+    def figures(self) -> dict[str, float]:
+        """Return the means over episodes, updates and steps, by column name of the row."""
+        row: dict[str, float] = {}
+        for name in self._finished[0] if self._finished else ():
+            row[f"episode/{name}"] = float(np.mean([episode[name] for episode in self._finished]))
+        for name in self.losses[0] if self.losses else ():
+            row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in self.losses]).mean())
+        return row | {name: value / max(self._steps, 1) for name, value in self._sums.items()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays; names are numbered to keep their order."""
+        arrays = {"steps": np.array([self._steps], np.int64)}
+        for index, (name, value) in enumerate(self._sums.items()):
+            arrays[f"sum.{index:03d}.{name}"] = np.array([value])
+        for index, name in enumerate(self._finished[0] if self._finished else ()):
+            arrays[f"episode.{index:03d}.{name}"] = np.array([episode[name] for episode in self._finished], np.float64)
+        for index, name in enumerate(self.losses[0] if self.losses else ()):
+            values = torch.stack([loss[name] for loss in self.losses])
+            arrays[f"loss.{index:03d}.{name}"] = values.detach().cpu().numpy()
+        return arrays
+
+    @classmethod
+    def of_state(cls, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Self:
+        """Return the window whose :meth:`state` some arrays are."""
+        window = cls()
+        window._steps = int(arrays["steps"][0])
+        window._sums.update({name: float(value[0]) for name, value in _numbered("sum", arrays)})
+        window._finished = _rows({name: values.tolist() for name, values in _numbered("episode", arrays)})
+        window.losses = _rows({name: torch.from_numpy(values).to(device) for name, values in _numbered("loss", arrays)})
+        return window
+
+
+def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return columns of the same length row by row."""
+    count = min(map(len, columns.values()), default=0)
+    return [{name: values[index] for name, values in columns.items()} for index in range(count)]
+
+
+def _numbered(kind: str, arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:
+    """Return the arrays of a kind with their names, in the order of their numbers."""
+    found = [name for name in sorted(arrays) if name.startswith(f"{kind}.")]
+    return [(name.split(".", 2)[2], arrays[name]) for name in found]
 
 
 class CsvTable:

@@ -19,7 +19,6 @@ from td3robot.learning.environments import (
     make_all,
 )
 from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
-from td3robot.learning.listener import Listener
 from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_directory import RunLock
@@ -29,11 +28,11 @@ from td3robot.robots.cells import CellConfig
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
-    from td3robot.learning.simulation_trainer import SimulationTrainer
+    from td3robot.learning.trainer import Listener, SimulationTrainer
 
 
 def make_trainer(
-    config: RunConfig, run: Path, listener: Listener, lock: RunLock | None = None, workers: Workers | None = None
+    config: RunConfig, run: Path, listener: "Listener", lock: RunLock | None = None, workers: Workers | None = None
 ) -> "SimulationTrainer":
     """Build the trainer of a run, with everything that it needs.
 
@@ -66,7 +65,7 @@ def make_trainer(
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
         from td3robot.learning.learner import import_early
-        from td3robot.learning.simulation_trainer import SimulationTrainer
+        from td3robot.learning.trainer import SimulationTrainer
 
         device = resolve_device(config.agent.device)
         import_early(config.agent, config.training, device)
@@ -88,7 +87,7 @@ def make_trainer(
 def make_arm_trainer(
     config: RunConfig,
     run: Path,
-    listener: Listener,
+    listener: "Listener",
     cells: Mapping[str, CellConfig],
     agree: Callable[[str, str], bool],
 ) -> "ArmTrainer":

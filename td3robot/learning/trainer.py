@@ -1,10 +1,10 @@
-"""The training loop, and its exact resume from a checkpoint."""
+"""The training loop, and the training in simulation, which resumes exactly."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -15,24 +15,36 @@ from td3robot.config import RunConfig
 from td3robot.envs.playing import Evaluation
 from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
 from td3robot.learning.agent import make_agent
-from td3robot.learning.collector import Experience
-from td3robot.learning.divergence import require_converging, require_finite
+from td3robot.learning.collector import Collector, Experience, Taken
 from td3robot.learning.evaluations import Evaluations
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import Exploration
 from td3robot.learning.learner import Learner, make_learner
-from td3robot.learning.listener import Listener
-from td3robot.learning.metrics import MetricsWriter
+from td3robot.learning.metrics import MetricsWriter, Stopwatch, Window
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.run_directory import RunLock, RunMovedError, describe_run, with_traceback
-from td3robot.learning.snapshot import run_contents
-from td3robot.learning.stopwatch import Stopwatch
-from td3robot.learning.window import StepAverages, Window
+from td3robot.learning.snapshot import restore, run_contents, to_torch
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
 
 KEPT = 2  # of the newest checkpoints; each holds the replay buffer
 DROPPED_SHARE = 0.2  # of the learning rate, after agent.learning_rate_drop_step
+# Q values beyond the largest possible return by this factor are no longer an estimate. Critics that have not learned
+# yet are off by less: their outputs are about as large as their observations.
+DIVERGED = 1e4
+
+
+class Listener(Protocol):
+    """Report the progress of a training: the command line's progress bar, for example."""
+
+    def progress(self, step: int, steps_per_second: float) -> None:
+        """Report the steps taken so far."""
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """Report an evaluation."""
+
+    def message(self, text: str) -> None:
+        """Report anything else that the user should know."""
 
 
 class AbandonedStepError(BaseException):
@@ -56,6 +68,7 @@ class Trainer(ABC):
         actions: Actions that were chosen and not yet carried out; None if there are none.
         evaluations: The evaluation in progress, and the best one.
         window: The data of the next row of metrics.
+        learned_by: The learner that a resumed run was saved with; None in a new run.
         changes: Settings that were changed when the run was resumed; see :mod:`td3robot.learning.run_directory`.
     """
 
@@ -87,7 +100,7 @@ class Trainer(ABC):
         self.stop_requested = False
         self.changes: list[dict[str, Any]] = []
         self.learner: Learner | None = None
-        self._learned_by: str | None = None
+        self.learned_by: str | None = None
         self.actions: NDArray[np.float32] | None = None
         self.window = Window()
         self._stopwatch = Stopwatch()
@@ -170,7 +183,7 @@ class Trainer(ABC):
         if self.step == self._saved_step:
             return
         self._require_converging(self.window.figures())
-        require_finite(self.agent, self.step, self.run_directory)
+        self.require_finite()
         self.require_in_place()
         try:
             checkpoint.publish(self.run_directory, "last", self.step, run_contents(self), keep=KEPT)
@@ -208,7 +221,7 @@ class Trainer(ABC):
     def _choose_learner(self) -> None:
         """Make the learner, and record which it is, so that a resumed run uses the same."""
         training = self.config.training
-        self.learner = make_learner(self.agent, training, self._learned_by, self.listener.message)
+        self.learner = make_learner(self.agent, training, self.learned_by, self.listener.message)
         training = training.model_copy(update={"learner": self.learner.name})
         self.config = self.config.model_copy(update={"training": training})
 
@@ -223,38 +236,10 @@ class Trainer(ABC):
                 f"{saved.path} was saved for play: it has no replay buffer to resume from; "
                 "resume from the run's last-* checkpoint"
             )
-        counters = saved.document("counters")
-        self._learned_by = saved.config().training.learner
-        self.agent.load_tensors({name: _to_torch(saved.arrays(name)) for name in self.agent.tensors()})
-        self.agent.normalizer.load_state(saved.normalizer())
-        self.agent.generator.set_state(torch.from_numpy(saved.arrays("torch_generator")["state"]))
-        self.agent.updates = counters["updates"]
-        self.replay.load_state(saved.arrays("replay"), counters["replay"])
-        random_states = saved.document("random")
-        seeding.restore(self.exploration.rng, random_states["exploration"])
-        seeding.restore(self.replay_rng, random_states["replay"])
-        self.step = counters["step"]
-        self.warm = counters["warm_start"]
-        self.changes = saved.document("changes") if saved.has("changes") else []
-        evaluation = saved.document("evaluation")
-        if evaluation is not None:
-            self.evaluations.best, self.evaluations.best_step = Evaluation(**evaluation), counters["evaluated_step"]
-        # Earlier versions kept only the best of them.
-        figures = saved.document("evaluations") if saved.has("evaluations") else [evaluation] if evaluation else []
-        self.evaluations.figures = [Evaluation(**values) for values in figures]
-        self._resume_interim(saved)
+        restore(self, saved)
         self._resume_episodes(saved)
         if saved.path.resolve().parent == self.run_directory.resolve():
             self._saved_step = self.step
-
-    def _resume_interim(self, saved: checkpoint.Checkpoint) -> None:
-        """Restore what was in progress; runs saved by older versions lack it."""
-        if not saved.has("interim"):
-            return
-        interim = saved.arrays("interim")
-        self.evaluations.load_state(interim, self)
-        self.actions = interim.get("actions")
-        self.collector.averages = self.window.load_state(interim, self.agent.device)
 
     def start_from(self, saved: checkpoint.Checkpoint) -> None:
         """Start with another run's networks and normaliser; its policy replaces uniformly random exploration.
@@ -281,7 +266,7 @@ class Trainer(ABC):
                 f"run sets it to {str(scaled).lower()}; set it alike"
             )
         networks = {name: saved.arrays(name) for name in agent.trained} | {"actor": saved.actor()}
-        self.agent.start_from({name: _to_torch(arrays) for name, arrays in networks.items()})
+        self.agent.start_from({name: to_torch(arrays) for name, arrays in networks.items()})
         self.agent.normalizer.load_state(normalizer)
         self.warm = True
 
@@ -292,6 +277,11 @@ class Trainer(ABC):
     @abstractmethod
     def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
         """Continue the episodes that were in progress, or begin the next ones."""
+
+    def _store(self, taken: Taken) -> None:
+        """Remember steps."""
+        self.replay.add(taken.transitions)
+        self.window.add(taken)
 
     def _update_agent(self, step: int) -> None:
         """Do the updates due by ``updates_per_step`` up to a step count."""
@@ -337,18 +327,48 @@ class Trainer(ABC):
         if self.evaluations.begun is not before:
             self._saved_step = -1
 
-    def _require_converging(self, figures: dict[str, float]) -> None:
-        """Raise if the learner's figures show that it diverged."""
-        require_converging(figures, self.replay.largest_reward, self.config.agent.gamma, self.step, self.run_directory)
+    def require_finite(self) -> None:
+        """Require that every learned number is finite.
+
+        Raises:
+            TrainingDivergedError: Naming the first network or optimizer with one that is not.
+        """
+        scaling = {name: torch.from_numpy(values) for name, values in self.agent.normalizer.state().items()}
+        for name, tensors in (self.agent.tensors() | {"normalizer": scaling}).items():
+            if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+                raise self.diverged(f"{name} is no longer finite")
+
+    def _require_converging(self, figures: Mapping[str, float]) -> None:
+        """Raise if the learner's figures are not finite, or its Q values far beyond any possible return."""
+        largest_return = 1.0 + self.replay.largest_reward / (1.0 - self.config.agent.gamma)
+        for name, value in figures.items():
+            if name.startswith("learner/") and not np.isfinite(value):
+                raise self.diverged(f"{name} is {value}")
+            if name == "learner/Q1_mean" and abs(value) > DIVERGED * largest_return:
+                raise self.diverged(f"{name} is {value:.3g}, and rewards allow no return above {largest_return:.3g},")
+
+    def diverged(self, what: str) -> TrainingDivergedError:
+        """Return the error that says what diverged, and what to do."""
+        slower = "--set agent.learning_rate=..."
+        try:
+            good = checkpoint.find(self.run_directory, ("last",))
+        except CheckpointError:
+            advice = f"begin again with a lower learning rate ({slower})"
+        else:
+            advice = (
+                f"{good.name} is from before; resume it with a lower learning rate: td3robot train --resume "
+                f'{self.run_directory} {slower} --changed "it diverged"'
+            )
+        return TrainingDivergedError(
+            f"{what} at step {self.step}: the learner diverged, and nothing of that was saved; {advice}"
+        )
 
     def _crossed(self, every: int) -> bool:
         """Whether a multiple of ``every`` steps was passed since the last report."""
         return self.step // every > self._reported // every
 
     def _row(self) -> dict[str, float]:
-        means = self.collector.averages.means()
-        self.collector.averages = StepAverages(means)
-        window, self.window = self.window, Window()
+        window, self.window = self.window, self.window.following()
         seconds = self._stopwatch.read()
         row: dict[str, float] = {
             "step": self.step,
@@ -357,8 +377,64 @@ class Trainer(ABC):
         }
         self._timed_from = self.step
         row |= {f"time/{name}": seconds[name] / seconds["all"] for name in seconds if name != "all"}
-        return row | window.figures() | means
+        return row | window.figures()
 
 
-def _to_torch(arrays: checkpoint.Arrays) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+class SimulationTrainer(Trainer):
+    """A trainer whose environments wait for it: it learns while they step, or between steps.
+
+    If it learns while they step, the next actions are chosen and the next step begins as soon as the environments have
+    stepped, and the transitions are stored meanwhile: the environments set the pace. Where something else comes between
+    two steps (a row of metrics, an evaluation, a checkpoint, the end), the transitions are stored first. The results do
+    not depend on it. A fault or a stop leaves a state that resumes with the actions chosen last.
+    """
+
+    collector: Collector
+    _stepping = False
+
+    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
+        episodes = saved.document("counters")["episodes"]
+        if dropped := self.collector.load_state(saved.arrays("episodes"), episodes):
+            self.listener.message(
+                f"{len(dropped)} of {len(episodes)} unfinished episodes did not repeat, and were dropped (the "
+                "environment is not deterministic after a reset or was changed, or this is another machine or version)"
+            )
+
+    def _iterate(self) -> None:
+        """Step every environment once and do the updates that are due."""
+        training = self.config.training
+        if not self._stepping:
+            self._start()
+        if training.overlap:
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+        with self.interruptible():
+            finished = self._stopwatch.timed("simulation", self.collector.finish)
+        taken = self.collector.advance(finished)
+        self.step += self.collector.facts.count
+        self.actions, self._stepping = None, False
+        try:
+            if training.overlap and not self._pauses():
+                self._start()
+        finally:
+            self._store(taken)
+        if not training.overlap:
+            self._stopwatch.timed("learner", self._update_agent, self.step)
+
+    def _start(self) -> None:
+        """Make every environment begin to step, with the actions that a saved run had chosen, or else with new ones."""
+        if self.actions is None:
+            self.actions = self._choose()
+        with self.interruptible():
+            self.collector.start(self.actions)
+        self._stepping = True
+
+    def _choose(self) -> NDArray[np.float32]:
+        """Choose the next action of every environment."""
+        observations = self.collector.observations
+        self.agent.normalizer.update(observations)
+        if self.step < self.config.training.random_steps and not self.warm:
+            return self.exploration.uniform(len(observations), self.agent.action_size)
+        actions = self.agent.explore(observations, self.exploration)
+        if not np.isfinite(actions).all():  # the environment would be blamed for the consequences
+            raise self.diverged("the policy's action is no longer finite")
+        return actions

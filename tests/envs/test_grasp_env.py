@@ -495,8 +495,10 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
     replay, finished = ReplayBuffer(10, environment.observation_space.shape[0], 5), []
     for _ in range(3):
         collector.start(UP[None])
-        finished += collector.commit(collector.advance(collector.finish()), replay)
-    assert [(episode["steps"], episode["success"]) for episode in finished] == [(2, False)]
+        taken = collector.advance(collector.finish())
+        replay.add(taken.transitions)
+        finished += taken.finished
+    assert [(episode.steps, episode.success) for episode in finished] == [(2, False)]
 
 
 def test_an_arm_that_fails_while_it_is_read_is_stopped(failing):

@@ -8,8 +8,9 @@ from gymnasium.spaces import Box
 
 from td3robot.errors import EnvironmentFaultError
 from td3robot.layout import Field, Layout
-from td3robot.learning.collector import Collector
+from td3robot.learning.collector import Collector, Taken
 from td3robot.learning.environments import LocalEnvironments
+from td3robot.learning.metrics import Window
 from td3robot.learning.replay import ReplayBuffer
 
 GAMMA = 0.5
@@ -62,19 +63,19 @@ def collector_of(environments: list[gymnasium.Env], n_step: int = 1) -> Collecto
     return Collector(LocalEnvironments(environments), seed=0, n_step=n_step, gamma=GAMMA)
 
 
-def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> list[dict[str, float]]:
+def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> Taken:
     collector.start(actions)
-    return collector.commit(collector.advance(collector.finish()), replay)
+    taken = collector.advance(collector.finish())
+    replay.add(taken.transitions)
+    return taken
 
 
 def collect(environments: list[gymnasium.Env], n_step: int, steps: int, capacity: int = 100):
     size = environments[0].observation_space.shape[0]
     collector = collector_of(environments, n_step)
     replay = ReplayBuffer(capacity, size, size)
-    finished = []
-    for _ in range(steps):
-        finished += step(collector, np.full((len(environments), size), 0.25, np.float32), replay)
-    return collector, replay, finished
+    actions = np.full((len(environments), size), 0.25, np.float32)
+    return collector, replay, [step(collector, actions, replay) for _ in range(steps)]
 
 
 def rows(replay: ReplayBuffer) -> list[list[float]]:
@@ -119,10 +120,17 @@ def test_sums_never_reach_across_episodes_or_environments():
 
 
 def test_finished_episodes_and_the_window_tell_their_figures():
-    collector, _, finished = collect([Scripted(3, True), Scripted(2, False)], n_step=1, steps=3)
-    assert finished == [{"return": 11.0, "steps": 2, "success": False}, {"return": 111.0, "steps": 3, "success": True}]
-    assert collector.averages.steps == 6
-    assert collector.averages.means() == {
+    _, _, taken = collect([Scripted(3, True), Scripted(2, False)], n_step=1, steps=3)
+    window = Window()
+    for each in taken:
+        window.add(each)
+    assert [episode for each in taken for episode in each.finished] == [
+        {"return": 11.0, "steps": 2, "success": False},
+        {"return": 111.0, "steps": 3, "success": True},
+    ]
+    assert window.state()["steps"] == [6]
+    assert window.figures() == {
+        "episode/return": 61.0, "episode/steps": 2.5, "episode/success": 0.5,
         "action/mean_abs": 0.25, "action/saturated": 0.0, "reward/a": 2.0, "guard/speed": 1.0,
     }  # fmt: skip
 
@@ -204,7 +212,7 @@ def test_the_total_of_an_unfinished_episode_comes_back():
     other = collector_of([Scripted(4, True)])
     other.load_state(*collector.state())
     for _ in range(2):
-        finished = step(other, np.zeros((1, 1), np.float32), replay)
+        finished = step(other, np.zeros((1, 1), np.float32), replay).finished
     assert (finished[0]["return"], finished[0]["steps"]) == (1111.0, 4)
 
 

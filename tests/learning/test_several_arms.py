@@ -146,8 +146,9 @@ def test_what_is_stored_is_what_was_played(saved, tmp_path):
     trainer = trainer_on(saved, arms, 80, tmp_path / "on")
     trainer.config = saved.config(["training.steps=80"])
     before = trainer.replay.size
-    played = trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40)
-    trainer.collector.store(played, trainer.replay)
+    played = trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40, 40)
+    for taken in trainer.collector.taken(played):
+        trainer.replay.add(taken.transitions)
     gamma = trainer.config.agent.gamma
     expected = []
     for part in played.values():
