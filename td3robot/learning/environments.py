@@ -21,6 +21,7 @@ from td3robot.processes import ONE_THREAD, Parent, TrainingProcess, cores
 from td3robot.robots.simulated.mujoco import forget_files
 
 Vector = NDArray[np.float32]
+Make = Callable[[Any], gymnasium.Env[Any, Any]]
 # A process has at least so many environments: together, each of them is faster.
 TOGETHER_FROM = 4
 ANSWER_LIMIT_S = 600.0  # for a step or a reset in another process, before the training is saved and ends
@@ -112,7 +113,7 @@ class LocalEnvironments:
     def step(self, index: int, action: Vector) -> Step:
         """Step one."""
         self._say(index, "step")
-        return _steps(action[None], self._rows.step(action[None], np.array([index])))[0]
+        return steps_of(action[None], self._rows.step(action[None], np.array([index])))[0]
 
     def start(self, actions: Vector) -> None:
         """Keep the actions."""
@@ -120,7 +121,7 @@ class LocalEnvironments:
 
     def finish(self) -> list[Step]:
         """Step all."""
-        return _steps(self._actions, self.step_all(self._actions))
+        return steps_of(self._actions, self.step_all(self._actions))
 
     def step_all(self, actions: Vector) -> Steps:
         """Step all."""
@@ -132,7 +133,8 @@ class LocalEnvironments:
         self._rows.close()
 
 
-def _steps(actions: Vector, taken: Steps) -> list[Step]:
+def steps_of(actions: Vector, taken: Steps) -> list[Step]:
+    """Return what environments that step together returned, one by one."""
     return [
         Step(
             action, observation, float(reward), bool(terminated), bool(truncated),
@@ -185,20 +187,9 @@ class EnvironmentProcess(TrainingProcess, MadeElsewhere):
         first: Number of its first environment, for messages.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Any], gymnasium.Env[Any, Any]],
-        configs: Sequence[Any],
-        limit_s: float = 600.0,
-        first: int = 0,
-    ) -> None:
-        super().__init__(
-            run_environments,
-            "the process of the training's environments",
-            limit_s,
-            (make, configs, first),
-            ONE_THREAD,
-        )
+    def __init__(self, make: Make, configs: Sequence[Any], limit_s: float = ANSWER_LIMIT_S, first: int = 0) -> None:
+        title = "the process of the training's environments"
+        super().__init__(run_environments, title, limit_s, (make, configs, first), ONE_THREAD)
         self._actions: Vector | None = None  # of a step in progress
 
     def reset(self, index: int, seed: int) -> Vector:
@@ -222,7 +213,7 @@ class EnvironmentProcess(TrainingProcess, MadeElsewhere):
         """Wait for all steps, and return them."""
         actions, self._actions = self._actions, None
         assert actions is not None
-        return _steps(actions, self._receive())
+        return steps_of(actions, self._receive())
 
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
         made: tuple[EnvironmentFacts, Contract] = self._receive()
@@ -248,13 +239,7 @@ class EnvironmentProcesses(MadeElsewhere):
         limit_s: As there.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Any], gymnasium.Env[Any, Any]],
-        configs: Sequence[Any],
-        processes: int,
-        limit_s: float = 600.0,
-    ) -> None:
+    def __init__(self, make: Make, configs: Sequence[Any], processes: int, limit_s: float = ANSWER_LIMIT_S) -> None:
         self._shares = shares(len(configs), min(processes, len(configs)))
         self._processes: list[EnvironmentProcess] = []
         with ExitStack() as started:
@@ -271,13 +256,13 @@ class EnvironmentProcesses(MadeElsewhere):
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
-        process, own = self._at(index)
-        return process.reset(own, seed)
+        number, own = place(self._shares, index)
+        return self._processes[number].reset(own, seed)
 
     def step(self, index: int, action: Vector) -> Step:
         """Step one."""
-        process, own = self._at(index)
-        return process.step(own, action)
+        number, own = place(self._shares, index)
+        return self._processes[number].step(own, action)
 
     def start(self, actions: Vector) -> None:
         """Make all environments begin to step."""
@@ -293,16 +278,12 @@ class EnvironmentProcesses(MadeElsewhere):
         for process in self._processes:
             process.close()
 
-    def _at(self, index: int) -> tuple[EnvironmentProcess, int]:
-        number, own = place(self._shares, index)
-        return self._processes[number], own
-
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
         facts = [process.facts for process in self._processes]
         return replace(facts[0], count=sum(each.count for each in facts)), self._processes[0].contract
 
 
-def make_all(make: Callable[[Any], gymnasium.Env[Any, Any]], configs: Sequence[Any]) -> list[gymnasium.Env[Any, Any]]:
+def make_all(make: Make, configs: Sequence[Any]) -> list[gymnasium.Env[Any, Any]]:
     """Make an environment from each configuration; if one cannot be made, those before it are closed."""
     environments = []
     with ExitStack() as made:
@@ -363,13 +344,8 @@ def run_environments(parent: Parent) -> None:
             if number == len(configs):  # each was reset, and has compiled its model, which takes memory for a moment
                 forget_files()
             try:
-                answer = _do(environments, *message)
+                what, *arguments = message
+                answer = getattr(environments, what)(*arguments)
             except Td3RobotError as error:
                 answer = error
             parent.answer(answer)
-
-
-def _do(environments: LocalEnvironments, what: str, *arguments: Any) -> Any:
-    if what == "step_all":
-        return environments.step_all(*arguments)
-    return environments.step(*arguments) if what == "step" else environments.reset(*arguments)

@@ -5,19 +5,27 @@ those of environments on this machine, whatever the nodes' speed.
 """
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from td3robot import ray_cluster
 from td3robot.build import make_contract
 from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
-from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step, place, shares
+from td3robot.learning.environments import (
+    EnvironmentFacts,
+    LocalEnvironments,
+    MadeElsewhere,
+    Make,
+    Step,
+    place,
+    shares,
+    steps_of,
+)
 from td3robot.policy.contract import Contract
 
 Vector = NDArray[np.float32]
@@ -37,13 +45,7 @@ class RayEnvironments(MadeElsewhere):
         MissingExtraError: Ray is not installed.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Any], gymnasium.Env[Any, Any]],
-        configs: Sequence[Any],
-        workers: ray_cluster.Workers,
-        limit_s: float,
-    ) -> None:
+    def __init__(self, make: Make, configs: Sequence[Any], workers: ray_cluster.Workers, limit_s: float) -> None:
         if workers.count > len(configs):
             raise ConfigError(
                 f"--workers {workers.count} is more than training.environments {len(configs)}; every worker needs one"
@@ -63,7 +65,7 @@ class RayEnvironments(MadeElsewhere):
             for share in self._shares
         ]
         self._making = [worker.made.remote() for worker in self._workers]
-        self._stepping: list[Any] = []
+        self._stepping: list[tuple[Vector, Any]] = []  # actions, and the answer to them
 
     def reset(self, index: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -78,15 +80,15 @@ class RayEnvironments(MadeElsewhere):
     def start(self, actions: Vector) -> None:
         """Make all environments begin to step."""
         self._end_interrupted()
-        self._stepping = [
-            worker.step_all.remote(actions[share.start : share.stop])
-            for worker, share in zip(self._workers, self._shares, strict=True)
-        ]
+        parts = [actions[share.start : share.stop] for share in self._shares]
+        asked = [worker.do.remote("step_all", part) for worker, part in zip(self._workers, parts, strict=True)]
+        self._stepping = list(zip(parts, asked, strict=True))
 
     def finish(self) -> list[Step]:
         """Wait for all steps, and return them."""
         stepping, self._stepping = self._stepping, []
-        return [step for steps in self._answers(stepping) for step in steps]
+        taken = self._answers([asked for _, asked in stepping])
+        return [step for (part, _), each in zip(stepping, taken, strict=True) for step in steps_of(part, each)]
 
     def close(self) -> None:
         """End the workers, and leave the cluster."""
@@ -99,8 +101,7 @@ class RayEnvironments(MadeElsewhere):
     def _ask(self, index: int, what: str, *arguments: Any) -> Any:
         self._end_interrupted()
         number, own = place(self._shares, index)
-        method = getattr(self._workers[number], what)
-        return self._answers([method.remote(own, *arguments)])[0]
+        return self._answers([self._workers[number].do.remote(what, own, *arguments)])[0]
 
     def _end_interrupted(self) -> None:
         if self._stepping:  # whoever started that step was interrupted
@@ -127,7 +128,7 @@ class RayEnvironments(MadeElsewhere):
 
 
 class EnvironmentWorker:
-    """Some of the environments, on a node; works like :class:`LocalEnvironments`, but returns errors.
+    """Some of the environments, on a node: :class:`LocalEnvironments` whose errors are answers.
 
     Args:
         make: Makes an environment from its configuration.
@@ -135,12 +136,7 @@ class EnvironmentWorker:
         version: The caller's version of td3robot.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Any], gymnasium.Env[Any, Any]],
-        configs: Sequence[Any],
-        version: str,
-    ) -> None:
+    def __init__(self, make: Make, configs: Sequence[Any], version: str) -> None:
         self._made: tuple[EnvironmentFacts, Contract] | Td3RobotError
         try:
             if (other := ray_cluster.another_version(version)) is not None:
@@ -157,21 +153,9 @@ class EnvironmentWorker:
         """Return the environments' facts and contract, or the error that kept them from being made."""
         return self._made
 
-    def reset(self, index: int, seed: int) -> Any:
-        """Begin an episode."""
-        return self._answer(lambda: self._environments.reset(index, seed))
-
-    def step(self, index: int, action: Vector) -> Any:
-        """Step one."""
-        return self._answer(lambda: self._environments.step(index, action))
-
-    def step_all(self, actions: Vector) -> Any:
-        """Step all."""
-        self._environments.start(actions)
-        return self._answer(self._environments.finish)
-
-    def _answer(self, do: Callable[[], Any]) -> Any:
+    def do(self, what: str, *arguments: Any) -> Any:
+        """Call a method of the environments, and return its answer, or the error that it raised."""
         try:
-            return do()
+            return getattr(self._environments, what)(*arguments)
         except Td3RobotError as error:
             return error
