@@ -22,6 +22,7 @@ TRAINED = TD3Config.trained
 NETWORKS = (*TRAINED, "actor_target", "Q1_target", "Q2_target")
 AVERAGE = "actor_average"
 OPTIMIZERS = TD3Config.optimizers
+ADAM = ("step", "exp_avg", "exp_avg_sq")  # what it keeps of each weight
 TRAINED_BY = dict(zip(OPTIMIZERS, TRAINED, strict=True))
 
 
@@ -183,15 +184,26 @@ class TD3(Agent):
         Raises:
             CheckpointError: A group has other names or shapes than this agent; nothing was loaded.
         """
-        for name, network in self.networks().items():
-            _require_match(name, groups[name], dict(network.state_dict()))
-        moments = {name: self._moments(name, groups[name]) for name in OPTIMIZERS}
-        for name, network in self.networks().items():
+        networks = self.networks()
+        wanted = {
+            name: {key: tuple(value.shape) for key, value in network.state_dict().items()}
+            for name, network in networks.items()
+        }
+        for name in OPTIMIZERS:
+            shapes = wanted[TRAINED_BY[name]] if groups[name] else {}  # without a step yet, it has nothing
+            wanted[name] = {
+                f"{key}.{part}": () if part == "step" else shape for key, shape in shapes.items() for part in ADAM
+            }
+        for name, shapes in wanted.items():
+            _require_shapes(name, groups[name], shapes)
+        for name, network in networks.items():
             network.load_state_dict(groups[name])
         for name in OPTIMIZERS:
             optimizer: torch.optim.Adam = getattr(self, name)
             optimizer.state.clear()
-            optimizer.state.update(moments[name])
+            for key, parameter in getattr(self, TRAINED_BY[name]).named_parameters() if groups[name] else ():
+                parts = {part: groups[name][f"{key}.{part}"] for part in ADAM}
+                optimizer.state[parameter] = {part: value.to(self.device, copy=True) for part, value in parts.items()}
 
     def _optimizer_tensors(self, name: str) -> dict[str, Tensor]:
         optimizer: torch.optim.Adam = getattr(self, name)
@@ -200,17 +212,6 @@ class TD3(Agent):
             for key, value in optimizer.state.get(parameter, {}).items():
                 flat[f"{parameter_name}.{key}"] = value
         return flat
-
-    def _moments(self, name: str, flat: dict[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
-        state: dict[Tensor, dict[str, Tensor]] = {}
-        for parameter_name, parameter in getattr(self, TRAINED_BY[name]).named_parameters() if flat else ():
-            state[parameter] = {}
-            for key in ("step", "exp_avg", "exp_avg_sq"):
-                value = flat.get(f"{parameter_name}.{key}")
-                if value is None or (key != "step" and value.shape != parameter.shape):
-                    raise CheckpointError(f"{name} does not fit: {parameter_name}.{key} is missing or misshapen")
-                state[parameter][key] = value.to(self.device, copy=True)
-        return state
 
 
 def _descend(optimizer: torch.optim.Adam, loss: Tensor) -> None:
@@ -221,12 +222,11 @@ def _descend(optimizer: torch.optim.Adam, loss: Tensor) -> None:
     optimizer.step()
 
 
-def _require_match(name: str, given: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    shapes = {key: tuple(value.shape) for key, value in given.items()}
-    expected = {key: tuple(value.shape) for key, value in wanted.items()}
-    for key in sorted(shapes.keys() | expected.keys()):
-        if shapes.get(key) != expected.get(key):
+def _require_shapes(name: str, given: dict[str, Tensor], wanted: dict[str, tuple[int, ...]]) -> None:
+    found = {key: tuple(value.shape) for key, value in given.items()}
+    for key in sorted(found.keys() | wanted.keys()):
+        if found.get(key) != wanted.get(key):
             raise CheckpointError(
-                f"{name} does not fit: {key} is {shapes.get(key)} in the checkpoint and {expected.get(key)} here; "
+                f"{name} does not fit: {key} is {found.get(key)} in the checkpoint and {wanted.get(key)} here; "
                 "use the configuration that the checkpoint was made with"
             )
