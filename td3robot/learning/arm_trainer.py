@@ -1,9 +1,6 @@
 """Resumes a training on arms that run in real time: whatever takes long waits until they rest between episodes."""
 
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 
@@ -13,9 +10,8 @@ from td3robot.errors import TrainingDivergedError
 from td3robot.learning.agent import Agent
 from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
 from td3robot.learning.collector import Episode, Experience, Taken
-from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import Exploration
-from td3robot.learning.trainer import Listener, Trainer
+from td3robot.learning.trainer import Trainer
 from td3robot.policy import checkpoint
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
@@ -86,32 +82,10 @@ class ArmTrainer(Trainer):
     Every arm plays one episode with the same policy. Then all of them rest while the due updates, rows of metrics,
     evaluations and checkpoints follow. An episode that was in progress when a run was saved is not replayed: nobody
     knows where the arm has been since.
-
-    Attributes:
-        closing: What else to close with the trainer, once the arms rest.
     """
 
     collector: ArmCollector
     can_be_given_up = False  # the arms are moving
-
-    def __init__(
-        self,
-        config: RunConfig,
-        collector: ArmCollector,
-        evaluator: Evaluator,
-        contract: Contract,
-        run: Path,
-        listener: Listener,
-    ) -> None:
-        super().__init__(config, collector, evaluator, contract, run, listener)
-        self.closing = ExitStack()
-
-    def close(self) -> None:
-        """Release the arms, then close what ends with them."""
-        try:
-            super().close()
-        finally:
-            self.closing.__exit__(*sys.exc_info())
 
     def request_stop(self) -> None:
         """Stop all arms after this control period, then save."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from td3robot.build import make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
-from td3robot.envs.batch import RobotBatch
 from td3robot.envs.gymnasium_env import Environment
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.envs.rows import RobotRows
@@ -54,39 +53,22 @@ class EnvironmentFigures:
         steps_per_second: One environment on its own.
         steps_per_second_without_guard, guard_overhead: The same without the guard, and the time that the guard adds.
         physics_share: Share of the time of a step, on its own, that MuJoCo's physics take.
-        together: How many environments step together in a training; None if they step one by one.
-        steps_per_second_together, physics_share_together: Of these, on one thread; steps count for each.
+        steps_per_second_together, physics_share_together: Of environments that step together in a training, on one
+            thread; steps count for each.
+        together: How many those are; None if they step one by one.
     """
 
     steps_per_second: float
     steps_per_second_without_guard: float | None = None
     guard_overhead: float | None = None
     physics_share: float | None = None
-    together: int | None = None
     steps_per_second_together: float | None = None
     physics_share_together: float | None = None
+    together: int | None = None
 
     def to_json(self) -> dict[str, float | None]:
         """Return the figures as plain values."""
         return asdict(self)
-
-
-class Timed:
-    """A function that adds up the time of its calls.
-
-    Attributes:
-        seconds: The sum so far [s].
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.seconds = function, 0.0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call the function."""
-        start = perf_counter()
-        answer = self._function(*arguments, **named)
-        self.seconds += perf_counter() - start
-        return answer
 
 
 class OpenGuard(Guard):
@@ -142,36 +124,21 @@ def bench_environment(config: RunConfig, steps: int = 1000) -> EnvironmentFigure
     unguarded.batch.guard = OpenGuard.like(unguarded.guard)
     count = config.training.environments
     together = RobotRows([make_robot_env(config.environment) for _ in range(count)]) if count > 1 else None
-    rates: list[float] = []
-    free: list[float] = []
-    ratios: list[float] = []
-    shares: list[float] = []
-    batches: list[tuple[float, float]] = []
+    passes = []
     for seed in range(PASSES):
         rate, share = _rate_and_physics(guarded, steps, seed)
-        rates.append(rate)
-        shares.append(share)
-        free.append(_steps_per_second(unguarded, steps, seed))
-        ratios.append(free[-1] / rates[-1] - 1.0)
-        if together is not None:
-            batches.append(_rate_together(together, steps // count, seed))
-    found = EnvironmentFigures(median(rates), median(free), median(ratios), median(shares))
-    if not batches:
-        return found
-    return replace(
-        found,
-        together=count,
-        steps_per_second_together=median(rate for rate, _ in batches),
-        physics_share_together=median(share for _, share in batches),
-    )
+        free = _steps_per_second(unguarded, steps, seed)
+        side_by_side = () if together is None else _rate_together(together, steps // count, seed)
+        passes.append((rate, free, free / rate - 1.0, share, *side_by_side))
+    return EnvironmentFigures(*map(median, zip(*passes, strict=True)), together=None if together is None else count)
 
 
 def _rate_and_physics(environment: RobotEnv, steps: int, seed: int) -> tuple[float, float]:
     """Return steps per second, and the share of that time that physics take; 0 without physics."""
     environment.reset(seed=seed)
-    with _timed_physics(environment.batch) as timed:
+    with _timed_physics() as physics_s:
         rate = _steps_per_second(environment, steps, seed)
-    return rate, timed.seconds * rate / steps
+    return rate, physics_s() * rate / steps
 
 
 def _rate_together(rows: RobotRows, steps: int, seed: int) -> tuple[float, float]:
@@ -180,22 +147,29 @@ def _rate_together(rows: RobotRows, steps: int, seed: int) -> tuple[float, float
         rows.reset(row, seed + row)
     actions, everything = _smooth_actions((steps, rows.count, *rows.action_shape), seed), np.arange(rows.count)
     spent = 0.0
-    with _timed_physics(rows.batch) as timed:
+    with _timed_physics() as physics_s:
         for number, action in enumerate(actions):
             start = perf_counter()
             taken = rows.step(action, everything)
             spent += perf_counter() - start
             for row in np.flatnonzero(taken.truncated).tolist():
                 rows.reset(row, 1000 * number + row)
-    return steps * rows.count / spent, timed.seconds / spent
+    return steps * rows.count / spent, physics_s() / spent
 
 
 @contextmanager
-def _timed_physics(batch: RobotBatch) -> Iterator["Timed"]:
-    """Add up the time of MuJoCo's physics in a batch's steps."""
-    timed = Timed(MujocoRobot.integrate)
-    with patch.object(MujocoRobot, "integrate", lambda *arguments: timed(*arguments)):
-        yield timed
+def _timed_physics() -> Iterator[Callable[[], float]]:
+    """Time MuJoCo's physics, and yield what tells their time so far [s]."""
+    spent, integrate = [0.0], MujocoRobot.integrate
+
+    def timed(*arguments: Any) -> None:
+        """Integrate, and add the time that it takes."""
+        start = perf_counter()
+        integrate(*arguments)
+        spent[0] += perf_counter() - start
+
+    with patch.object(MujocoRobot, "integrate", timed):
+        yield lambda: spent[0]
 
 
 def _smooth_actions(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:

@@ -2,14 +2,13 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from os import getpid
 from pathlib import Path
 from socket import gethostname
 from time import perf_counter, time
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -96,23 +95,21 @@ class Window:
 
     def figures(self) -> dict[str, float]:
         """Return the means over episodes, updates and steps, by column name of the row."""
-        row: dict[str, float] = {}
-        for name in self._finished[0] if self._finished else ():
-            row[f"episode/{name}"] = float(np.mean([episode[name] for episode in self._finished]))
-        for name in self.losses[0] if self.losses else ():
-            row[f"learner/{name}"] = float(torch.stack([loss[name] for loss in self.losses]).mean())
-        return row | {name: value / max(self._steps, 1) for name, value in self._sums.items()}
+        episodes = {f"episode/{name}": float(np.mean(values)) for name, values in _columns(self._finished).items()}
+        losses = {f"learner/{name}": float(values.mean()) for name, values in self._losses().items()}
+        return episodes | losses | {name: value / max(self._steps, 1) for name, value in self._sums.items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays; names are numbered to keep their order."""
         arrays = {"steps": np.array([self._steps], np.int64)}
-        for index, (name, value) in enumerate(self._sums.items()):
-            arrays[f"sum.{index:03d}.{name}"] = np.array([value])
-        for index, name in enumerate(self._finished[0] if self._finished else ()):
-            arrays[f"episode.{index:03d}.{name}"] = np.array([episode[name] for episode in self._finished], np.float64)
-        for index, name in enumerate(self.losses[0] if self.losses else ()):
-            values = torch.stack([loss[name] for loss in self.losses])
-            arrays[f"loss.{index:03d}.{name}"] = values.detach().cpu().numpy()
+        kinds: dict[str, dict[str, Any]] = {
+            "sum": {name: [value] for name, value in self._sums.items()},
+            "episode": _columns(self._finished),
+            "loss": {name: values.detach().cpu().numpy() for name, values in self._losses().items()},
+        }
+        for kind, columns in kinds.items():
+            for index, (name, values) in enumerate(columns.items()):
+                arrays[f"{kind}.{index:03d}.{name}"] = np.array(values)
         return arrays
 
     @classmethod
@@ -124,6 +121,14 @@ class Window:
         window._finished = _rows({name: values.tolist() for name, values in _numbered("episode", arrays)})
         window.losses = _rows({name: torch.from_numpy(values).to(device) for name, values in _numbered("loss", arrays)})
         return window
+
+    def _losses(self) -> dict[str, torch.Tensor]:
+        return {name: torch.stack(values) for name, values in _columns(self.losses).items()}
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return rows with the same names column by column."""
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
 def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -163,9 +168,7 @@ class CsvTable:
 
     def _read(self, keep_until: int) -> None:
         """Read the existing file; ``ValueError`` says why it is not this run's."""
-        with self._path.open(
-            newline="", encoding="utf-8-sig"
-        ) as file:  # a spreadsheet may have added a byte order mark
+        with self._path.open(newline="", encoding="utf-8-sig") as file:  # a spreadsheet may have added the mark
             reader = csv.DictReader(file)
             self._columns = list(reader.fieldnames or [])
             if self._columns and "step" not in self._columns:
@@ -187,14 +190,12 @@ class CsvTable:
         new = [name for name in row if name not in self._columns]
         self._rows.append(dict(row))
         self._columns += new
-        if new or self._torn:
-            self._torn = True
+        torn, self._torn = self._torn, True  # until the row is on disk
+        if new or torn:
             self._rewrite()
-            self._torn = False
-            return
-        self._torn = True  # until the row is on disk
-        with self._path.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self._columns).writerow(row)
+        else:
+            with self._path.open("a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self._columns).writerow(row)
         self._torn = False
 
     def _rewrite(self) -> None:
@@ -342,8 +343,6 @@ class MetricsWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._board is not None:
             self._board.close()

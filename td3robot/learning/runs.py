@@ -47,7 +47,9 @@ def make_trainer(
         ConfigError: The configuration cannot be run, or the cluster cannot be used.
     """
     if config.agent.device == "cuda":  # it may be missing; then no process is started
-        _require_device(config)
+        from td3robot.learning.agent import resolve_device
+
+        resolve_device(config.agent.device)
     if workers is None:
         require_room_for_environments(config)
     configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
@@ -125,12 +127,6 @@ def make_arm_trainer(
         trainer = ArmTrainer(config, collector, evaluator, simulated.contract(), run, listener)
         made.pop_all()
     return trainer
-
-
-def _require_device(config: RunConfig) -> None:
-    from td3robot.learning.agent import resolve_device
-
-    resolve_device(config.agent.device)
 
 
 def training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | GymnasiumEnvironmentConfig]:

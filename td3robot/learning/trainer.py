@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -65,6 +65,7 @@ class Trainer(ABC):
 
     Attributes:
         stop_requested: Whether to save and stop after this step.
+        closing: What else to close with the trainer, once the environments are closed.
         actions: Actions that were chosen and not yet carried out; None if there are none.
         evaluations: The evaluation in progress, and the best one.
         window: The data of the next row of metrics.
@@ -98,6 +99,7 @@ class Trainer(ABC):
         self.step = 0
         self.warm = False
         self.stop_requested = False
+        self.closing = ExitStack()
         self.changes: list[dict[str, Any]] = []
         self.learner: Learner | None = None
         self.learned_by: str | None = None
@@ -211,12 +213,13 @@ class Trainer(ABC):
             self.save()
 
     def close(self) -> None:
-        """Close the environments."""
-        for each in (self.collector, self.evaluations.evaluator):
-            try:
-                each.close()
-            except EnvironmentFaultError as error:
-                self.listener.message(str(error))
+        """Close the environments, or release the arms; then close what ends with them."""
+        with self.closing:
+            for each in (self.collector, self.evaluations.evaluator):
+                try:
+                    each.close()
+                except EnvironmentFaultError as error:
+                    self.listener.message(str(error))
 
     def _choose_learner(self) -> None:
         """Make the learner, and record which it is, so that a resumed run uses the same."""
