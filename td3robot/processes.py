@@ -36,6 +36,9 @@ POLL_INTERVAL_S = 1.0
 RETURNED = {"MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
 # How long a process may take to finish its step when it is closed [s].
 END_S = 5.0
+# Share of the free memory that a process may plan to use; the rest is for everything that it does not count.
+FREE_SHARE = 0.9
+CGROUP = Path("/sys/fs/cgroup")
 # A lean child gets an empty package: importing this one as users do would load Gymnasium and much else.
 LEAN = (
     f'import sys, types; package = sys.modules["td3robot"] = types.ModuleType("td3robot"); '
@@ -102,6 +105,19 @@ def cores() -> int:
     here = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     share = os.environ.get(CORES, "")
     return min(here, int(share)) if share.isdecimal() and int(share) else here
+
+
+def free_bytes() -> float:
+    """Return the memory that this process may still use: the machine's, or less if a control group limits it."""
+    free = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        limit, used = ((CGROUP / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        free = min(free, float(limit) - float(used))
+    except (OSError, ValueError, StopIteration):
+        pass  # not Linux, or no control group with a limit
+    return FREE_SHARE * free
 
 
 def return_memory() -> None:

@@ -1,13 +1,15 @@
-"""From a configuration to a trainer with its environments."""
+"""From a configuration to a trainer with its environments, if they fit into this machine's memory."""
 
-from collections.abc import Callable, Mapping
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from td3robot.build import make_contract, make_environment, make_robot_env
-from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
+from td3robot.config import AgentConfig, GymnasiumEnvironmentConfig, RobotEnvironmentConfig, RunConfig
 from td3robot.config.disturbance import PARTS
 from td3robot.errors import ConfigError
 from td3robot.learning.arms import ArmProcess, Arms
@@ -20,15 +22,21 @@ from td3robot.learning.environments import (
 )
 from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
 from td3robot.learning.ray_environments import RayEnvironments
-from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
 from td3robot.learning.run_directory import RunLock
 from td3robot.policy.contract import require_covered
+from td3robot.processes import free_bytes
 from td3robot.ray_cluster import Workers
 from td3robot.robots.cells import CellConfig
 
 if TYPE_CHECKING:
     from td3robot.learning.arm_trainer import ArmTrainer
     from td3robot.learning.trainer import Listener, SimulationTrainer
+
+# Memory of an environment [bytes]: 3 MB measured for a UR5e's grasp in a cell that differs from its model, and 1 MB in
+# one that does not, beside 90 MB of its process, with room for other arms' meshes; for other environments, a nominal
+# amount.
+ARM_BYTES, OTHER_BYTES, PROCESS_BYTES = 6e6, 1e6, 150e6
+FLOAT = 4
 
 
 def make_trainer(
@@ -146,3 +154,82 @@ def training_environments(config: RunConfig) -> list[RobotEnvironmentConfig | Gy
                 disturbances[number] = disturbances[number].undisturbed([part])
         environments = [environment.model_copy(update={"disturbance": drawn}) for drawn in disturbances]
     return environments
+
+
+def require_room_for_environments(config: RunConfig) -> None:
+    """Require that the environments fit into memory.
+
+    Raises:
+        ConfigError: Naming the number that would fit.
+    """
+    training, is_arm, free = config.training, isinstance(config.environment, RobotEnvironmentConfig), free_bytes()
+    count = environment_processes(training) if training.overlap else 1
+    each, processes = (ARM_BYTES, count * PROCESS_BYTES) if is_arm else (OTHER_BYTES, 0.0)
+    fitting = max(int((free - processes) / each), 1)
+    needed = training.environments * each + processes
+    if training.environments > fitting:
+        raise ConfigError(
+            f"training.environments {training.environments} need about {_gb(needed)}, and {_gb(free)} are free; "
+            f"{fitting} would do"
+        )
+
+
+def require_room_for_learning(config: RunConfig, observation_size: int, action_size: int) -> None:
+    """Require that the replay buffer and the networks fit into memory.
+
+    A save briefly needs the replay buffer's memory once more. Networks are counted with targets, gradients, Adam's
+    moments and the activations of a batch.
+
+    Raises:
+        ConfigError: Naming the setting, with a value that would fit.
+    """
+    agent, free = config.agent, free_bytes()
+    row = 2.0 * FLOAT * (2 * observation_size + action_size + 3)
+    filled = min(agent.replay_capacity, config.training.steps)
+    if filled * row > free:
+        raise ConfigError(
+            f"agent.replay_capacity {agent.replay_capacity} needs {_gb(filled * row)} when it is saved, and "
+            f"{_gb(free)} are free; {int(free / row)} would do"
+        )
+    sizes = observation_size, action_size
+
+    def needed(width: int | None = None, batch: int = agent.batch_size) -> float:
+        """Return the bytes of the agent's networks, or of those with hidden layers of a width."""
+        hidden = agent.hidden if width is None else (width,) * len(agent.hidden)
+        return _network_bytes(agent.model_copy(update={"hidden": hidden}), sizes, batch)
+
+    need = needed()
+    if need <= free:
+        return
+    if needed(batch=1) <= free:
+        batch = _largest(lambda value: needed(batch=value) <= free)
+        raise ConfigError(
+            f"agent.batch_size {agent.batch_size} needs {_gb(need)}, and {_gb(free)} are free; {batch} would do"
+        )
+    width = _largest(lambda value: needed(value, 1) <= free)
+    raise ConfigError(
+        f"networks with agent.hidden {list(agent.hidden)} need {_gb(need)}, and {_gb(free)} are free; widths of "
+        f"{width} would do"
+    )
+
+
+def _network_bytes(agent: AgentConfig, sizes: tuple[int, int], batch: int) -> float:
+    weights = activations = 0.0
+    for name, widths in agent.networks(*sizes).items():
+        trained = name in agent.trained  # those have a gradient, two moments, and a batch's activations with slopes
+        weights += (4.0 if trained else 1.0) * _parameters(widths)
+        activations += 2.0 * batch * sum(map(float, widths[:-1])) if trained else 0.0
+    return FLOAT * (weights + activations)
+
+
+def _parameters(widths: Sequence[int]) -> float:
+    return sum(float(before) * after + after for before, after in pairwise(widths))
+
+
+def _largest(fits: Callable[[int], bool]) -> int:
+    """Return the largest number that fits, at least 1."""
+    return max(1, bisect(range(2**40), False, lo=1, key=lambda number: not fits(number)) - 1)
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3g} GB"

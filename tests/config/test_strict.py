@@ -2,10 +2,11 @@
 
 import pytest
 
+from td3robot import processes
 from td3robot.config import parse_config
 from td3robot.errors import ConfigError
-from td3robot.learning import resources
-from td3robot.learning.resources import require_room_for_environments, require_room_for_learning
+from td3robot.learning import runs
+from td3robot.learning.runs import require_room_for_environments, require_room_for_learning
 
 MINIMAL = "name: a\nenvironment: {kind: gymnasium, id: X-v0}\n"
 
@@ -40,7 +41,7 @@ def test_a_merge_may_be_overridden():
 
 @pytest.fixture
 def a_gigabyte(monkeypatch):
-    monkeypatch.setattr(resources, "free_bytes", lambda: 1e9)
+    monkeypatch.setattr(runs, "free_bytes", lambda: 1e9)
 
 
 def value_in(error):
@@ -78,9 +79,9 @@ def test_environments_that_do_not_fit_into_memory_are_refused_with_the_number_th
 
 
 def test_a_control_group_that_has_less_than_the_machine_counts(tmp_path, monkeypatch):
-    whole = resources.free_bytes()
+    whole = processes.free_bytes()
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
-    monkeypatch.setattr(resources, "CGROUP", tmp_path)
-    assert resources.free_bytes() == pytest.approx(0.9 * 600_000)
-    assert resources.free_bytes() < whole
+    monkeypatch.setattr(processes, "CGROUP", tmp_path)
+    assert processes.free_bytes() == pytest.approx(0.9 * 600_000)
+    assert processes.free_bytes() < whole
