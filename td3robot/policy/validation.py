@@ -1,6 +1,5 @@
 """Checks that the parts of a checkpoint are possible and belong together, before anything is built from them."""
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +7,6 @@ import numpy as np
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.errors import CheckpointError
 from td3robot.policy.checkpoint import Arrays, Checkpoint
-from td3robot.policy.contract import Contract
 from td3robot.policy.documents import MODELS, short
 from td3robot.policy.observation_scaling import LARGEST
 
@@ -29,35 +27,7 @@ def require_playable(saved: Checkpoint, config: RunConfig) -> None:
     Raises:
         CheckpointError: Naming the first part that does not fit.
     """
-    for name in MODELS:
-        if saved.has(name):
-            saved.document(name)
-    contract, counters = saved.contract(), saved.document("counters")
-    evaluation = saved.document("evaluation")
-    if saved.has("evaluations") and evaluation is not None and evaluation not in saved.document("evaluations"):
-        raise _inconsistent(saved, "evaluation.json is none of those in evaluations.json")
-    has_evaluation = evaluation is not None
-    if has_evaluation is not (counters["evaluated_step"] > 0):
-        raise _inconsistent(
-            saved,
-            f"counters.json names step {counters['evaluated_step']} as evaluated, evaluation.json "
-            f"{'another' if has_evaluation else 'none'}",
-        )
-    _require_same_environment(saved, config, contract)
-    averages = saved.has("actor_average")
-    if averages is not (saved.has("replay") and "actor_average" in _networks(config, contract)):
-        raise _inconsistent(
-            saved, f"it {'has' if averages else 'lacks'} an actor_average, unlike its configuration's agent"
-        )
-    _require_network(saved, "actor_average" if averages else "actor", config, contract)
-    scaled = bool(saved.normalizer()["enabled"][0])
-    if scaled is not (wanted := config.agent.normalize_observations):
-        raise _inconsistent(
-            saved,
-            f"its configuration has agent.normalize_observations {str(wanted).lower()}, and its "
-            f"normaliser {'is' if scaled else 'is not'} enabled",
-        )
-    saved.policy()
+    _Validation(saved, config).require_playable()
 
 
 def require_whole(saved: Checkpoint, config: RunConfig) -> None:
@@ -70,161 +40,193 @@ def require_whole(saved: Checkpoint, config: RunConfig) -> None:
     Raises:
         CheckpointError: Naming the first part that does not fit.
     """
-    require_playable(saved, config)
-    contract = saved.contract()
-    groups = [name.removesuffix(".safetensors") for name in saved.manifest["files"] if name.endswith(".safetensors")]
-    for name in groups:
-        if name in _networks(config, contract):
-            _require_network(saved, name, config, contract)
-        elif name.endswith(OPTIMIZER):
-            _require_optimizer(saved, name, config)
+    _Validation(saved, config).require_whole()
+
+
+class _Validation:
+    """The checks of one checkpoint, whose documents are read and valid by themselves."""
+
+    def __init__(self, saved: Checkpoint, config: RunConfig) -> None:
+        self.saved, self.config, self.path = saved, config, saved.path
+        self.documents = {name: saved.document(name) for name in MODELS if saved.has(name)}
+        self.contract = saved.contract()
+        self.counters, self.evaluation = saved.document("counters"), saved.document("evaluation")
+        self.sizes = self.contract.observation.size, self.contract.action.size
+        self.networks = config.agent.networks(*self.sizes)
+
+    def require(self, fits: bool, what: str) -> None:
+        """Raise if something does not fit, saying what."""
+        if not fits:
+            raise self.error(what)
+
+    def error(self, what: str) -> CheckpointError:
+        """Return the error that says what does not fit."""
+        return CheckpointError(f"{self.path}: {what}; the checkpoint's parts do not belong together")
+
+    def require_playable(self) -> None:
+        """Check what play needs."""
+        saved, evaluation = self.saved, self.evaluation
+        among_all = evaluation is None or evaluation in self.documents.get("evaluations", [evaluation])
+        self.require(among_all, "evaluation.json is none of those in evaluations.json")
+        self.require(
+            (evaluation is not None) is (self.counters["evaluated_step"] > 0),
+            f"counters.json names step {self.counters['evaluated_step']} as evaluated, evaluation.json "
+            f"{'none' if evaluation is None else 'another'}",
+        )
+        self.require_same_environment()
+        averages = saved.has("actor_average")
+        self.require(
+            averages is (saved.has("replay") and "actor_average" in self.networks),
+            f"it {'has' if averages else 'lacks'} an actor_average, unlike its configuration's agent",
+        )
+        self.require_network("actor_average" if averages else "actor")
+        scaled, wanted = bool(saved.normalizer()["enabled"][0]), self.config.agent.normalize_observations
+        self.require(
+            scaled is wanted,
+            f"its configuration has agent.normalize_observations {str(wanted).lower()}, and its "
+            f"normaliser {'is' if scaled else 'is not'} enabled",
+        )
+        saved.policy()
+
+    def require_whole(self) -> None:
+        """Check everything."""
+        self.require_playable()
+        files = self.saved.manifest["files"]
+        groups = [name.removesuffix(".safetensors") for name in files if name.endswith(".safetensors")]
+        for name in groups:
+            if name in self.networks:
+                self.require_network(name)
+            elif name.endswith(OPTIMIZER):
+                self.require_optimizer(name)
+            else:
+                self.saved.arrays(name)
+        if self.saved.has("replay"):
+            self.require_resumable(groups)
+
+    def require_same_environment(self) -> None:
+        """Compare the configuration's environment with the contract's."""
+        environment, terms = self.config.environment, self.contract.terms
+        if isinstance(environment, RobotEnvironmentConfig):
+            self.require(terms.get("guard") is not None, "its configuration is of a robot, and its contract of none")
+            own, arm = environment.robot.arm, terms["robot"].get("arm", environment.robot.arm)
+            self.require(arm == own, f"its configuration is of the arm {own!r}, its contract of {short(arm)}")
         else:
-            saved.arrays(name)
-    if saved.has("replay"):
-        _require_resumable(saved, config, contract, groups)
+            named, trained = {"id": environment.id, "kwargs": environment.kwargs}, terms.get("environment")
+            what = f"its configuration names the environment {short(named)}, its contract {short(trained)}"
+            self.require(trained == named, what)
 
+    def require_network(self, name: str) -> Shapes:
+        """Return the shapes of a network; refuse layers other than the configuration's, and absurd weights."""
+        arrays = self.saved.arrays(name)
+        wanted = _shapes(self.networks[name], self.config.agent.layer_norm)
+        self.require_shapes(name, arrays, wanted)
+        for key, array in arrays.items():
+            self.require(bool((np.abs(array) < LARGEST).all()), f"{name}: {key} holds a number beyond {LARGEST:g}")
+        return wanted
 
-def _require_same_environment(saved: Checkpoint, config: RunConfig, contract: Contract) -> None:
-    environment = config.environment
-    if isinstance(environment, RobotEnvironmentConfig):
-        if contract.terms.get("guard") is None:
-            raise _inconsistent(saved, "its configuration is of a robot, and its contract of none")
-        arm = contract.terms["robot"].get("arm", environment.robot.arm)
-        if arm != environment.robot.arm:
-            raise _inconsistent(
-                saved, f"its configuration is of the arm {environment.robot.arm!r}, its contract of {short(arm)}"
-            )
-        return
-    named = {"id": environment.id, "kwargs": environment.kwargs}
-    if (trained := contract.terms.get("environment")) != named:
-        raise _inconsistent(
-            saved, f"its configuration names the environment {short(named)}, its contract {short(trained)}"
+    def require_optimizer(self, name: str) -> None:
+        """Refuse arrays that are not Adam's state of a network; it is empty until the network's first update."""
+        arrays, network, updates = self.saved.arrays(name), name.removesuffix(OPTIMIZER), self.counters["updates"]
+        if not arrays:
+            young = updates < self.config.agent.period or "changes" in self.documents
+            self.require(young, f"{name} is empty after {updates} updates")
+            return
+        self.require(self.saved.has(network), f"{name} is there without {network}")
+        if network not in self.networks:
+            return
+        wanted: Shapes = {}
+        for key, shape in self.require_network(network).items():
+            wanted |= {f"{key}.step": ()} | {f"{key}.{moment}": shape for moment in MOMENTS}
+        self.require_shapes(name, arrays, wanted)
+        for key, array in arrays.items():
+            positive = not key.endswith((".step", ".exp_avg_sq")) or not (array < 0.0).any()
+            self.require(positive, f"{name}: {key} holds a number below 0, and cannot be negative")
+
+    def require_resumable(self, groups: list[str]) -> None:
+        """Check what resuming needs in addition."""
+        counters, environments = self.counters, self.config.training.environments
+        wanted = {*self.networks, *self.config.agent.optimizers, "episodes", "torch_generator", "random"}
+        missing = sorted(wanted - {*groups, *self.documents})
+        self.require(not missing, f"{', '.join(missing)} is missing")
+        for name in ("replay", "episodes"):
+            self.require(counters.get(name) is not None, f"counters.json lacks {name}")
+        self.require(
+            len(counters["episodes"]) == environments,
+            f"it has {len(counters['episodes'])} episodes in progress, and its configuration {environments} "
+            "environments",
+        )
+        self.require_updates()
+        self.require_replay()
+        self.require_episodes()
+        state = self.saved.arrays("torch_generator").get("state")
+        self.require(
+            state is not None and state.dtype == np.uint8 and state.shape == (GENERATOR_BYTES,),
+            "torch_generator is no state of a random generator",
         )
 
+    def require_updates(self) -> None:
+        """Refuse more updates than the steps call for, or so few that a resumed run would catch up all at once."""
+        training, rate, environment = self.config.training, self.config.agent.updates_per_step, self.config.environment
+        changed = {name for change in self.documents.get("changes", ()) for name in change["settings"]}
+        if changed & {"agent.updates_per_step", "training.random_steps"}:
+            return
+        step, updates = self.counters["step"], self.counters["updates"]
+        self.require(updates <= step * rate, f"{updates} updates are more than {step} steps allow")
+        # On an arm, updates wait for the end of an episode; with overlap, for the next step.
+        waiting = 2 * training.environments
+        waiting += environment.episode_steps if isinstance(environment, RobotEnvironmentConfig) else 0
+        enough = updates >= (step - training.random_steps - waiting) * rate - 1.0
+        self.require(not updates or enough, f"{updates} updates are fewer than {step} steps call for")
 
-def _networks(config: RunConfig, contract: Contract) -> dict[str, list[int]]:
-    return config.agent.networks(contract.observation.size, contract.action.size)
-
-
-def _require_network(saved: Checkpoint, name: str, config: RunConfig, contract: Contract) -> Shapes:
-    """Return the shapes of a network; refuse layers other than the configuration's, and absurd weights."""
-    arrays = saved.arrays(name)
-    wanted = _shapes(_networks(config, contract)[name], config.agent.layer_norm)
-    _require_shapes(saved, name, arrays, wanted)
-    for key, array in arrays.items():
-        if not (np.abs(array) < LARGEST).all():
-            raise _inconsistent(saved, f"{name}: {key} holds a number beyond {LARGEST:g}")
-    return wanted
-
-
-def _require_optimizer(saved: Checkpoint, name: str, config: RunConfig) -> None:
-    """Refuse arrays that are not Adam's state of a network; it is empty until the network's first update."""
-    arrays, network = saved.arrays(name), name.removesuffix(OPTIMIZER)
-    contract, counters = saved.contract(), saved.document("counters")
-    if not arrays:
-        if counters["updates"] >= config.agent.period and not saved.has("changes"):
-            raise _inconsistent(saved, f"{name} is empty after {counters['updates']} updates")
-        return
-    if not saved.has(network):
-        raise _inconsistent(saved, f"{name} is there without {network}")
-    if network not in _networks(config, contract):
-        return
-    wanted: Shapes = {}
-    for key, shape in _require_network(saved, network, config, contract).items():
-        wanted |= {f"{key}.step": ()} | {f"{key}.{moment}": shape for moment in MOMENTS}
-    _require_shapes(saved, name, arrays, wanted)
-    for key, array in arrays.items():
-        if key.endswith((".step", ".exp_avg_sq")) and (array < 0.0).any():
-            raise _inconsistent(saved, f"{name}: {key} holds {array.min():g}, and cannot be negative")
-
-
-def _require_resumable(saved: Checkpoint, config: RunConfig, contract: Contract, groups: Iterable[str]) -> None:
-    counters = saved.document("counters")
-    wanted = {"episodes", "torch_generator"} | {name for name in ("random",) if not saved.has(name)}
-    wanted |= {*_networks(config, contract), *config.agent.optimizers}
-    if missing := sorted(wanted - set(groups)):
-        raise _inconsistent(saved, f"{missing[0]} is missing")
-    if counters.get("replay") is None or counters.get("episodes") is None:
-        raise _inconsistent(saved, "counters.json lacks replay or episodes")
-    if len(counters["episodes"]) != config.training.environments:
-        raise _inconsistent(
-            saved,
-            f"it has {len(counters['episodes'])} episodes in progress, and its configuration "
-            f"{config.training.environments} environments",
+    def require_replay(self) -> None:
+        """Refuse rows that no environment of the contract can have given."""
+        observation, action = self.sizes
+        step, following = self.counters["step"], self.counters["replay"]["next"]
+        capacity = self.config.agent.replay_capacity
+        rows = self.saved.arrays("replay").get("rows")
+        if rows is None or rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != 2 * observation + action + 3:
+            raise self.error("replay holds no rows of this contract's transitions")
+        count = len(rows)
+        self.require(
+            count <= min(capacity, step), f"replay holds {count} transitions of {step} steps, with room for {capacity}"
         )
-    _require_updates(saved, config)
-    _require_replay(saved, config, contract)
-    _require_episodes(saved, config, contract)
-    state = saved.arrays("torch_generator").get("state")
-    if state is None or state.dtype != np.uint8 or state.shape != (GENERATOR_BYTES,):
-        raise _inconsistent(saved, "torch_generator is no state of a random generator")
-
-
-def _require_updates(saved: Checkpoint, config: RunConfig) -> None:
-    """Refuse more updates than the steps call for, or so few that a resumed run would catch up all at once."""
-    if _changed(saved, "agent.updates_per_step") or _changed(saved, "training.random_steps"):
-        return
-    counters, rate = saved.document("counters"), config.agent.updates_per_step
-    step, updates = counters["step"], counters["updates"]
-    if updates > step * rate:
-        raise _inconsistent(saved, f"{updates} updates are more than {step} steps allow")
-    # On an arm, updates wait for the end of an episode; with overlap, for the next step.
-    waiting = 2 * config.training.environments
-    waiting += config.environment.episode_steps if isinstance(config.environment, RobotEnvironmentConfig) else 0
-    if updates and updates < (step - config.training.random_steps - waiting) * rate - 1.0:
-        raise _inconsistent(saved, f"{updates} updates are fewer than {step} steps call for")
-
-
-def _require_replay(saved: Checkpoint, config: RunConfig, contract: Contract) -> None:
-    counters, arrays = saved.document("counters"), saved.arrays("replay")
-    observation, action = contract.observation.size, contract.action.size
-    rows, capacity = arrays.get("rows"), config.agent.replay_capacity
-    if rows is None or rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != 2 * observation + action + 3:
-        raise _inconsistent(saved, "replay holds no rows of this contract's transitions")
-    if len(rows) > capacity or len(rows) > counters["step"]:
-        raise _inconsistent(
-            saved, f"replay holds {len(rows)} transitions of {counters['step']} steps, with room for {capacity}"
+        self.require(
+            following == count if count < capacity else following < capacity,
+            f"counters.json writes the next transition at {following} of {count}",
         )
-    following = counters["replay"]["next"]
-    if following != len(rows) % capacity if len(rows) < capacity else following >= capacity:
-        raise _inconsistent(saved, f"counters.json writes the next transition at {following} of {len(rows)}")
-    actions, terminated = rows[:, observation : observation + action], rows[:, -2]
-    if (np.abs(actions) > 1.0).any() or not np.isin(terminated, (0.0, 1.0)).all():
-        raise _inconsistent(saved, "replay holds an action outside of [-1, 1], or an end that is neither 0 nor 1")
-    if (rows[:, -1] < 0.0).any() or (rows[:, -1] > 1.0).any() or (np.abs(rows) > LARGEST).any():
-        raise _inconsistent(saved, f"replay holds a discount outside of [0, 1], or a number beyond {LARGEST:g}")
+        actions, terminated, discount = rows[:, observation : observation + action], rows[:, -2], rows[:, -1]
+        self.require(
+            bool((np.abs(actions) <= 1.0).all() and np.isin(terminated, (0.0, 1.0)).all()),
+            "replay holds an action outside of [-1, 1], or an end that is neither 0 nor 1",
+        )
+        self.require(
+            bool((discount >= 0.0).all() and (discount <= 1.0).all() and (np.abs(rows) <= LARGEST).all()),
+            f"replay holds a discount outside of [0, 1], or a number beyond {LARGEST:g}",
+        )
 
+    def require_episodes(self) -> None:
+        """Refuse episodes in progress that no environment of the contract can have."""
+        (observation, action), arrays = self.sizes, self.saved.arrays("episodes")
+        for index in range(self.config.training.environments):
+            actions, last = arrays.get(f"{index}.actions"), arrays.get(f"{index}.observation")
+            if actions is None or actions.dtype != np.float32 or actions.ndim != 2 or actions.shape[1] != action:
+                raise self.error(f"episodes has no actions of environment {index}")
+            if last is None or last.dtype.kind != "f" or last.shape != (observation,):
+                raise self.error(f"episodes has no observation of environment {index}")
+            inside = bool((np.abs(actions) <= 1.0).all())
+            self.require(inside, f"episodes has an action outside of [-1, 1] in environment {index}")
 
-def _require_episodes(saved: Checkpoint, config: RunConfig, contract: Contract) -> None:
-    count, observation, action = config.training.environments, contract.observation.size, contract.action.size
-    arrays = saved.arrays("episodes")
-    for index in range(count):
-        actions, last = arrays.get(f"{index}.actions"), arrays.get(f"{index}.observation")
-        if actions is None or actions.dtype != np.float32 or actions.ndim != 2 or actions.shape[1] != action:
-            raise _inconsistent(saved, f"episodes has no actions of environment {index}")
-        if last is None or last.dtype.kind != "f" or last.shape != (observation,):
-            raise _inconsistent(saved, f"episodes has no observation of environment {index}")
-        if (np.abs(actions) > 1.0).any():
-            raise _inconsistent(saved, f"episodes has an action outside of [-1, 1] in environment {index}")
-
-
-def _changed(saved: Checkpoint, setting: str) -> bool:
-    """Whether the run was ever resumed with another value of a setting."""
-    changes = saved.document("changes") if saved.has("changes") else []
-    return any(setting in change["settings"] for change in changes)
-
-
-def _require_shapes(saved: Checkpoint, name: str, arrays: Arrays, wanted: Shapes) -> None:
-    for key in sorted(arrays.keys() | wanted.keys()):
-        found = tuple(arrays[key].shape) if key in arrays else None
-        if found != wanted.get(key):
-            raise _inconsistent(
-                saved,
+    def require_shapes(self, name: str, arrays: Arrays, wanted: Shapes) -> None:
+        """Refuse a group with other names, shapes or types than those of a network or its optimizer."""
+        for key in sorted(arrays.keys() | wanted.keys()):
+            found = tuple(arrays[key].shape) if key in arrays else None
+            self.require(
+                found == wanted.get(key),
                 f"{name} does not fit: {short(key)[1:-1]} is {found} in the checkpoint and {wanted.get(key)} by "
                 "its configuration and contract",
             )
-        if arrays[key].dtype.kind != "f":
-            raise _inconsistent(saved, f"{name}: {key} is of type {arrays[key].dtype}, not of floats")
+            floats = arrays[key].dtype.kind == "f"
+            self.require(floats, f"{name}: {key} is of type {arrays[key].dtype}, not of floats")
 
 
 def _shapes(sizes: list[int], layer_norm: bool) -> Shapes:
@@ -237,7 +239,3 @@ def _shapes(sizes: list[int], layer_norm: bool) -> Shapes:
             shapes |= {f"net.{index + 1}.weight": (outputs,), f"net.{index + 1}.bias": (outputs,)}
         index += 3 if layer_norm else 2
     return shapes
-
-
-def _inconsistent(saved: Checkpoint, what: str) -> CheckpointError:
-    return CheckpointError(f"{saved.path}: {what}; the checkpoint's parts do not belong together")
