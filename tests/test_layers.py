@@ -10,7 +10,7 @@ import pytest
 
 import td3robot
 from td3robot.layout import Field, Layout
-from td3robot.policy.checkpoint import CheckpointData, write
+from td3robot.policy.checkpoint_writer import CheckpointData, write
 from td3robot.policy.contract import Contract
 
 ROOT = Path(td3robot.__file__).parent

@@ -12,7 +12,7 @@ from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
 from td3robot.learning.collector import Episode, Experience, Taken
 from td3robot.learning.exploration import Exploration
 from td3robot.learning.trainer import Trainer
-from td3robot.policy import checkpoint
+from td3robot.policy.checkpoint import Checkpoint
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
 from td3robot.policy.policy import Policy
@@ -92,7 +92,7 @@ class ArmTrainer(Trainer):
         super().request_stop()
         self.collector.arms.stop()
 
-    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
+    def _resume_episodes(self, saved: Checkpoint) -> None:
         self.actions = None
         self.collector.begin_after(max(saved.document("counters")["episodes"], default=-1))
 

@@ -10,8 +10,8 @@ from td3robot.errors import CheckpointError
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.metrics import MetricsWriter
 from td3robot.learning.snapshot import play_contents
-from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Arrays, CheckpointData
+from td3robot.policy.checkpoint import Arrays
+from td3robot.policy.checkpoint_writer import CheckpointData, publish
 from td3robot.policy.contract import Contract
 from td3robot.policy.observation_scaling import ObservationScaling
 from td3robot.policy.policy import Policy
@@ -156,6 +156,6 @@ class Evaluations:
         self.best, self.best_step = evaluation, begun.step
         contents = replace(begun.contents, documents={**begun.contents.documents, "evaluation": figures})
         try:
-            checkpoint.publish(trainer.run_directory, "best", begun.step, contents, keep=KEPT)
+            publish(trainer.run_directory, "best", begun.step, contents, keep=KEPT)
         except CheckpointError as error:
             trainer.listener.message(f"{error}; the previous best policy is untouched")

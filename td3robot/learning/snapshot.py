@@ -8,7 +8,8 @@ from td3robot import seeding
 from td3robot.config import to_yaml
 from td3robot.envs.playing import Evaluation
 from td3robot.learning.metrics import Window
-from td3robot.policy.checkpoint import Arrays, Checkpoint, CheckpointData
+from td3robot.policy.checkpoint import Arrays, Checkpoint
+from td3robot.policy.checkpoint_writer import CheckpointData
 
 if TYPE_CHECKING:
     from td3robot.learning.trainer import Trainer

@@ -24,7 +24,8 @@ from td3robot.learning.metrics import MetricsWriter, Stopwatch, Window
 from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.run_directory import RunLock, RunMovedError, describe_run, with_traceback
 from td3robot.learning.snapshot import restore, run_contents, to_torch
-from td3robot.policy import checkpoint
+from td3robot.policy.checkpoint import Checkpoint, find
+from td3robot.policy.checkpoint_writer import publish, set_aside_later
 from td3robot.policy.contract import Contract
 
 KEPT = 2  # of the newest checkpoints; each holds the replay buffer
@@ -124,7 +125,7 @@ class Trainer(ABC):
         metrics = MetricsWriter(self.run_directory, self.step, self.listener.message, self.config, evaluated_until)
         with self._lock, metrics as writer:
             atomic.delete_leftovers(self.run_directory)
-            for place in checkpoint.set_aside_later(self.run_directory, "last", self.step):
+            for place in set_aside_later(self.run_directory, "last", self.step):
                 self.listener.message(f"a checkpoint of a later step than this run resumes from is kept as {place}")
             describe_run(self.run_directory, self.config, self.changes, self.listener.message)
             self._timed_from = self._reported = self.step
@@ -188,7 +189,7 @@ class Trainer(ABC):
         self.require_finite()
         self.require_in_place()
         try:
-            checkpoint.publish(self.run_directory, "last", self.step, run_contents(self), keep=KEPT)
+            publish(self.run_directory, "last", self.step, run_contents(self), keep=KEPT)
             self._saved_step = self.step
         except CheckpointError as error:
             unsaved = f"{error}; the previous checkpoint is untouched"
@@ -228,7 +229,7 @@ class Trainer(ABC):
         training = training.model_copy(update={"learner": self.learner.name})
         self.config = self.config.model_copy(update={"training": training})
 
-    def resume(self, saved: checkpoint.Checkpoint) -> None:
+    def resume(self, saved: Checkpoint) -> None:
         """Restore a saved run, so that training continues exactly as without the interruption.
 
         Raises:
@@ -244,7 +245,7 @@ class Trainer(ABC):
         if saved.path.resolve().parent == self.run_directory.resolve():
             self._saved_step = self.step
 
-    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+    def start_from(self, saved: Checkpoint) -> None:
         """Start with another run's networks and normaliser; its policy replaces uniformly random exploration.
 
         Raises:
@@ -278,7 +279,7 @@ class Trainer(ABC):
         """Collect some steps and do the updates that are due."""
 
     @abstractmethod
-    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
+    def _resume_episodes(self, saved: Checkpoint) -> None:
         """Continue the episodes that were in progress, or begin the next ones."""
 
     def _store(self, taken: Taken) -> None:
@@ -354,7 +355,7 @@ class Trainer(ABC):
         """Return the error that says what diverged, and what to do."""
         slower = "--set agent.learning_rate=..."
         try:
-            good = checkpoint.find(self.run_directory, ("last",))
+            good = find(self.run_directory, ("last",))
         except CheckpointError:
             advice = f"begin again with a lower learning rate ({slower})"
         else:
@@ -395,7 +396,7 @@ class SimulationTrainer(Trainer):
     collector: Collector
     _stepping = False
 
-    def _resume_episodes(self, saved: checkpoint.Checkpoint) -> None:
+    def _resume_episodes(self, saved: Checkpoint) -> None:
         episodes = saved.document("counters")["episodes"]
         if dropped := self.collector.load_state(saved.arrays("episodes"), episodes):
             self.listener.message(

@@ -1,17 +1,12 @@
 """Checkpoints on disk: a directory of safetensors, JSON and YAML files, and a manifest with their SHA-256.
 
-A checkpoint is written completely under a temporary name, flushed to disk, and renamed, so anything with a
-checkpoint's name is complete. Loading runs no code. No torch here: play needs none.
+Loading runs no code. No torch here: play needs none.
 """
 
-import fcntl
-import json
 import os
 import re
 import weakref
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
-from td3robot import atomic, catalog
+from td3robot import catalog
 from td3robot.config import DisturbanceConfig, RunConfig, parse_config
 from td3robot.config.durations import in_seconds
 from td3robot.config.plain import is_plain, parse_plain
@@ -29,7 +24,7 @@ from td3robot.errors import CheckpointError
 from td3robot.policy.contract import COVERING, Contract
 from td3robot.policy.documents import read_document, short
 from td3robot.policy.manifest import MANIFEST as MANIFEST
-from td3robot.policy.manifest import held, manifest_of, verified_manifest
+from td3robot.policy.manifest import held, verified_manifest
 from td3robot.policy.observation_scaling import Moments, ObservationScaling, require_moments
 from td3robot.policy.policy import Policy
 
@@ -40,21 +35,6 @@ READINGS = 10  # attempts to read a run whose training keeps replacing its check
 ONLY_CHOICES = {"agent.kind": "td3", "training.learner": "auto"}
 
 Arrays = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class CheckpointData:
-    """The contents of a checkpoint.
-
-    Attributes:
-        config: The resolved configuration as YAML text.
-        documents: Plain values by name; each becomes ``<name>.json``.
-        arrays: Groups of arrays by name; each becomes ``<name>.safetensors``.
-    """
-
-    config: str
-    documents: Mapping[str, Any]
-    arrays: Mapping[str, Arrays]
 
 
 class Checkpoint:
@@ -226,72 +206,6 @@ class Checkpoint:
         return self.path / name
 
 
-def write(path: Path, contents: CheckpointData) -> None:
-    """Write a checkpoint under a temporary name, flush it, and rename it to ``path``.
-
-    Raises:
-        CheckpointError: It could not be written; then there is nothing at ``path``.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.Replacement(path, durable=True) as temporary:
-            temporary.mkdir()
-            (temporary / CONFIG).write_text(contents.config, encoding="utf-8")
-            for name, document in contents.documents.items():
-                _write_json(temporary / f"{name}.json", document)
-            for name, arrays in contents.arrays.items():
-                _write_arrays(temporary / f"{name}.safetensors", arrays)
-            _write_json(temporary / MANIFEST, manifest_of(temporary))
-    except (OSError, SafetensorError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CheckpointError(f"checkpoint {path} could not be saved: {reason}") from None
-
-
-def publish(run: Path, kind: str, step: int, contents: CheckpointData, keep: int = 1) -> Path:
-    """Write ``<run>/<kind>-<step>``, then delete all checkpoints of that kind but the newest ``keep``.
-
-    Those of later steps are from before the run went back, and are deleted, too.
-
-    Raises:
-        CheckpointError: It could not be written; the older ones are still there.
-    """
-    path = run / f"{kind}-{step:09d}"
-    write(path, contents)
-    there = _of_kind(run, kind)
-    kept = sorted(_step_of(each) for each in there if _step_of(each) <= step)[-keep:]
-    for each in there:
-        if _step_of(each) not in kept:
-            _delete(each)
-    return path
-
-
-def set_aside_later(run: Path, kind: str, step: int) -> list[Path]:
-    """Rename a run's checkpoints of a kind beyond the step that it went back to, and return their new paths."""
-    places = []
-    for path in _of_kind(run, kind):
-        if _step_of(path) > step:
-            names = (run / f"set-aside-{path.name}{suffix}" for suffix in ("", *(f"-{n}" for n in range(2, 1000))))
-            places.append(path.rename(next(name for name in names if not name.exists())))
-    return places
-
-
-def _delete(path: Path) -> None:
-    """Rename a checkpoint, then delete it: an interrupted deletion leaves a temporary name.
-
-    One that is being read stays; the next save deletes it.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            atomic.delete(path.rename(atomic.temporary_path(path)))
-    finally:
-        os.close(descriptor)
-
-
 def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
     """Return the path of the checkpoint that ``path`` means.
 
@@ -307,7 +221,7 @@ def find(path: Path, kinds: tuple[str, ...] = KINDS) -> Path:
     if (path / MANIFEST).is_file():
         return path
     for kind in kinds:
-        for candidate in _of_kind(path, kind):
+        for candidate in of_kind(path, kind):
             return candidate
     if not path.exists():
         if "best" not in kinds:  # released policies can't be resumed, so their names are no help
@@ -358,37 +272,28 @@ def load_policy(path: str | Path) -> Policy:
     return opened(Path(path)).policy()
 
 
-def _of_kind(run: Path, kind: str) -> list[Path]:
+def of_kind(run: Path, kind: str) -> list[Path]:
     """Return the complete checkpoints of a kind, newest first; anything with another name belongs to somebody else."""
     named = (path for path in run.glob(f"{kind}-*") if re.fullmatch(rf"{kind}-[0-9]+", path.name))
-    return sorted((path for path in named if (path / MANIFEST).is_file()), key=_step_of, reverse=True)
+    return sorted((path for path in named if (path / MANIFEST).is_file()), key=step_of, reverse=True)
 
 
-def _step_of(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """Return the step in the name of a run's checkpoint."""
     return int(path.name.rpartition("-")[2])
 
 
 def _older_whole(path: Path) -> str:
     """Return a clause with the newest complete checkpoint older than a damaged one, of the same run and kind."""
     kind = path.name.rpartition("-")[0]
-    for other in _of_kind(path.parent, kind) if kind in KINDS and path.name[len(kind) + 1 :].isdecimal() else ():
-        if _step_of(other) < _step_of(path):
+    for other in of_kind(path.parent, kind) if kind in KINDS and path.name[len(kind) + 1 :].isdecimal() else ():
+        if step_of(other) < step_of(path):
             try:
                 verified_manifest(other)
             except CheckpointError:
                 continue
             return f"; {other} is older, and whole"
     return ""
-
-
-def _write_json(path: Path, document: Any) -> None:
-    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-    path.write_text(text, encoding="utf-8")
-
-
-def _write_arrays(path: Path, arrays: Arrays) -> None:
-    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
-    path.chmod(0o644)  # safetensors makes it readable for the owner only
 
 
 def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

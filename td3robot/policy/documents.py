@@ -225,19 +225,15 @@ def read_json(path: Path) -> Any:
     try:
         values = json.loads(
             path.read_text(encoding="utf-8"),
-            parse_constant=_no_constant, parse_float=_finite, parse_int=_short, object_pairs_hook=_once,
+            parse_constant=_finite, parse_float=_finite, parse_int=_short, object_pairs_hook=_once,
         )  # fmt: skip
         _require_plain(values)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeError:
-        raise CheckpointError(f"{path} is not readable JSON (it is not UTF-8); {COPY}") from None
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path} is not readable JSON ({error}); {COPY}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not readable JSON of a checkpoint ({error}); {COPY}") from None
     except RecursionError:
         raise CheckpointError(f"{path} is not readable JSON of a checkpoint (it nests too deeply); {COPY}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not readable JSON of a checkpoint ({error}); {COPY}") from None
     return values
 
 
@@ -261,13 +257,9 @@ def _first(error: ValidationError) -> str:
     return f"{name} is {short(first.get('input'))}, but {message.replace('nput should', 't should')}"
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"it holds {text}")
-
-
 def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"it holds the number {text[:20]}, which is beyond every double")
+        raise ValueError(f"it holds the number {text[:20]}, which is no finite double")
     return value
 
 

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import os
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def _verify(path: Path, name: str, digest: str, size: int) -> None:
     if not (path / name).is_file():
         raise CheckpointError(f"{path} is not whole: {name} is missing; restore the checkpoint from a copy")
     try:
-        whole = (path / name).stat().st_size == size and _sha256(path / name) == digest
+        whole = (path / name).stat().st_size == size and sha256(path / name) == digest
     except OSError as error:
         raise CheckpointError(f"{path / name} cannot be read: {error.strerror or error}") from None
     if not whole:
@@ -68,13 +67,7 @@ def held(path: Path) -> int | None:
     return descriptor
 
 
-def manifest_of(directory: Path) -> dict[str, Any]:
-    """Return the manifest of the files in a directory."""
-    files = {path.name: {"sha256": _sha256(path), "bytes": path.stat().st_size} for path in sorted(directory.iterdir())}
-    versions = {name: version(name) for name in ("td3robot", "torch", "numpy", "mujoco", "gymnasium")}
-    return {"format": FORMAT, "version": FORMAT_VERSION, "made_with": versions, "files": files}
-
-
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

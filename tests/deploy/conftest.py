@@ -12,7 +12,7 @@ from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.operator import OperatorStop
 from td3robot.deploy.scripted_operator import ScriptedOperator
 from td3robot.errors import RobotError
-from td3robot.policy.checkpoint import CheckpointData, write
+from td3robot.policy.checkpoint_writer import CheckpointData, write
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.robots.ur.urcap import ACTIVE

@@ -19,8 +19,9 @@ from td3robot import atomic, load_policy
 from td3robot.errors import CheckpointError, Td3RobotError, TrainingDivergedError
 from td3robot.learning import metrics
 from td3robot.learning.td3 import NETWORKS, OPTIMIZERS
-from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Checkpoint, CheckpointData, find, newest, publish, write
+from td3robot.policy import checkpoint_writer
+from td3robot.policy.checkpoint import Checkpoint, find, newest
+from td3robot.policy.checkpoint_writer import CheckpointData, publish, write
 
 ARRAYS = {"weights": {"a": np.arange(6, dtype=np.float32).reshape(2, 3).T, "b": np.array([1, 2], np.uint8)}}
 
@@ -367,7 +368,7 @@ def test_the_older_checkpoint_stays_when_the_disk_is_too_small(tmp_path):
 
 def test_training_goes_on_when_the_disk_is_full_and_saves_when_it_is_not(pendulum_trainer, monkeypatch):
     trainer = pendulum_trainer(["training.evaluate_every=1000"])
-    whole, saved_at = checkpoint.save_file, []
+    whole, saved_at = checkpoint_writer.save_file, []
 
     def fill_up(arrays, path):
         if trainer.step == 40 and path.name == "replay.safetensors":
@@ -376,7 +377,7 @@ def test_training_goes_on_when_the_disk_is_full_and_saves_when_it_is_not(pendulu
             raise OSError(errno.ENOSPC, "No space left on device")
         whole(arrays, path)
 
-    monkeypatch.setattr(checkpoint, "save_file", fill_up)
+    monkeypatch.setattr(checkpoint_writer, "save_file", fill_up)
     trainer.train()
     assert saved_at == [20]
     (message,) = trainer.listener.messages
@@ -390,14 +391,14 @@ def test_training_goes_on_when_the_disk_is_full_and_saves_when_it_is_not(pendulu
 
 def test_training_ends_with_an_error_when_the_last_save_fails(pendulum_trainer, monkeypatch):
     trainer = pendulum_trainer(["training.evaluate_every=1000"])
-    whole = checkpoint.save_file
+    whole = checkpoint_writer.save_file
 
     def fill_up(arrays, path):
         if trainer.step >= 40:
             raise OSError(errno.ENOSPC, "No space left on device")
         whole(arrays, path)
 
-    monkeypatch.setattr(checkpoint, "save_file", fill_up)
+    monkeypatch.setattr(checkpoint_writer, "save_file", fill_up)
     with pytest.raises(CheckpointError, match="last-000000060 could not be saved: No space left"):
         trainer.train()
     assert trainer.step == 60

@@ -11,7 +11,8 @@ from safetensors.numpy import load_file, save_file
 from td3robot.config.plain import parse_plain
 from td3robot.errors import CheckpointError, ConfigError, Td3RobotError
 from td3robot.policy import checkpoint
-from td3robot.policy.checkpoint import Checkpoint, CheckpointData, find, load_policy, newest, opened, publish
+from td3robot.policy.checkpoint import Checkpoint, find, load_policy, newest, opened
+from td3robot.policy.checkpoint_writer import CheckpointData, publish
 from td3robot.policy.documents import read_document
 from td3robot.policy.listing import summary
 from td3robot.policy.validation import require_playable, require_whole

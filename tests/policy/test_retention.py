@@ -4,7 +4,8 @@ import pytest
 
 from td3robot import atomic
 from td3robot.errors import CheckpointError
-from td3robot.policy.checkpoint import CheckpointData, newest, publish, set_aside_later
+from td3robot.policy.checkpoint import newest
+from td3robot.policy.checkpoint_writer import CheckpointData, publish, set_aside_later
 
 
 def save(run, *steps, keep=1, kind="last"):
