@@ -67,8 +67,7 @@ def make_trainer(
         if workers is not None:
             environments = RayEnvironments(make, configs, workers, ANSWER_LIMIT_S)
         elif training.overlap:
-            processes = environment_processes(training)
-            environments = EnvironmentProcesses(make, configs, processes, ANSWER_LIMIT_S)
+            environments = EnvironmentProcesses(make, configs, environment_processes(training))
         else:
             environments = LocalEnvironments(make_all(make, configs))
         made.callback(environments.close)
