@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -64,7 +64,7 @@ class EnvironmentFigures:
     physics_share: float | None = None
     steps_per_second_together: float | None = None
     physics_share_together: float | None = None
-    together: int | None = None
+    together: int | None = field(default=None, kw_only=True)
 
     def to_json(self) -> dict[str, float | None]:
         """Return the figures as plain values."""

@@ -498,7 +498,7 @@ def test_evaluations_and_trainings_count_a_fault_as_a_failure(failing):
         taken = collector.advance(collector.finish())
         replay.add(taken.transitions)
         finished += taken.finished
-    assert [(episode.steps, episode.success) for episode in finished] == [(2, False)]
+    assert [(episode["steps"], episode["success"]) for episode in finished] == [(2.0, 0.0)]
 
 
 def test_an_arm_that_fails_while_it_is_read_is_stopped(failing):

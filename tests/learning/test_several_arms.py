@@ -146,7 +146,7 @@ def test_what_is_stored_is_what_was_played(saved, tmp_path):
     trainer = trainer_on(saved, arms, 80, tmp_path / "on")
     trainer.config = saved.config(["training.steps=80"])
     before = trainer.replay.size
-    played = trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40, 40)
+    played = trainer.collector.play(exploring_policy(trainer.agent, trainer.contract), 40)
     for taken in trainer.collector.taken(played):
         trainer.replay.add(taken.transitions)
     gamma = trainer.config.agent.gamma
@@ -314,7 +314,7 @@ def test_every_cell_has_to_be_what_the_run_was_trained_for(saved, tmp_path):
         )
         for number, (name, rate) in enumerate([("left", 20.0), ("right", 25.0)], 1)
     }
-    with pytest.raises(ContractError, match=r"control_rate_hz: 25, wanted 20; .*the cell right is not what"):
+    with pytest.raises(ContractError, match=r"control_rate_hz: 25, wanted 20; .*; the cell right is not what"):
         make_arm_trainer(saved.config(), tmp_path, Listener(), cells, lambda name, what: True)
 
 
