@@ -7,6 +7,7 @@ import pytest
 
 from td3robot.build import make_robot_env
 from td3robot.config import load_config
+from td3robot.envs.rows import SingleRows
 from td3robot.errors import ConfigError, ContractError, RobotError
 from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer, exploring_policy
 from td3robot.learning.arms import DROPS, ArmDeclinedError, ArmEpisode, ArmProcess, Arms, EpisodeOrder, Player, Question
@@ -70,13 +71,20 @@ class Asking:
         return self.answers.pop(0)
 
 
+def alone(environment):
+    """Return an environment that steps by itself, as an arm's does."""
+    environments = LocalEnvironments([environment])
+    environments._rows = SingleRows([environment])
+    return environments
+
+
 class SimulatedArms:
     """Arms whose players are in this process, on simulations; some fail at an episode."""
 
     def __init__(self, config, count, failing=None):
         self.parents = [Asking() for _ in range(count)]
         self.players = [
-            Player(parent, str(index), LocalEnvironments([make_robot_env(config.environment)]))
+            Player(parent, str(index), alone(make_robot_env(config.environment)))
             for index, parent in enumerate(self.parents)
         ]
         facts = self.players[0].environments.facts
@@ -214,7 +222,7 @@ def test_an_episode_that_is_broken_off_brings_what_it_has(saved):
     environment = make_robot_env(saved.config().environment)
     stops = []
     environment.robot.stop = lambda stop=environment.robot.stop: (stops.append(1), stop())
-    player = Player(Asking(stop_after=7), "left", LocalEnvironments([environment]))
+    player = Player(Asking(stop_after=7), "left", alone(environment))
     episode = player.play(order(saved))
     assert (len(episode.steps), episode.fault) == (7, None)
     assert stops
@@ -222,7 +230,7 @@ def test_an_episode_that_is_broken_off_brings_what_it_has(saved):
 
 def test_a_fault_brings_the_steps_before_it(saved):
     environment = make_robot_env(saved.config().environment)
-    player = Player(Asking(), "left", LocalEnvironments([environment]))
+    player = Player(Asking(), "left", alone(environment))
     sent = []
 
     def send(command, send=environment.robot.send):
@@ -240,7 +248,7 @@ def test_a_fault_brings_the_steps_before_it(saved):
 @pytest.mark.parametrize("agreed", [True, False])
 def test_whoever_minds_the_arm_is_asked_before_it_drops_something(saved, agreed):
     parent = Asking([agreed])
-    player = Player(parent, "left", LocalEnvironments([make_robot_env(saved.config().environment)]))
+    player = Player(parent, "left", alone(make_robot_env(saved.config().environment)))
 
     class Plan:
         drops = True
@@ -258,7 +266,7 @@ def test_whoever_minds_the_arm_is_asked_before_it_drops_something(saved, agreed)
 
 def test_a_fault_that_is_found_while_the_arm_comes_to_rest_is_one_of_the_episode(saved):
     environment = make_robot_env(saved.config().environment)
-    player = Player(Asking(stop_after=3), "left", LocalEnvironments([environment]))
+    player = Player(Asking(stop_after=3), "left", alone(environment))
     assert player.fault() is None
 
     class Latched(type(environment.robot)):
@@ -272,7 +280,7 @@ def test_a_fault_that_is_found_while_the_arm_comes_to_rest_is_one_of_the_episode
 
 def test_whoever_agrees_after_the_stop_moves_nothing(saved):
     parent = Asking([True], stop_after=1)
-    player = Player(parent, "left", LocalEnvironments([make_robot_env(saved.config().environment)]))
+    player = Player(parent, "left", alone(make_robot_env(saved.config().environment)))
     plan = TravelPlan(np.zeros(6), np.zeros(6), (), opens_gripper=True, drops=True)
     player._environment.travel.agree = player.agree
     player._environment.reset = lambda seed=None: player.agree(plan)
