@@ -370,13 +370,13 @@ def test_export_and_import_of_the_six_files(td3robot, made, tmp_path, set_small)
 
 
 def test_an_import_that_could_not_be_saved_is_an_error(td3robot, made, tmp_path, set_small, monkeypatch):
-    from td3robot.policy import checkpoint
+    from td3robot.policy import checkpoint_writer
 
     def no_room(*_):
         raise OSError(28, "No space left on device")
 
     td3robot("export", newest(made).path, "--legacy", f"{tmp_path}/old_", "--a-max", 2)
-    monkeypatch.setattr(checkpoint, "save_file", no_room)
+    monkeypatch.setattr(checkpoint_writer, "save_file", no_room)
     status, _, err = td3robot(
         "import", f"{tmp_path}/old_", "--config", PENDULUM, "--out", tmp_path / "new", "--a-max", 2, *set_small
     )
