@@ -135,11 +135,8 @@ def _compile_kernels(config: RobotEnvironmentConfig) -> None:
     environment = make_robot_env(simulated)
     environment.reset(seed=0)
     environment.step(np.zeros(environment.action_space.shape or (), np.float32))
-    batch, row = environment.batch, np.array([0])
-    state, guard = batch.seen, batch.guard.twin()
+    guard, row = environment.guard.twin(), np.array([0])
     guard.decide(guard.q - 0.1, guard.gripper, guard.q + 1.0, np.zeros(1), row)  # far ahead: the guard has to search
-    for _ in range(2 * bool(state.objects)):  # an object that is gripped, and carried
-        batch.memory.look(state.tcp_position, state.tcp_rotation, row, row)
     environment.close()
 
 

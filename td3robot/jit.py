@@ -58,5 +58,13 @@ def cache_folder(name: str, sources: Iterable[Path]) -> Path | None:
 
 
 # The files with kernels.
-SOURCES = ("row_math.py", "tasks/shaping.py", "envs/actions.py", "robots/arms/model.py")
+SOURCES = (
+    "row_math.py",
+    "envs/actions.py",
+    "envs/batch.py",
+    "robots/arms/model.py",
+    "tasks/grasp_formulas.py",
+    "tasks/joint_error.py",
+    "tasks/shaping.py",
+)
 KERNELS = cache_folder("kernels", [*ROOT.glob("robots/*.py"), *(ROOT / source for source in SOURCES)])

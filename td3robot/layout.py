@@ -74,19 +74,19 @@ class Layout:
                 f"the task {wrong} among the fields {list(self.slices)} of its observation; make observe() and the "
                 "layout name the same fields"
             )
-        packed = np.empty((count, self.size), np.float32)
-        for name, where in self.slices.items():
-            value, size = values[name], where.stop - where.start
-            if value.shape == (count, size):
-                packed[:, where] = value
-            elif value.shape == (count,) and size == 1:
-                packed[:, where.start] = value
-            else:
+        parts = []
+        for field in self.fields:
+            value = values[field.name]
+            if value.shape == (count,) and field.size == 1:
+                value = value[:, None]
+            elif value.shape != (count, field.size):
                 raise EnvironmentFaultError(
-                    f"the task's field {name!r} has {size} numbers in each of {count} rows, and observe() returned an "
-                    f"array of shape {value.shape}"
+                    f"the task's field {field.name!r} has {field.size} numbers in each of {count} rows, and observe() "
+                    f"returned an array of shape {value.shape}"
                 )
-        return packed
+            parts.append(value)
+        packed = np.empty((count, self.size), np.float32)
+        return np.concatenate(parts, axis=1, out=packed, casting="unsafe")
 
     def unpack(self, vector: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Split a vector (..., size) into its named fields (views, no copies)."""

@@ -38,11 +38,26 @@ def dot(one: Array, other: Array) -> float:
 
 
 @kernel
+def length(vector: Array) -> float:
+    """Compute the Euclidean length of a vector (n,)."""
+    return float(np.sqrt(dot(vector, vector)))
+
+
+@kernel
+def apart(one: Array, other: Array) -> float:
+    """Compute the distance between two points (n,)."""
+    squared = 0.0
+    for axis in range(len(one)):
+        squared += (one[axis] - other[axis]) ** 2
+    return float(np.sqrt(squared))
+
+
+@kernel
 def lengths(vectors: Array) -> Array:
     """Compute the Euclidean lengths (m,) of vectors (m, n)."""
     found = np.empty(len(vectors))
     for row in range(len(vectors)):
-        found[row] = np.sqrt(dot(vectors[row], vectors[row]))
+        found[row] = length(vectors[row])
     return found
 
 
@@ -56,19 +71,29 @@ def is_finite(values: Array) -> bool:
 
 
 @kernel
-def shift(history: Array, rows: NDArray[np.intp], newest: Array, anew: NDArray[np.bool_]) -> None:
+def shift(history: Array, rows: NDArray[np.intp], newest: Array, anew: bool) -> None:
     """Move the histories (t, m, n) of some rows on by one, oldest first, to end with the newest values (r, n).
 
-    Where a history begins anew, it holds nothing but these.
+    Where histories begin anew, they hold nothing but these.
     """
     for index in range(len(rows)):
         row = rows[index]
         for moment in range(len(history)):
             for item in range(history.shape[2]):
-                if anew[index] or moment == len(history) - 1:
+                if anew or moment == len(history) - 1:
                     history[moment, row, item] = newest[index, item]
                 else:
                     history[moment, row, item] = history[moment + 1, row, item]
+
+
+@kernel
+def totals(values: Array) -> Array:
+    """Compute the sums (m,) of numbers (k, m), in their order."""
+    found = np.zeros(values.shape[1])
+    for each in values:
+        for row in range(len(found)):
+            found[row] += each[row]
+    return found
 
 
 @kernel
@@ -84,11 +109,17 @@ def times(matrices: Array, vectors: Array) -> Array:
 
 
 @kernel
+def yaw(rotation: Array) -> float:
+    """Compute the direction of a frame's x axis about the vertical, in [-pi, pi] [rad]."""
+    return float(np.arctan2(rotation[1, 0], rotation[0, 0]))
+
+
+@kernel
 def yaws(rotations: Array) -> Array:
     """Compute the directions (m,) of frames' x axes about the vertical, in [-pi, pi] [rad]."""
     found = np.empty(len(rotations))
     for row in range(len(rotations)):
-        found[row] = np.arctan2(rotations[row, 1, 0], rotations[row, 0, 0])
+        found[row] = yaw(rotations[row])
     return found
 
 
@@ -135,12 +166,3 @@ def damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
         for k in range(joints):
             displacement[k] += jacobian[i, k] * solution[i]
     return displacement
-
-
-@kernel
-def damped_inverses(jacobians: Array, twists: Array, damping: float) -> Array:
-    """Compute the joint displacements (m, n) of Jacobians (m, k, n) and twists (m, k); see :func:`damped_inverse`."""
-    found = np.empty((jacobians.shape[0], jacobians.shape[2]))
-    for row in range(len(found)):
-        found[row] = damped_inverse(jacobians[row], twists[row], damping)
-    return found

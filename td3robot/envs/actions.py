@@ -102,15 +102,14 @@ class ActionKind(ABC):
             closing_rate: (m,) how fast the measured closed fractions grow [1/s].
         """
         if self.uses_gripper:
-            waits = (gripper >= 1.0) & (closing_rate >= CLOSING_PER_S)
-            actions = np.where(waits[:, None], np.float32(0.0), actions)
+            actions = resting(actions, gripper, closing_rate)
         return q + self.move(actions, q, velocity)
 
     def intend(self, actions: Actions, intent: Array) -> Array:
         """Compute the grippers' intents (m,), in [0, 1], after actions, whose last component changes them."""
         if not self.uses_gripper:
             return intent
-        return np.minimum(np.maximum(intent + self._intent_step * actions[:, -1].astype(np.float64), 0.0), 1.0)
+        return intents(intent, self._intent_step, actions)
 
     @staticmethod
     def intent_of(closed: float) -> float:
@@ -126,7 +125,7 @@ class ActionKind(ABC):
         They close at ``CLOSES_AT`` and above, and open at ``OPENS_AT`` and below. So closing is a single position
         command, and so is opening: a gripper pauses for every further one that is streamed to it.
         """
-        return np.where(intent >= CLOSES_AT, 1.0, np.where(intent <= OPENS_AT, 0.0, before))
+        return gripper_commands(intent, before)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -139,6 +138,37 @@ class ActionKind(ABC):
             gripper = {"intent_per_s": INTENT_PER_S, "closes_at": CLOSES_AT, "opens_at": OPENS_AT}
             terms |= {"gripper": gripper, "wait_for_gripper": True}
         return terms
+
+
+@kernel
+def intents(intent: Array, step: float, actions: Actions) -> Array:
+    """Compute the grippers' intents (m,), in [0, 1], after actions whose full size changes them by a step."""
+    found = np.empty(len(intent))
+    for row in range(len(intent)):
+        found[row] = min(max(intent[row] + step * float(actions[row, -1]), 0.0), 1.0)
+    return found
+
+
+@kernel
+def gripper_commands(intent: Array, before: Array) -> Array:
+    """Return the grippers' next commanded closed fractions (m,); see :meth:`ActionKind.gripper_command`."""
+    found = before.copy()
+    for row in range(len(intent)):
+        if intent[row] >= CLOSES_AT:
+            found[row] = 1.0
+        elif intent[row] <= OPENS_AT:
+            found[row] = 0.0
+    return found
+
+
+@kernel
+def resting(actions: Actions, gripper: Array, closing_rate: Array) -> Actions:
+    """Return the actions, with those of arms whose fingers close replaced by rest; see :meth:`ActionKind.desired`."""
+    found = actions.copy()
+    for row in range(len(found)):
+        if gripper[row] >= 1.0 and closing_rate[row] >= CLOSING_PER_S:
+            found[row] = 0.0
+    return found
 
 
 class Numbers(NamedTuple):

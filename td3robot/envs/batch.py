@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from td3robot.envs.actions import ActionKind
 from td3robot.envs.initial_states import InitialState, InitialStateSampler
 from td3robot.errors import EnvironmentFaultError, RobotError, TrackerError
+from td3robot.jit import kernel
 from td3robot.robots.guard import Guard, GuardDecision
 from td3robot.robots.interface import GripperModel, Robot
 from td3robot.robots.kinematics import Kinematics
@@ -18,7 +19,7 @@ from td3robot.robots.object_memory import ObjectMemory
 from td3robot.robots.objects import Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
-from td3robot.row_math import largest, lengths, shift, times
+from td3robot.row_math import dot, is_finite, largest, lengths, shift, totals
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState, World
 from td3robot.tasks.interface import (
     AT_REST,
@@ -125,15 +126,75 @@ class _Measured:
 
     def add(self, rows: Rows, states: Sequence[RobotState], gripper: GripperModel, anew: bool) -> None:
         """Add the newest states of some rows, forgetting all others if their episodes begin anew."""
-        for kept, new in (
-            (self.q, [state.q for state in states]),
-            (self.dq, [state.dq for state in states]),
-            (self.driver_q, [state.driver_q for state in states]),
-        ):
-            kept[rows] = new
-        stamp = np.array([state.stamp for state in states])
-        newest = np.stack([gripper.closed_fractions(self.driver_q[rows]), stamp], axis=1)
-        shift(self.closed_and_stamp, rows, newest, np.full(len(rows), anew))
+        newest = np.empty((len(rows), 2))
+        for index, (row, state) in enumerate(zip(rows.tolist(), states, strict=True)):
+            self.q[row], self.dq[row], self.driver_q[row] = state.q, state.dq, state.driver_q
+            newest[index, 1] = state.stamp
+        newest[:, 0] = gripper.closed_fractions(self.driver_q[rows])
+        shift(self.closed_and_stamp, rows, newest, anew)
+
+
+class Fingers(NamedTuple):
+    """How grippers move, in each of k rows; see :class:`TaskState`."""
+
+    stamp: Array
+    closed: Array
+    earlier_closed: Array
+    closing_rate: Array
+
+
+@kernel
+def fingers_of(closed_and_stamp: Array, rows: Rows) -> Fingers:
+    """Return how the grippers of some rows move, from their histories (t, m, 2)."""
+    found = np.zeros((4, len(rows)))
+    for index in range(len(rows)):
+        now, before = closed_and_stamp[-1, rows[index]], closed_and_stamp[0, rows[index]]
+        found[0, index], found[1, index], found[2, index] = now[1], now[0], before[0]
+        if now[1] > before[1]:
+            found[3, index] = (now[0] - before[0]) / (now[1] - before[1])
+    return Fingers(found[0], found[1], found[2], found[3])
+
+
+@kernel
+def motions(jacobians: Array, dq: Array) -> tuple[Array, Array]:
+    """Compute tools' velocities (k, 3) [m/s], and their turn rates (k,) about the vertical [rad/s].
+
+    Args:
+        jacobians: (k, 6, n), linear [m/rad] above angular [1].
+        dq: (k, n) joint velocities [rad/s].
+    """
+    velocities, turn_rates = np.empty((len(dq), 3)), np.empty(len(dq))
+    for row in range(len(dq)):
+        for axis in range(3):
+            velocities[row, axis] = dot(jacobians[row, axis], dq[row])
+        turn_rates[row] = dot(jacobians[row, 5], dq[row])
+    return velocities, turn_rates
+
+
+@kernel
+def stand_still(
+    rate: Array, commanded: Array, held: NDArray[np.intp], rows: Rows, period_s: float, stalled_s: Array, told: Array
+) -> Array:
+    """Count for how long the fingers of some rows have stood still since their last command, holding nothing.
+
+    Args:
+        rate: (k,) how fast their closed fractions grow [1/s].
+        commanded: (k,) closed fractions.
+        held: (k,) what they hold.
+        rows: (k,) which rows.
+        period_s: One control period.
+        stalled_s: (m,) for how long they have stood still [s]; changed.
+        told: (m,) what was commanded a period ago; changed.
+
+    Returns:
+        ``stalled_s`` of these rows.
+    """
+    for index in range(len(rows)):
+        row = rows[index]
+        is_still = abs(rate[index]) < STALLED_PER_S and held[index] == NOTHING_HELD
+        stalled_s[row] = stalled_s[row] + period_s if is_still and commanded[index] == told[row] else 0.0
+        told[row] = commanded[index]
+    return stalled_s[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +266,7 @@ class RobotBatch:
         }
         self.goals = self.seen_goals = Goals(np.zeros((count, 3)), poses)
         self.goal: list[Goal | None] = [None] * count
-        somewhere = self._observed(self._true_of, self._all)._replace(objects=self.goals.objects)
-        self.state = self.seen = somewhere
+        self.state = self.seen = self._observed(self._true_of, self._all, np.zeros(count), self.goals.objects)
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -374,14 +434,14 @@ class RobotBatch:
         Raises:
             EnvironmentFaultError: An action is not finite or has the wrong shape.
         """
-        actions = np.asarray(actions, np.float32)
+        actions = np.array(actions, np.float32, order="C")  # compiled code knows one kind of array
         size = self.action_kind.layout.size
-        if actions.ndim != 2 or actions.shape[1] != size or not np.isfinite(actions).all():
+        if actions.ndim != 2 or actions.shape[1] != size or not is_finite(actions):
             raise EnvironmentFaultError(
                 f"action {actions if len(actions) != 1 else actions[0]} is not {size} finite numbers in [-1, 1]; "
                 "nothing was sent"
             )
-        return np.clip(actions, -1.0, 1.0)
+        return np.minimum(np.maximum(actions, -1.0), 1.0)
 
     def world(self, state: TaskState, row: int = 0) -> World:
         """Return one row of a state as plain values, for people, pictures and records."""
@@ -486,65 +546,71 @@ class RobotBatch:
             self._seen_of.add(rows, [robot.read() for robot in robots], self.spec.gripper, anew)
             if self._true_of is not self._seen_of:
                 self._true_of.add(rows, [robot.truth() for robot in robots], self.spec.gripper, anew)
-            seen = self._remember(self._observed(self._seen_of, rows), rows)
+            seen = self._see(rows)
         except TrackerError:
             raise  # the episode ends with its reason: see RobotEnv
         except RobotError:
             for robot in robots:
                 robot.stop()
             raise
-        seen = seen._replace(stalled_s=self._stalled(seen, rows))
-        true = seen if self._true_of is self._seen_of else self._observed(self._true_of, rows)
-        if self._names:
-            true = true._replace(objects=self._truth(rows) or seen.objects)
+        true = seen
+        if self._true_of is not self._seen_of:
+            true = self._observed(self._true_of, rows, seen.stalled_s, seen.objects)
+        if self._names and (lying := self._truth(rows)) is not None:
+            true = true._replace(objects=lying)
         if true.held is not seen.held:
             true = true._replace(held=self.task.held(true))
         everything = len(rows) == len(self)
         self.state = true if everything else put(self.state, rows, true)
         self.seen = seen if everything else put(self.seen, rows, seen)
 
-    def _observed(self, measured: _Measured, rows: Rows) -> TaskState:
-        """Return the states that follow from what was measured; nothing is said of objects yet."""
+    def _observed(
+        self, measured: _Measured, rows: Rows, stalled_s: Array, objects: Mapping[str, ObjectPoses]
+    ) -> TaskState:
+        """Return the states that follow from what was measured, with nothing held."""
         guard, q, dq = self.guard, measured.q[rows], measured.dq[rows]
-        tools = self._observer.tools(q)
+        tools, fingers = self._observer.tools(q), fingers_of(measured.closed_and_stamp, rows)
         commanded_q, commanded_dq = guard.q[rows], guard.velocity[rows]
         commanded = guard.kinematics.tools(commanded_q)
-        twist = times(commanded.jacobian, commanded_dq)
-        (closed, stamp), (earlier, before) = measured.closed_and_stamp[-1, rows].T, measured.closed_and_stamp[0, rows].T
-        going = stamp > before
+        commanded_velocity, commanded_turn_rate = motions(commanded.jacobian, commanded_dq)
         return TaskState(
             q=q,
             dq=dq,
             driver_q=measured.driver_q[rows],
-            stamp=stamp,
-            closed=closed,
-            earlier_closed=earlier,
-            closing_rate=np.where(going, (closed - earlier) / np.where(going, stamp - before, 1.0), 0.0),
-            stalled_s=self._stalled_s[rows],
+            stamp=fingers.stamp,
+            closed=fingers.closed,
+            earlier_closed=fingers.earlier_closed,
+            closing_rate=fingers.closing_rate,
+            stalled_s=stalled_s,
             tcp_position=tools.position,
             tcp_rotation=tools.rotation,
-            tcp_velocity=times(tools.linear, dq),
+            tcp_velocity=motions(tools.jacobian, dq)[0],
             commanded_q=commanded_q,
             commanded_dq=commanded_dq,
             commanded_gripper=guard.gripper[rows],
             commanded_position=commanded.position,
             commanded_rotation=commanded.rotation,
-            commanded_velocity=twist[:, :3],
-            commanded_turn_rate=twist[:, 5],
+            commanded_velocity=commanded_velocity,
+            commanded_turn_rate=commanded_turn_rate,
             commanded_jacobian=commanded.jacobian,
             intent=self._intent[rows],
             held=np.full(len(rows), NOTHING_HELD),
-            objects={},
+            objects=objects,
         )
 
-    def _remember(self, seen: TaskState, rows: Rows) -> TaskState:
-        """Return states with what is held, and the objects where they were seen last, or where hands carry them."""
-        if not self._names:
-            return seen
-        seen = seen._replace(objects=self._of(self.seen, rows).objects)
-        held = self.task.held(seen)
-        self.memory.look(seen.tcp_position, seen.tcp_rotation, held, rows)
-        return seen._replace(held=held, objects=self._remembered(rows))
+    def _see(self, rows: Rows) -> TaskState:
+        """Return states as a controller sees them: the objects where they were seen last, or where hands carry them."""
+        seen = self._observed(self._seen_of, rows, self._stalled_s[rows], self._of(self.seen, rows).objects)
+        held, objects = seen.held, seen.objects
+        if self._names:
+            held = self.task.held(seen)
+            self.memory.look(seen.tcp_position, seen.tcp_rotation, held, rows)
+            objects = self._remembered(rows)
+        commanded = seen.commanded_gripper
+        stalled_s = stand_still(
+            seen.closing_rate, commanded, held, rows, self.spec.period_s, self._stalled_s, self._told
+        )
+        return seen._replace(held=held, objects=objects, stalled_s=stalled_s)
 
     def _remembered(self, rows: Rows) -> dict[str, ObjectPoses]:
         memory = self.memory
@@ -569,15 +635,6 @@ class RobotBatch:
             for name in self._names
         }
 
-    def _stalled(self, seen: TaskState, rows: Rows) -> Array:
-        """Return for how long the fingers (k,) have stood still since their last command, holding nothing [s]."""
-        commanded = seen.commanded_gripper
-        stalls = np.abs(seen.closing_rate) < STALLED_PER_S
-        stalls &= (commanded == self._told[rows]) & (seen.held == NOTHING_HELD)
-        self._stalled_s[rows] = stalled_s = np.where(stalls, self._stalled_s[rows] + self.spec.period_s, 0.0)
-        self._told[rows] = commanded
-        return stalled_s
-
     def _measured(self, row: int) -> RobotState:
         seen = self.seen
         return RobotState(seen.q[row], seen.dq[row], seen.driver_q[row], float(seen.stamp[row]))
@@ -594,14 +651,14 @@ class RobotBatch:
         self, scores: Scores, reasons: list[tuple[str, ...]], truncated: NDArray[np.bool_], rows: Rows
     ) -> StepResult:
         state = self._of(self.state, rows)
-        terms = np.array(list(scores.terms.values()), np.float64).T
+        terms = np.array(list(scores.terms.values()), np.float64).reshape(-1, len(rows))
         return StepResult(
             observations=self._observation(rows),
-            rewards=scores.reward,
+            rewards=totals(terms),
             truncated=truncated,
             success=self._held[rows] >= self.task.hold_steps,
             names=tuple(scores.terms),
-            terms=terms,
+            terms=terms.T,
             interventions=reasons,
             distance_m=scores.distance_m,
             tcp_speed_m_s=lengths(state.tcp_velocity),

@@ -47,6 +47,7 @@ from td3robot.row_math import dot, is_finite, peak
 from td3robot.state import Array, JointCommand, RobotState
 
 Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 Violations = NDArray[np.int64]
 
 REASONS = ("joint_speed", "tcp_speed", "acceleration", "position", "workspace", "clearance", "lead")
@@ -206,15 +207,13 @@ def brake(velocity: Array, change: float) -> None:
     scale(velocity, max(0.0, 1.0 - change / max(peak(velocity), 1e-300)))
 
 
-def followed(kept: float, lag_s: float, behind: Any, velocity: Any) -> Any:
-    """Compute how far an arm is behind its command [rad], a number or an array, after a period at a velocity.
+@kernel
+def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
+    """Compute how far a joint is behind its command [rad] after a period at a velocity.
 
     It follows with a first-order lag: ``behind' = velocity - behind / lag``.
     """
     return kept * behind + ((1.0 - kept) * lag_s) * velocity
-
-
-follow = kernel(followed)
 
 
 @kernel
@@ -273,15 +272,58 @@ def look_ahead(
 
 @kernel
 def look_ahead_all(
-    limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
-) -> tuple[Violations, Violations]:
-    """Look ahead in k rows; ``box`` is (k, 2, 3) and ``path`` (k, .., n)."""
+    limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array
+) -> tuple[Violations, Violations, Array]:
+    """Look ahead in k rows; ``box`` is (k, 2, 3). The third result are the paths (k, .., n)."""
+    fastest = 0.0
+    for row in range(len(q)):
+        fastest = max(fastest, peak(velocity[row]))
+    path = np.empty((len(q), int(fastest / limits.change) + 3, q.shape[1]))
     violations, counts = np.empty(len(q), np.int64), np.empty(len(q), np.int64)
     for row in range(len(q)):
         violations[row], counts[row] = look_ahead(
             limits, velocity[row].copy(), q[row], behind[row], measured[row], box[row], path[row]
         )
-    return violations, counts
+    return violations, counts, path
+
+
+@kernel
+def range_of(values: Array) -> tuple[float, float]:
+    """Return the smallest and the largest of the numbers (n,); NaN if one of them is not a number."""
+    low = high = values[0]
+    for value in values:
+        if value < low or np.isnan(value):
+            low = value
+        if value > high or np.isnan(value):
+            high = value
+    return low, high
+
+
+@kernel
+def let_through(
+    limits: Limits, velocities: Array, grippers: Array, rows: Rows, q: Array, velocity: Array, behind: Array,
+    gripper: Array,
+) -> None:  # fmt: skip
+    """Move the commands of some rows on by a period at admitted velocities (k, n), with closed fractions (k,).
+
+    Args:
+        limits: The limits.
+        velocities: Joint velocities [rad/s].
+        grippers: Desired closed fractions.
+        rows: (k,) which rows.
+        q: (m, n) commanded postures [rad]; changed, as all that follow.
+        velocity: (m, n) their velocities [rad/s].
+        behind: (m, n) how far the arms are behind them [rad].
+        gripper: (m,) commanded closed fractions.
+    """
+    for index in range(len(rows)):
+        row = rows[index]
+        for joint in range(q.shape[1]):
+            speed = velocities[index, joint]
+            q[row, joint] += speed * limits.period_s
+            velocity[row, joint] = speed
+            behind[row, joint] = follow(limits.kept, limits.lag_s, behind[row, joint], speed)
+        gripper[row] = min(max(grippers[index], 0.0), 1.0)
 
 
 class Guard:
@@ -412,7 +454,7 @@ class Guard:
         return GuardDecision(self.commanded, reasons)
 
     def decide(
-        self, desired: Array, gripper: Array, measured: Array, age_s: Array, rows: NDArray[np.intp]
+        self, desired: Array, gripper: Array, measured: Array, age_s: Array, rows: Rows
     ) -> list[tuple[str, ...]]:
         """Decide what may be sent to some rows; it becomes :attr:`q`, :attr:`velocity` and :attr:`gripper` there.
 
@@ -431,16 +473,14 @@ class Guard:
                 stopped.
         """
         self._require_sane(desired, gripper, measured, age_s)
-        limits, q, changed = self._limits, self.q[rows], np.zeros((len(rows), len(REASONS)), np.bool_)
-        velocity = limit_velocity(limits, desired, q, self.velocity[rows], changed)
+        limits, changed = self._limits, np.zeros((len(rows), len(REASONS)), np.bool_)
+        velocity = limit_velocity(limits, desired, self.q[rows], self.velocity[rows], changed)
         violations = self._look_ahead(velocity, measured, rows)
-        violated = np.flatnonzero(violations != NO_VIOLATION)
+        (violated,) = (violations != NO_VIOLATION).nonzero()
         if violated.size:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
-        self.q[rows], self.velocity[rows] = q + velocity * limits.period_s, velocity
-        self._behind[rows] = followed(limits.kept, limits.lag_s, self._behind[rows], velocity)
-        self.gripper[rows] = np.minimum(np.maximum(gripper, 0.0), 1.0)
+        let_through(limits, velocity, gripper, rows, self.q, self.velocity, self._behind, self.gripper)
         self.commands += len(rows)
         return self._reasons(changed)
 
@@ -457,7 +497,7 @@ class Guard:
         if not is_finite(measured):
             row = np.argmin(np.isfinite(measured).all(axis=1))
             raise CommandRefusedError(f"the measured joint angles {measured[row]} are not usable; nothing was sent")
-        youngest, oldest = float(age_s.min()), float(age_s.max())
+        youngest, oldest = range_of(age_s)
         if youngest < -self._limits.period_s:
             raise CommandRefusedError(
                 f"the measured state is stamped {-youngest:.3f} s in the future; set the clocks right; nothing was sent"
@@ -468,14 +508,12 @@ class Guard:
                 f"{self.config.max_state_age_s:g} s; nothing was sent"
             )
 
-    def _look_ahead(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Violations:
+    def _look_ahead(self, velocity: Array, measured: Array, rows: Rows) -> Violations:
         """Check a period at velocities (k, n), and braking after it; return the first limit broken in each row."""
         return self._check(velocity, self.q[rows], self._behind[rows], measured, self._box[rows])
 
     def _check(self, velocity: Array, q: Array, behind: Array, measured: Array, box: Array) -> Violations:
-        periods = int(np.abs(velocity).max() / self._limits.change) + 3
-        path = np.empty((len(q), periods, q.shape[1]))
-        violations, counts = look_ahead_all(self._limits, velocity, q, behind, measured, box, path)
+        violations, counts, path = look_ahead_all(self._limits, velocity, q, behind, measured, box)
         for row, count in enumerate(counts.tolist()):
             for posture in path[row, :count]:
                 if self.kinematics.too_close(posture):
@@ -483,7 +521,7 @@ class Guard:
                     break
         return violations
 
-    def _search(self, velocity: Array, measured: Array, rows: NDArray[np.intp]) -> Array:
+    def _search(self, velocity: Array, measured: Array, rows: Rows) -> Array:
         """Return the largest admissible steps from braking towards velocities (k, n) that are not."""
         braking = self.velocity[rows]
         for row_velocity in braking:
@@ -500,9 +538,9 @@ class Guard:
     def _reasons(self, changed: Flags) -> list[tuple[str, ...]]:
         """Return the names of the limits (k, reasons) that changed commands, and count them."""
         reasons: list[tuple[str, ...]] = [()] * len(changed)
-        for row in np.flatnonzero(changed.any(axis=1)).tolist():
-            reasons[row] = tuple(REASONS[index] for index in np.flatnonzero(changed[row]))
-            self.interventions.update(reasons[row])
+        for row, limit in zip(*(each.tolist() for each in changed.nonzero()), strict=True):
+            reasons[row] += (REASONS[limit],)
+            self.interventions[REASONS[limit]] += 1
         return reasons
 
 

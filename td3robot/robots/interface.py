@@ -161,7 +161,7 @@ class Robot(ABC):
             CommandRefusedError: The command is not finite or has the wrong shape; nothing was sent.
         """
         arm = self.spec.arm
-        if command.q.shape != arm.home.shape or not isfinite(float(command.q.sum()) + command.gripper):
+        if command.q.shape != arm.home.shape or not isfinite(sum(command.q.tolist()) + command.gripper):
             raise CommandRefusedError(
                 f"command q={command.q}, gripper={command.gripper} is not {len(arm.home)} finite joint angles and a "
                 "closed fraction; nothing was sent"

@@ -1,15 +1,18 @@
 """Where objects are between sightings, and while the hand hides them, over the rows of a batch."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.jit import kernel
 from td3robot.robots.objects import Objects
-from td3robot.row_math import lengths, shift, times
+from td3robot.row_math import apart, dot
 from td3robot.state import Array
 
 Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 # Nearer to the tool centre point than this, the hand may hide an object: most fixed cameras lose it within 60 to 80 mm,
 # and the fingers reach as far again [m].
@@ -19,6 +22,151 @@ MAY_HIDE_M = 0.15
 NOT_IN_HAND_M, TOOL_SPEED_M_S = 0.04, 0.25
 # An object between the fingers is at most this far from the tool centre point, across and along the tool's axis [m].
 ACROSS_M, ALONG_M = 0.02, 0.04
+
+
+class Sightings(NamedTuple):
+    """The last sightings of k objects in each of r rows.
+
+    Attributes:
+        position, rotation: (r, k, 3) [m], (r, k, 3, 3).
+        age_s, number: (r, k) as in :class:`Sighting`.
+    """
+
+    position: Array
+    rotation: Array
+    age_s: Array
+    number: NDArray[np.int64]
+
+
+class Memory(NamedTuple):
+    """What is kept of k objects in each of m rows.
+
+    Attributes:
+        position, rotation: (m, k, 3) [m], (m, k, 3, 3): the best available poses.
+        age_s: (m, k) time since the last sighting, without pauses since then, times the pace [s].
+        pause_s: (m, k) these pauses [s].
+        number: (m, k) of the last sighting.
+        tools, turns: (t, m, 3), (t, m, 3, 3) the tools' poses from as long ago as fingers rest, oldest first.
+        held, held_s: (m,) which object was held a period ago, and for how long [s].
+        new: (m,) whether everything before is to be forgotten.
+    """
+
+    position: Array
+    rotation: Array
+    age_s: Array
+    pause_s: Array
+    number: NDArray[np.int64]
+    tools: Array
+    turns: Array
+    held: NDArray[np.intp]
+    held_s: Array
+    new: NDArray[np.bool_]
+
+
+@kernel
+def out_of_sight(memory: Memory, seen: Sightings, tool: Array, held: NDArray[np.intp], rows: Rows) -> Flags:
+    """Return which objects (r, k) were not seen anew, and are neither held nor where the hand may hide them."""
+    found = np.zeros(seen.number.shape, np.bool_)
+    for index in range(len(rows)):
+        row = rows[index]
+        for item in range(found.shape[1]):
+            if not memory.new[row] and item != held[index] and seen.number[index, item] == memory.number[row, item]:
+                found[index, item] = apart(memory.position[row, item], tool[index]) > MAY_HIDE_M
+    return found
+
+
+@kernel
+def update(
+    memory: Memory,
+    seen: Sightings,
+    tool: Array,
+    turn: Array,
+    held: NDArray[np.intp],
+    rows: Rows,
+    period_s: float,
+    pace: float,
+) -> None:
+    """Update the memory of some rows; see :class:`ObjectMemory`."""
+    for index in range(len(rows)):
+        row = rows[index]
+        remember_tool(memory, row, tool[index], turn[index])
+        was_held = held[index] >= 0 and held[index] == memory.held[row] and not memory.new[row]
+        memory.held_s[row] = memory.held_s[row] + period_s if was_held else 0.0
+        for item in range(seen.number.shape[1]):
+            is_fresh = seen.number[index, item] != memory.number[row, item]
+            is_believed = is_fresh or memory.new[row]
+            if item == held[index] and not memory.new[row]:
+                carry(memory, seen, index, row, item, is_fresh, was_held)
+            elif is_believed:
+                memory.position[row, item] = seen.position[index, item]
+                memory.rotation[row, item] = seen.rotation[index, item]
+            if is_believed:
+                memory.pause_s[row, item] = 0.0
+            memory.age_s[row, item] = pace * max(0.0, seen.age_s[index, item] - memory.pause_s[row, item])
+            memory.number[row, item] = seen.number[index, item]
+        memory.held[row], memory.new[row] = held[index], False
+
+
+@kernel
+def remember_tool(memory: Memory, row: int, tool: Array, turn: Array) -> None:
+    """Move a row's history of tools on by one; where it begins anew, it holds nothing but this one."""
+    last = len(memory.tools) - 1
+    for moment in range(last):
+        memory.tools[moment, row] = tool if memory.new[row] else memory.tools[moment + 1, row]
+        memory.turns[moment, row] = turn if memory.new[row] else memory.turns[moment + 1, row]
+    memory.tools[last, row], memory.turns[last, row] = tool, turn
+
+
+@kernel
+def carry(memory: Memory, seen: Sightings, index: int, row: int, item: int, is_fresh: bool, was_held: bool) -> None:
+    """Bring a held object to where the tool has carried it since the last period, or since fingers closed on it.
+
+    A fresh sighting of a moment after the object was gripped may show that it is elsewhere.
+    """
+    position, rotation = memory.position[row, item], memory.rotation[row, item]
+    seen_position, seen_rotation = seen.position[index, item], seen.rotation[index, item]
+    if was_held:
+        move_along(memory, row, len(memory.tools) - 2, position, rotation)
+        late_s = seen.age_s[index, item]
+        off = apart(seen_position, position)
+        if is_fresh and late_s < memory.held_s[row] and off > NOT_IN_HAND_M + TOOL_SPEED_M_S * late_s:
+            position[:], rotation[:] = seen_position, seen_rotation
+    else:
+        if is_fresh:
+            position[:], rotation[:] = seen_position, seen_rotation
+        move_along(memory, row, 0, position, rotation)
+        bring_into_hand(memory, row, position)
+
+
+@kernel
+def move_along(memory: Memory, row: int, since: int, position: Array, rotation: Array) -> None:
+    """Move a pose with the tool, from where that was at a moment of its history to where it is."""
+    before, before_turn = memory.tools[since, row], memory.turns[since, row]
+    tool, turn = memory.tools[-1, row], memory.turns[-1, row]
+    inside, inside_turn = np.zeros(3), np.zeros((3, 3))  # in the tool's frame
+    for axis in range(3):
+        for k in range(3):
+            inside[axis] += before_turn[k, axis] * (position[k] - before[k])
+            for column in range(3):
+                inside_turn[axis, column] += before_turn[k, axis] * rotation[k, column]
+    for axis in range(3):
+        position[axis] = tool[axis] + dot(turn[axis], inside)
+        for column in range(3):
+            rotation[axis, column] = dot(turn[axis], inside_turn[:, column])
+
+
+@kernel
+def bring_into_hand(memory: Memory, row: int, position: Array) -> None:
+    """Move an object's position (3,) to where fingers can hold it."""
+    tool, turn = memory.tools[-1, row], memory.turns[-1, row]
+    inside = np.empty(3)
+    for axis in range(3):
+        inside[axis] = dot(turn[:, axis], position - tool)
+    share = min(1.0, ACROSS_M / max(np.hypot(inside[0], inside[1]), 1e-9))
+    inside[0], inside[1] = share * inside[0], share * inside[1]
+    inside[2] = min(max(inside[2], -ALONG_M), ALONG_M)
+    for axis in range(3):
+        position[axis] = tool[axis] + dot(turn[axis], inside)
 
 
 class ObjectMemory:
@@ -46,21 +194,27 @@ class ObjectMemory:
     ) -> None:
         self._sources, self._names, self._period, self._pace = sources, tuple(names), period_s, pace
         count, objects = len(sources), len(names)
-        self.position, self.rotation = np.zeros((count, objects, 3)), np.zeros((count, objects, 3, 3))
-        self.age_s, self._pause_s = np.zeros((2, count, objects))
-        self._number = np.zeros((count, objects), np.int64)
-        # The tools' poses from as long ago as fingers rest, oldest first.
-        self._tools, self._turns = np.zeros((1 + rest, count, 3)), np.zeros((1 + rest, count, 3, 3))
-        self._held, self._held_s = np.full(count, -1), np.zeros(count)
-        self._new = np.ones(count, np.bool_)
+        self._memory = memory = Memory(
+            position=np.zeros((count, objects, 3)),
+            rotation=np.zeros((count, objects, 3, 3)),
+            age_s=np.zeros((count, objects)),
+            pause_s=np.zeros((count, objects)),
+            number=np.zeros((count, objects), np.int64),
+            tools=np.zeros((1 + rest, count, 3)),
+            turns=np.zeros((1 + rest, count, 3, 3)),
+            held=np.full(count, -1),
+            held_s=np.zeros(count),
+            new=np.ones(count, np.bool_),
+        )
+        self.position, self.rotation, self.age_s = memory.position, memory.rotation, memory.age_s
 
     def forget(self, row: int) -> None:
         """Forget all sightings of a row."""
-        self._new[row] = True
+        self._memory.new[row] = True
 
     def pause(self, seconds: float, row: int = 0) -> None:
         """Leave out a pause in which nothing moved: what was seen before it is as good as it was."""
-        self._pause_s[row] += seconds
+        self._memory.pause_s[row] += seconds
 
     def look(self, tool: Array, turn: Array, held: NDArray[np.intp], rows: Rows) -> None:
         """Update the poses of some rows.
@@ -74,98 +228,19 @@ class ObjectMemory:
         Raises:
             TrackerError: An object has not been seen for too long, or jumped.
         """
-        seen, seen_turn, age_s, number = self._read(rows)
-        new = self._new[rows]
-        fresh = number != self._number[rows]
-        known = fresh | new[:, None]
-        still = (held >= 0) & (held == self._held[rows]) & ~new
-        held_s = np.where(still, self._held_s[rows] + self._period, 0.0)
-        shift(self._tools, rows, tool, new)
-        shift(self._turns.reshape(len(self._turns), -1, 9), rows, turn.reshape(-1, 9), new)
-        position, rotation = seen, seen_turn
-        if not known.all():
-            self._require_recent(self.position[rows], tool, ~known, held, rows)
-            position = np.where(known[..., None], seen, self.position[rows])
-            rotation = np.where(known[..., None, None], seen_turn, self.rotation[rows])
-        if (held >= 0).any():
-            self._carry(position, rotation, fresh & (age_s < held_s[:, None]), age_s, still, held, rows)
-        self.position[rows], self.rotation[rows] = position, rotation
-        self._pause_s[rows] = pause_s = np.where(known, 0.0, self._pause_s[rows])
-        self.age_s[rows] = self._pace * np.maximum(0.0, age_s - pause_s)
-        self._number[rows], self._held[rows], self._held_s[rows], self._new[rows] = number, held, held_s, False
+        seen = self._read(rows)
+        for index, item in np.argwhere(out_of_sight(self._memory, seen, tool, held, rows)).tolist():
+            self._sources[rows[index]].require_recent(self._names[item])
+        update(self._memory, seen, tool, turn, held, rows, self._period, self._pace)
 
-    def _read(self, rows: Rows) -> tuple[Array, Array, Array, NDArray[np.int64]]:
-        """Return the last sightings: positions, rotations, ages and numbers."""
+    def _read(self, rows: Rows) -> Sightings:
+        """Return the last sightings."""
         shape = len(rows), len(self._names)
-        position, rotation = np.empty((*shape, 3)), np.empty((*shape, 3, 3))
-        age_s, number = np.empty(shape), np.empty(shape, np.int64)
+        seen = Sightings(np.empty((*shape, 3)), np.empty((*shape, 3, 3)), np.empty(shape), np.empty(shape, np.int64))
         for index, row in enumerate(rows.tolist()):
             sightings = self._sources[row].read()
             for item, name in enumerate(self._names):
                 sighting = sightings[name]
-                position[index, item], rotation[index, item] = sighting.pose.position, sighting.pose.rotation
-                age_s[index, item], number[index, item] = sighting.age_s, sighting.number
-        return position, rotation, age_s, number
-
-    def _require_recent(
-        self, position: Array, tool: Array, unseen: NDArray[np.bool_], held: NDArray[np.intp], rows: Rows
-    ) -> None:
-        """Refuse to go on where an object that the hand cannot hide has not been seen for too long."""
-        for index, item in np.argwhere(unseen).tolist():
-            if item != held[index] and np.linalg.norm(position[index, item] - tool[index]) > MAY_HIDE_M:
-                self._sources[rows[index]].require_recent(self._names[item])
-
-    def _carry(
-        self,
-        position: Array,
-        rotation: Array,
-        fresh: NDArray[np.bool_],
-        age_s: Array,
-        still: NDArray[np.bool_],
-        held: NDArray[np.intp],
-        rows: Rows,
-    ) -> None:
-        """Replace the poses (r, k) of held objects by where the tool has carried them.
-
-        Args:
-            position: Where they were seen last, or where memory has them.
-            rotation: The same.
-            fresh: (r, k) whether a sighting is new, and of a moment after the object was gripped.
-            age_s: (r, k) the sightings' ages.
-            still: (r,) whether the object was held before, too.
-            held: As in :meth:`look`.
-            rows: As there.
-        """
-        index = np.flatnonzero((held >= 0) & ~self._new[rows])
-        if not index.size:
-            return
-        row, item = rows[index], held[index]
-        seen, seen_turn, age = position[index, item], rotation[index, item], age_s[index, item]
-        tool, turn = self._tools[-1, row], self._turns[-1, row]
-        gripped, gripped_turn = _carried(seen, seen_turn, self._tools[0, row], self._turns[0, row], tool, turn)
-        gripped = _in_hand(gripped, tool, turn)
-        before = self.position[row, item], self.rotation[row, item]
-        kept, kept_turn = _carried(*before, self._tools[-2, row], self._turns[-2, row], tool, turn)
-        elsewhere = fresh[index, item] & (lengths(seen - kept) > NOT_IN_HAND_M + TOOL_SPEED_M_S * age)
-        kept = np.where(elsewhere[:, None], seen, kept)
-        kept_turn = np.where(elsewhere[:, None, None], seen_turn, kept_turn)
-        was_held = still[index]
-        position[index, item] = np.where(was_held[:, None], kept, gripped)
-        rotation[index, item] = np.where(was_held[:, None, None], kept_turn, gripped_turn)
-
-
-def _carried(
-    item: Array, item_turn: Array, before: Array, before_turn: Array, tool: Array, turn: Array
-) -> tuple[Array, Array]:
-    """Return objects' poses after they moved with the tools."""
-    change = turn @ before_turn.transpose(0, 2, 1)
-    return times(change, item - before) + tool, change @ item_turn
-
-
-def _in_hand(item: Array, tool: Array, turn: Array) -> Array:
-    """Return objects' positions, moved to where fingers can hold them."""
-    offset = times(turn.transpose(0, 2, 1), item - tool)
-    across = np.maximum(np.hypot(offset[:, 0], offset[:, 1]), 1e-9)
-    offset[:, :2] *= np.minimum(1.0, ACROSS_M / across)[:, None]
-    offset[:, 2] = np.clip(offset[:, 2], -ALONG_M, ALONG_M)
-    return tool + times(turn, offset)
+                seen.position[index, item], seen.rotation[index, item] = sighting.pose.position, sighting.pose.rotation
+                seen.age_s[index, item], seen.number[index, item] = sighting.age_s, sighting.number
+        return seen

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, pi
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,24 @@ from td3robot.geometry import about_vertical
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
-from td3robot.row_math import lengths, times, turns_down, yaws
 from td3robot.state import Array, ObjectModel, Pose
+from td3robot.tasks.grasp_formulas import (
+    FUNNEL_HEIGHT,
+    FUNNEL_RADIUS,
+    NEAR_M,
+    OBJECT,
+    SEEN_WITHIN_S,
+    GraspState,
+    Numbers,
+    Period,
+    Terms,
+    gripper_ranges,
+    held_rows,
+    joint_goals_of,
+    observe_rows,
+    score_rows,
+)
 from td3robot.tasks.interface import (
-    AT_REST,
     NOTHING_HELD,
     Goal,
     Goals,
@@ -32,37 +46,12 @@ from td3robot.tasks.interface import (
     robot_fields,
 )
 from td3robot.tasks.joint_error import JointError
-from td3robot.tasks.shaping import nearness, progress, ramp, roughness
 
-OBJECT = "object"
-
-# The approach follows a funnel, so that open fingers come down around the object. This is its height, or more if the
-# fingers would not clear the object, and the radius at which it reaches that height [m].
-FUNNEL_HEIGHT, FUNNEL_RADIUS = 0.08, 0.05
-# Scale on which the observation resolves the last part of a turn [rad].
-NEAR_TURN = 0.1
 # The hold point is this far above the height that counts as lifted [m].
 ABOVE = 0.03
 # The guard's workspace begins this far below the lowest grasp [m]: actions slide along its wall, WALL_MARGIN above it,
 # and the fingers clear the table there. Where the fingers meet their clearance first, the guard stops the whole arm.
 FLOOR = 0.006
-# Scale on which the holding reward falls with the distance from the hold point [m].
-AT_POINT = 0.02
-# Sideways motion is penalized less than this far above where the object lay [m].
-LOW = 0.01
-# Open fingers are in the object's way if the tool is beside it by so much that they would not pass it, and they reach
-# deeper than this far above its top [m]; ``press`` grows to its full size over PRESS_SCALE in both directions. A finger
-# is this thick, and this far to each side of the jaw's middle [m]: the largest of the grippers here.
-ABOVE_TOP, PRESS_SCALE, FINGER_THICK, FINGER_HALF_WIDTH = 0.005, 0.01, 0.02, 0.012
-# Scale that separates holding still from moving slowly [m/s].
-STILL = 0.02
-# A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning. The
-# reward ``held`` uses the larger radius: with the smaller, some policies went on turning.
-TURN_RADIUS, HELD_TURN_RADIUS = 0.05, 0.15
-# Share of the holding reward that responds to speed over the whole range, not only near rest.
-SLOW_SHARE = 0.3
-# A grip that is misaligned with the pads by this angle is worth a third [rad].
-TURNED = 0.3
 # Practice begins between these heights above the grasp point [m].
 PRACTICE_HEIGHT = (0.004, 0.034)
 # To begin with the object in the hand, a share of the offset from the grasp point, and at most this turn [rad], so that
@@ -73,29 +62,6 @@ GRIPPED, GRIPPED_TURN, LIFTED = 0.3, 0.2, (0.1, 0.9)
 EDGES = 0.1
 # Clearance between object and open jaw at which the full practice offset fits [m].
 PRACTICE_ROOM = 0.04
-# For the way in joints, a tool tilted by 1 rad is that far beside the object [m]: at 0.05 rad it may come down, where
-# the lower finger of a wide open gripper is 3 mm nearer to the table.
-TILT_RADIUS = 0.2
-# Scale of the distance to the grasp point at which closing makes sense [m].
-AT_OBJECT = 0.02
-# Scale on which keeping the commanded tool point at the grasp point is rewarded while the fingers close [m].
-PRECISE = 0.01
-# An object lifted within this distance of the tool point is between the pads, not lying on the gripper [m].
-IN_HAND = 0.04
-# The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
-SHORT_OF_COMMAND = 0.08
-# Fingers that were told to close, hold nothing and have not moved for this long have failed [s]: some grippers report
-# their position ten times a second, and answers may be late.
-FAILED_S = 0.5
-# Open fingers close only around an object that was seen this lately, and the observed age saturates here [s].
-SEEN_WITHIN_S = 4.0
-# Scale on which the observation resolves the last stretch to the object [m].
-NEAR_M = 0.03
-# Below this tool speed, and not moving in the hand, the object counts as held at rest [m/s].
-REST_SPEED_M_S = 0.02
-# Turn rate of the tool that earns the whole of ``alignment``: at least what two joints at the guard's limit reach
-# (2 * 1.57 rad/s). If only one side were clipped, turning away fast and back slowly would pay.
-FULL_TURN_RAD_S = 3.2
 # In training, an episode ends once the object was held for this long without a break: the next object teaches more.
 # This share of the episodes goes on to its end instead, so that a policy learns to hold on.
 PRACTICE_HOLD_S, PRACTICE_WHOLE_SHARE = 3.0, 0.25
@@ -278,29 +244,34 @@ class GraspConfig(TaskConfig):
             )
 
 
-class Measures(NamedTuple):
-    """The quantities (m,) that score a state.
-
-    Attributes:
-        distance: Distance from the measured tool point to the grasp point [m].
-        turn: Smallest turn about the vertical that lines the commanded tool up with the object [rad].
-        funnel: Distance from the tool point to the grasp point along the funnel [m].
-        around: How surely closing fingers would have the object between them, in [0, 1].
-        share: How far the fingers are closed, as a share of their travel to the object.
-        remaining: Distance of the object from its hold point [m].
-    """
-
-    distance: Array
-    turn: Array
-    funnel: Array
-    around: Array
-    share: Array
-    remaining: Array
-
-    @property
-    def open(self) -> Array:
-        """How much of closing around the object is left to do, in [0, 1]."""
-        return 1.0 - self.around * self.share
+def numbers_of(config: GraspConfig, spec: RobotSpec, step_m: float) -> Numbers:
+    """Return the task's numbers for a tool that moves by at most ``step_m`` in a period."""
+    item, jaw = config.object, spec.gripper.jaw
+    funnel = over(item, jaw)
+    # Largest change of the funnel distance per tool travel, so that its progress is never clipped: if only one side
+    # were clipped, going back and forth would pay. The commanded point may move sideways while the measured one goes up
+    # or down.
+    funnel_slope = 1.0 + funnel / FUNNEL_RADIUS + 1.0
+    closed_on_object = spec.gripper.closed_on(item.grip_width_m)
+    return Numbers(
+        period_s=spec.period_s,
+        step_m=step_m,
+        symmetry=item.symmetry,
+        # The pads close along the tool's x axis; a box is gripped across its shorter side.
+        across=0.0 if item.size_m[0] <= item.size_m[1] else pi / 2,
+        raise_m=max(0.0, jaw.grasp_height_m - item.size_m[2] / 2),
+        over_m=funnel,
+        funnel_step_m=funnel_slope * step_m,
+        lift_m=config.lift_height_m + ABOVE,
+        lifted_m=config.lift_height_m,
+        within_m=config.close_within_m,
+        closed_on_object=closed_on_object,
+        empty_beyond=empty_beyond(closed_on_object),
+        half_stroke=jaw.stroke_m / 2,
+        half_width=item.grip_width_m / 2,
+        half_height=item.size_m[2] / 2,
+        fingertips=jaw.fingertips_m,
+    )
 
 
 class Grasp(Task):
@@ -344,30 +315,13 @@ class Grasp(Task):
     def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
         self.joints = JointError(spec)
-        self._step = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(PRACTICE_HOLD_S)
-        self._lift = config.lift_height_m + ABOVE
-        self._over = over(config.object, spec.gripper.jaw)
-        # Largest change of the funnel distance per tool travel, so that its progress is never clipped: if only one side
-        # were clipped, going back and forth would pay. The commanded point may move sideways while the measured one
-        # goes up or down.
-        self._funnel_slope = 1.0 + self._over / FUNNEL_RADIUS + 1.0
-        self._period = spec.period_s
+        self._numbers = numbers_of(config, spec, max_tcp_speed_m_s * spec.period_s)
+        self._weights = np.array([getattr(config.rewards, name) for name in Terms._fields])
         self._table = spec.table_height_m
-        jaw = spec.gripper.jaw
-        self._half_stroke, self._fingertips = jaw.stroke_m / 2, jaw.fingertips_m
-        self._half_width, self._half_height = config.object.grip_width_m / 2, config.object.size_m[2] / 2
-        # From the object's centre to the grasp point.
-        self._raise = np.array([0.0, 0.0, max(0.0, jaw.grasp_height_m - self._half_height)])
-        # The pads close along the tool's x axis; a box is gripped across its shorter side.
-        self._across = 0.0 if config.object.size_m[0] <= config.object.size_m[1] else pi / 2
         # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
-        self._ease = min((jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
-        self._closed_on_object = spec.gripper.closed_on(config.object.grip_width_m)
-        self._empty_beyond = empty_beyond(self._closed_on_object)
-        # The last state that was measured: the next control period begins with it.
-        self._measured: tuple[TaskState, Measures] | None = None
+        self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         xyz = ("x", "y", "z")
         self.layout = Layout(
             [
@@ -421,11 +375,11 @@ class Grasp(Task):
             low_start, high_start = zip((-beside, beside), (-along, along), PRACTICE_HEIGHT, strict=True)
             start = rng.uniform(low_start, high_start)
             if rng.random() < PRACTICE_LIFTED_SHARE:
-                start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._lift
+                start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._numbers.lift_m
                 yaw *= GRIPPED_TURN / PRACTICE_TURN_RAD
-            yaw -= self._across
+            yaw -= self._numbers.across
             start[:2] = self._ease * start[:2] + (x, y)
-            start[2] += config.object.size_m[2] / 2 + self._raise[2]
+            start[2] += config.object.size_m[2] / 2 + self._numbers.raise_m
             intent = rng.uniform()
         start[2] += self._table
         whole = practice and rng.random() < PRACTICE_WHOLE_SHARE
@@ -435,7 +389,7 @@ class Grasp(Task):
 
     def rebase(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal with its hold point above where the object lies."""
-        target = objects[OBJECT].position + np.array([0.0, 0.0, self._lift])
+        target = objects[OBJECT].position + np.array([0.0, 0.0, self._numbers.lift_m])
         return replace(goal, position=target, objects=objects)
 
     def observe(self, state: TaskState, goals: Goals) -> dict[str, Array]:
@@ -445,28 +399,16 @@ class Grasp(Task):
         point. The tool has one point to rest at, because nothing would correct its drift if it could rest anywhere.
         The commanded tool is known without delay or noise; of the measured arm, only the joint angles are observed.
         """
-        item = state.objects[OBJECT]
-        yaw = yaws(state.commanded_rotation)
-        held = state.held != NOTHING_HELD
-        delta = self._target(state, goals) - state.commanded_position
-        # An object in the hand leaves nothing to line up with, and chasing it would never end.
-        turn = np.where(held, 0.0, self._turn(state.commanded_rotation, item.rotation))
         values = {
             **observe_robot(state),
             "commanded_position": state.commanded_position,
-            "commanded_yaw": np.stack([np.cos(yaw), np.sin(yaw)], axis=1),
             "commanded_velocity": state.commanded_velocity,
             "commanded_turn_rate": state.commanded_turn_rate,
-            "target_from_commanded": delta,
-            "target_near": np.tanh(delta / NEAR_M),
-            "object_turn": turn,
-            "object_turn_near": np.tanh(turn / NEAR_TURN),
-            "lift_left": np.tanh((goals.position[:, 2] - item.position[:, 2]) / self._lift),
             "gripper_intent": state.intent,
             "commanded_gripper": state.commanded_gripper,
             "closing_rate": state.closing_rate,
-            "held": held,
-            "object_age": np.minimum(item.age_s, SEEN_WITHIN_S),
+            "held": state.held != NOTHING_HELD,
+            **observe_rows(self._numbers, GraspState.of(state), goals.position)._asdict(),
         }
         if self.config.joint_way:
             values |= self.joints.observe(state, self._joint_error(state, goals))
@@ -474,39 +416,17 @@ class Grasp(Task):
 
     def score(self, transition: Transition) -> Scores:
         """Score one control period."""
-        config, weights = self.config, self.config.rewards
         before, state, goals = transition.before, transition.state, transition.goals
-        item = state.objects[OBJECT]
-        earlier, now = self._measures(before, goals), self._measures(state, goals)
-        held = state.held != NOTHING_HELD
-        height = item.position[:, 2] - goals.objects[OBJECT].position[:, 2]
-        low = height < LOW
-        pushed = lengths((item.position - before.objects[OBJECT].position)[:, :2]) / self._step
-        high = (now.distance <= IN_HAND) & (height >= config.lift_height_m)
-        # A held object moves with the tool; camera noise is no motion.
-        turned = yaws(state.tcp_rotation @ before.tcp_rotation.transpose(0, 2, 1))
-        at_rest = _speed(state.tcp_velocity, turned / self._period, TURN_RADIUS) <= REST_SPEED_M_S
-        still = self._stillness(_speed(state.commanded_velocity, state.commanded_turn_rate, HELD_TURN_RADIUS))
-        terms = {
-            "approach": weights.approach * progress(earlier.funnel, now.funnel, self._funnel_slope * self._step),
-            "alignment": weights.alignment * progress(abs(earlier.turn), abs(now.turn), FULL_TURN_RAD_S * self._period),
-            "precision": weights.precision * np.where(held, 1.0, self._precision(state, now.turn)),
-            "close": weights.close * progress(earlier.open, now.open, 1.0),
-            "grasp": weights.grasp * now.around * 0.5 * (now.share + held),
-            "push": -weights.push * low * np.minimum(pushed, 1.0),
-            "press": -weights.press * low * self._pressing(state),
-            "lift": weights.lift
-            * nearness(now.distance, AT_OBJECT)
-            * np.maximum(0.0, 1.0 - now.remaining / self._lift),
-            "rise": weights.rise * progress(earlier.remaining, now.remaining, self._lift),
-            "held": weights.held * high * nearness(now.remaining, AT_POINT) * still,
-            "smoothness": -weights.smoothness * roughness(transition.action, transition.previous_action),
-            "guard": -weights.guard * transition.intervened,
-        }
-        if config.joint_way:
+        period = Period(
+            GraspState.of(before), GraspState.of(state), goals.position, goals.objects[OBJECT].position,
+            transition.action, transition.previous_action, transition.intervened,
+        )  # fmt: skip
+        weighted, achieved, left = score_rows(self._numbers, self._weights, period)
+        terms = dict(zip(Terms._fields, weighted, strict=True))
+        if self.config.joint_way:
             along = self.joints.progress(self._joint_error(before, goals), self._joint_error(state, goals))
-            terms["joint_progress"] = weights.joint_progress * along * (before.held == state.held)
-        return Scores(terms, high & held & at_rest, np.maximum(0.0, config.lift_height_m - height))
+            terms["joint_progress"] = self.config.rewards.joint_progress * along * (before.held == state.held)
+        return Scores(terms, achieved, left)
 
     def gripper_range(self, state: TaskState) -> tuple[Array, Array]:
         """Return the bounds of the grippers' next commands.
@@ -514,21 +434,7 @@ class Grasp(Task):
         Fingers begin to close around the object only. Then they go on until they hold it or fail: they closed further
         than it allows, or stopped too far apart. Fingers that failed open, and close again only after that.
         """
-        within, item, commanded = self.config.close_within_m, state.objects[OBJECT], state.commanded_gripper
-        stopped = (state.stalled_s >= FAILED_S) & (state.held == NOTHING_HELD) & (state.closed > SHORT_OF_COMMAND)
-        closes = commanded >= 1.0
-        failed = (state.closed > self._empty_beyond) | (closes & stopped)
-        there = item.age_s <= SEEN_WITHIN_S
-        for position, rotation in (
-            (state.commanded_position, state.commanded_rotation),
-            (state.tcp_position, state.tcp_rotation),
-        ):
-            near = lengths(item.position + self._raise - position) <= within
-            there &= near & (np.abs(self._turn(rotation, item.rotation)) <= TURNED)
-        opens = state.closed - commanded > SHORT_OF_COMMAND
-        least = np.where(opens, commanded, np.where(~failed & closes, 1.0, 0.0))
-        most = np.where(opens, commanded, np.where(failed, 0.0, np.where(closes | there, 1.0, commanded)))
-        return least, most
+        return gripper_ranges(self._numbers, GraspState.of(state))
 
     def gripper_message(self, state: TaskState) -> str:
         """Say that the fingers failed, or may not close for want of a sighting."""
@@ -541,110 +447,11 @@ class Grasp(Task):
 
     def held(self, state: TaskState) -> NDArray[np.intp]:
         """Return the object if the fingers rest short of their command, about as far apart as the object is wide."""
-        rests = np.abs(state.closed - state.earlier_closed) < AT_REST
-        short = state.commanded_gripper - state.closed > SHORT_OF_COMMAND
-        wide = (0.8 * self._closed_on_object < state.closed) & (state.closed <= self._empty_beyond)
-        return np.where(rests & short & wide, 0, NOTHING_HELD)
-
-    def _pressing(self, state: TaskState) -> Array:
-        """Score how far open fingers are in the way of the object, which counts as square, in [0, 1]."""
-        if not self.config.rewards.press:
-            return np.zeros(len(state.q))
-        item, tool, wide = state.objects[OBJECT].position, state.tcp_position, self._half_width
-        beside = np.abs(times(state.tcp_rotation.transpose(0, 2, 1), item - tool))
-        across, along = beside[:, 0], beside[:, 1]
-        opening = self._half_stroke * (1.0 - ramp(state.closed, 1.0))
-        over_object = (across <= opening + FINGER_THICK + wide) & (along <= wide + FINGER_HALF_WIDTH)
-        free = (state.commanded_gripper < 1.0) & (state.held == NOTHING_HELD)
-        deep = item[:, 2] + self._half_height + ABOVE_TOP - (tool[:, 2] - self._fingertips)
-        pressing: Array = over_object * free * ramp(across + wide - opening, PRESS_SCALE) * ramp(deep, PRESS_SCALE)
-        return pressing
-
-    def _target(self, state: TaskState, goals: Goals) -> Array:
-        """Compute the grasp points (m, 3) or, once objects are held, where the tools put them at their hold points [m].
-
-        A held object moves with the tool, so what is left for the commanded tool does not depend on delays.
-        """
-        item, held = state.objects[OBJECT].position, state.held != NOTHING_HELD
-        return np.where(held[:, None], goals.position + state.tcp_position - item, item + self._raise)
+        return held_rows(self._numbers, state.closed, state.earlier_closed, state.commanded_gripper)
 
     def _joint_error(self, state: TaskState, goals: Goals) -> Array:
-        """Compute how far joints (m, n) are from where the tool should be, turned as the object and upright [rad].
-
-        Beside the object, that is above the grasp point at the funnel's height; once it is held, where it is to hang.
-        A tilted tool has to stay higher, too, or the guard would stop it with one finger near the table.
-        """
-        delta, turn = self._target(state, goals) - state.commanded_position, turns_down(state.commanded_rotation)
-        free = state.held == NOTHING_HELD
-        beside = np.hypot(delta[:, 0], delta[:, 1]) + TILT_RADIUS * lengths(turn)
-        delta[:, 2] += np.where(free, self._over * _funnel_share(beside), 0.0)
-        turn[:, 2] = np.where(free, self._turn(state.commanded_rotation, state.objects[OBJECT].rotation), 0.0)
-        return self.joints.of(state, np.concatenate([delta, turn], axis=1))
-
-    def _measures(self, state: TaskState, goals: Goals) -> Measures:
-        """Return a state's measures, from memory if it was the last one measured."""
-        if self._measured is None or self._measured[0] is not state:
-            item = state.objects[OBJECT]
-            point = item.position + self._raise
-            distance = lengths(point - state.tcp_position)
-            around = nearness(distance, AT_OBJECT) * nearness(self._turn(state.tcp_rotation, item.rotation), TURNED)
-            share = np.where(state.closed > self._empty_beyond, 0.0, ramp(state.closed, self._closed_on_object))
-            self._measured = (
-                state,
-                Measures(
-                    distance,
-                    self._turn(state.commanded_rotation, item.rotation),
-                    self._funnel(state, point),
-                    around,
-                    share,
-                    lengths(goals.position - item.position),
-                ),
-            )
-        return self._measured[1]
-
-    def _funnel(self, state: TaskState, point: Array) -> Array:
-        """Compute the distances (m,) from the tool points to the grasp points (m, 3) along the funnel [m].
-
-        Sideways, the commanded point counts, so that an action is rewarded at once; in height, the measured one, which
-        moves with an object that it carries.
-        """
-        beside = lengths((state.commanded_position - point)[:, :2])
-        height: Array = state.tcp_position[:, 2] - point[:, 2] - self._over * _funnel_share(beside)
-        return beside + np.abs(height)
-
-    def _precision(self, state: TaskState, turn: Array) -> Array:
-        """Score how well commanded tools, turned from their objects by ``turn`` [rad], keep to the grasp points.
-
-        It is 0 until the gripper is commanded to close: otherwise waiting would pay.
-        """
-        distance = lengths(state.objects[OBJECT].position + self._raise - state.commanded_position)
-        return nearness(distance, PRECISE) * nearness(turn, TURNED) * (state.commanded_gripper >= 1.0)
-
-    def _stillness(self, speed: Array) -> Array:
-        """Score speeds (m,) [m/s] in [0, 1]: 1 at rest, and higher the slower, from full speed down."""
-        slow = np.maximum(0.0, 1.0 - speed * self._period / self._step)
-        still: Array = SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * np.exp(-speed / STILL)
-        return still
-
-    def _turn(self, tool: Array, item: Array) -> Array:
-        """Compute the smallest turns (m,) about the vertical that line tools (m, 3, 3) up with objects [rad]."""
-        symmetry = self.config.object.symmetry
-        if symmetry == 0:
-            return np.zeros(len(tool))
-        angle = yaws(item) + self._across - yaws(tool)
-        step = 2 * pi / symmetry
-        turn: Array = (angle + step / 2) % step - step / 2
-        return turn
-
-
-def _speed(velocity: Array, turn_rate: Array, radius: float) -> Array:
-    """Compute the speeds (m,) of tools [m/s] from velocities (m, 3) [m/s] and turn rates about the vertical [rad/s]."""
-    return lengths(velocity) + radius * np.abs(turn_rate)
-
-
-def _funnel_share(beside: Array) -> Array:
-    """Compute the heights (m,) of the funnel, as shares of its largest, beside the object by so much [m]."""
-    return ramp(beside - 0.01, FUNNEL_RADIUS)
+        """Compute how far joints (m, n) are from where the tool should be, turned as the object and upright [rad]."""
+        return self.joints.of(state, joint_goals_of(self._numbers, GraspState.of(state), goals.position))
 
 
 TASKS.register("grasp", Grasp)

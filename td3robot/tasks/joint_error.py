@@ -7,9 +7,10 @@ solve both: they say how far each joint still has to go.
 
 import numpy as np
 
+from td3robot.jit import kernel
 from td3robot.layout import Field
 from td3robot.robots.interface import RobotSpec
-from td3robot.row_math import damped_inverses, lengths, times
+from td3robot.row_math import damped_inverse, dot, lengths
 from td3robot.state import Array
 from td3robot.tasks.interface import TaskState
 from td3robot.tasks.shaping import progress
@@ -25,6 +26,29 @@ NEAR = 0.015
 FULL_SPEED = 0.6
 # Scale on which joints count as arrived, all errors together [rad], and as at rest [rad/s].
 ARRIVED, SETTLED = 0.1, 0.05
+
+
+@kernel
+def ways_of(jacobians: Array, q: Array, home: Array, error: Array) -> Array:
+    """Compute how far joints (m, n) have to go [rad]; see :class:`JointError`.
+
+    Args:
+        jacobians: (m, 6, n) of the commanded tools.
+        q: (m, n) the commanded postures [rad].
+        home: (n,) the posture at home [rad].
+        error: (m, k) as in :meth:`JointError.of`.
+    """
+    found, size = np.empty(q.shape), error.shape[1]
+    twist = np.empty(size)
+    for row in range(len(q)):
+        jacobian, spare = jacobians[row, :size], home - q[row]
+        for axis in range(size):
+            twist[axis] = dot(jacobian[axis], spare)
+        taken = damped_inverse(jacobian, twist, HOME_DAMPING)
+        way = damped_inverse(jacobian, error[row], DAMPING)
+        for joint in range(len(home)):
+            found[row, joint] = way[joint] + (spare[joint] - taken[joint])
+    return found
 
 
 class JointError:
@@ -54,9 +78,7 @@ class JointError:
             error: (m, k) the commanded tools' errors along the first k rows of their Jacobians: x, y, z [m], then
                 rotation about x, y, z [rad], in the base frame.
         """
-        J, home = state.commanded_jacobian[:, : error.shape[1]], self.home - state.commanded_q
-        free = home - damped_inverses(J, times(J, home), HOME_DAMPING)
-        return damped_inverses(J, error, DAMPING) + free
+        return ways_of(state.commanded_jacobian, state.commanded_q, self.home, error)
 
     def observe(self, state: TaskState, joints: Array) -> dict[str, Array]:
         """Return the values of ``fields`` for the joints' errors (m, n) [rad]."""

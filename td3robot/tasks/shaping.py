@@ -1,4 +1,6 @@
-"""Bounded building blocks of rewards, over rows."""
+"""Bounded building blocks of rewards, over rows; compiled formulas call the same functions with numbers."""
+
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,21 +8,23 @@ from numpy.typing import NDArray
 from td3robot.jit import kernel
 from td3robot.state import Array
 
+Value = TypeVar("Value", float, Array)
+
 
 @kernel
-def nearness(distance: Array, scale: float) -> Array:
+def nearness(distance: Value, scale: float) -> Value:
     """Compute ``exp(-(distance / scale)^2)`` (m,), in (0, 1]: 1 at the goal, 0.37 at ``scale``."""
     return np.exp(-((distance / scale) ** 2))
 
 
 @kernel
-def ramp(value: Array, full: float) -> Array:
+def ramp(value: Value, full: float) -> Value:
     """Compute ``clip(value / full, 0, 1)`` (m,)."""
     return np.minimum(np.maximum(value / full, 0.0), 1.0)
 
 
 @kernel
-def progress(before: Array, after: Array, full: float) -> Array:
+def progress(before: Value, after: Value, full: float) -> Value:
     """Compute ``clip((before - after) / full, -1, 1)`` (m,) for distances before and after one period.
 
     A potential difference (Ng, Harada and Russell 1999): over any path it sums to what was gained, so going back and
@@ -30,12 +34,19 @@ def progress(before: Array, after: Array, full: float) -> Array:
 
 
 @kernel
+def change_of(action: NDArray[np.float32], previous: NDArray[np.float32]) -> float:
+    """Compute the mean squared change of an action (k,) over 4, in [0, 1]; 1 is full reversal."""
+    total = 0.0
+    for index in range(len(action)):
+        change = float(action[index]) - float(previous[index])
+        total += change * change / (4.0 * len(action))
+    return total
+
+
+@kernel
 def roughness(action: NDArray[np.float32], previous: NDArray[np.float32]) -> Array:
-    """Compute the mean squared changes (m,) of actions (m, k) over 4, in [0, 1]; 1 is full reversal."""
-    count, size = action.shape
-    found = np.zeros(count)
-    for row in range(count):
-        for index in range(size):
-            change = float(action[row, index]) - float(previous[row, index])
-            found[row] += change * change / (4.0 * size)
+    """Compute the changes (m,) of actions (m, k); see :func:`change_of`."""
+    found = np.empty(len(action))
+    for row in range(len(action)):
+        found[row] = change_of(action[row], previous[row])
     return found

@@ -16,7 +16,8 @@ from td3robot.config.objects import ObjectConfig
 from td3robot.geometry import about_vertical
 from td3robot.state import Pose
 from td3robot.tasks import grasp
-from td3robot.tasks.grasp import FAILED_S, FULL_TURN_RAD_S, OBJECT, SEEN_WITHIN_S, Grasp, GraspConfig
+from td3robot.tasks.grasp import OBJECT, Grasp, GraspConfig
+from td3robot.tasks.grasp_formulas import FAILED_S, FULL_TURN_RAD_S, SEEN_WITHIN_S
 from td3robot.tasks.interface import NOTHING_HELD, Transition
 
 PERIOD = 0.05
