@@ -50,6 +50,7 @@ class Layout:
         if len(set(names)) != len(names):
             raise ValueError(f"a layout names a field twice: {names}")
         self.fields = tuple(fields)
+        self._sizes = [(field.name, field.size) for field in self.fields]
         self.slices: dict[str, slice] = {}
         start = 0
         for field in self.fields:
@@ -75,15 +76,15 @@ class Layout:
                 "layout name the same fields"
             )
         parts = []
-        for field in self.fields:
-            value = values[field.name]
-            if value.shape == (count,) and field.size == 1:
+        for name, size in self._sizes:
+            value = values[name]
+            if value.shape != (count, size):
+                if value.shape != (count,) or size != 1:
+                    raise EnvironmentFaultError(
+                        f"the task's field {name!r} has {size} numbers in each of {count} rows, and observe() returned "
+                        f"an array of shape {value.shape}"
+                    )
                 value = value[:, None]
-            elif value.shape != (count, field.size):
-                raise EnvironmentFaultError(
-                    f"the task's field {field.name!r} has {field.size} numbers in each of {count} rows, and observe() "
-                    f"returned an array of shape {value.shape}"
-                )
             parts.append(value)
         packed = np.empty((count, self.size), np.float32)
         return np.concatenate(parts, axis=1, out=packed, casting="unsafe")

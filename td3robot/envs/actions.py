@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from td3robot.config import ActionConfig, GuardConfig
 from td3robot.config.robot import TURN_RAD_S
-from td3robot.jit import kernel
+from td3robot.jit import kernel, plain
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
@@ -229,10 +229,11 @@ class JointDelta(ActionKind):
         self._home, self._joints = spec.arm.home, len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
-        self._numbers = Numbers(
+        numbers = Numbers(
             config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), self._speed,
             self._tool_speed, self._home, np.eye(3), (0.0, 0.0, 0.0), False, False,
         )  # fmt: skip
+        self._numbers = plain(numbers)
 
     def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
         """Compute the changes towards the speeds that the scaled actions ask for."""
@@ -251,8 +252,9 @@ class JointDelta(ActionKind):
 
 
 @kernel
-def joint_moves(n: Numbers, links: Links, actions: Actions, q: Array, velocity: Array) -> Array:
+def joint_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velocity: Array) -> Array:
     """Compute the moves (m, n) of :class:`JointDelta`."""
+    n, links = Numbers(*numbers), Links(*packed)
     joints = q.shape[1]
     moves, wanted, back = np.empty(q.shape), np.empty(joints), np.zeros(6)
     position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, joints))
@@ -329,11 +331,12 @@ class TcpDelta(ActionKind):
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
         self._redundant = len(spec.arm.home) > TASK_JOINTS
         turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
-        self._numbers = Numbers(
+        numbers = Numbers(
             config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), np.array([self._speed]),
             self._speed, self._home, kinematics.tcp(spec.arm.home).rotation,
             (self._turn_rad_s, turn_change, self._gain_hz * spec.period_s), turns_tool, self._redundant,
         )  # fmt: skip
+        self._numbers = plain(numbers)
 
     def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
         """Compute the joint displacements for tool displacements."""
@@ -358,8 +361,9 @@ class TcpDelta(ActionKind):
 
 
 @kernel
-def tool_moves(n: Numbers, links: Links, actions: Actions, q: Array, velocity: Array) -> Array:
+def tool_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velocity: Array) -> Array:
     """Compute the moves (m, n) of :class:`TcpDelta`."""
+    n, links = Numbers(*numbers), Links(*packed)
     joints = q.shape[1]
     moves, dx, turn, free, twist = np.empty(q.shape), np.empty(3), np.empty(3), np.empty((3, joints)), np.empty(3)
     position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, joints))

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError, RobotError
-from td3robot.jit import kernel
+from td3robot.jit import kernel, plain
 from td3robot.robots.arms.model import joint_speed_limit
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
@@ -106,7 +106,6 @@ class Limits(NamedTuple):
         speed: (n,) joint speed limits [rad/s].
         envelope: (5, n) how these fall towards the joints' ends; (0, n) where they do not.
         speed_share: Share of these limits that is kept to.
-        links: The arm's geometry.
     """
 
     period_s: float
@@ -120,7 +119,6 @@ class Limits(NamedTuple):
     speed: Array
     envelope: Array
     speed_share: float
-    links: Links
 
 
 joint_speed_limits = kernel(joint_speed_limit)
@@ -157,39 +155,43 @@ def is_within(low: Array, value: Array, high: Array) -> bool:
 
 
 @kernel
-def limit_velocity(limits: Limits, desired: Array, q: Array, before: Array, reasons: Flags) -> Array:
+def limit_velocity(
+    numbers: Limits, packed: Links, desired: Array, all_q: Array, all_velocities: Array, rows: Rows, reasons: Flags
+) -> Array:
     """Return velocities (k, n) [rad/s] within the speed and acceleration limits, towards desired postures (k, n).
 
     Args:
-        limits: The limits.
+        numbers: The limits.
+        packed: The arm's geometry.
         desired: Desired postures after the period [rad].
-        q: Commanded postures before it [rad].
-        before: Velocities before it [rad/s].
+        all_q: (m, n) commanded postures before it [rad].
+        all_velocities: (m, n) velocities before it [rad/s].
+        rows: (k,) which of these rows.
         reasons: (k, reasons) is set where a limit changed a velocity.
     """
-    velocities = np.empty(q.shape)
-    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, q.shape[1]))
-    for row in range(len(q)):
-        velocity = velocities[row]
+    limits, links, velocities = Limits(*numbers), Links(*packed), np.empty(desired.shape)
+    position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, desired.shape[1]))
+    for row in range(len(rows)):
+        velocity, q, before = velocities[row], all_q[rows[row]], all_velocities[rows[row]]
         for joint in range(len(velocity)):
-            velocity[joint] = desired[row, joint] - q[row, joint]
+            velocity[joint] = desired[row, joint] - q[joint]
         scale(velocity, 1.0 / (max(1.0, peak(velocity) / FAR) * limits.period_s))
-        excess = speed_excess(limits, velocity, q[row])
+        excess = speed_excess(limits, velocity, q)
         if excess > 1.0 + 1e-9:
             scale(velocity, 1.0 / excess)
             reasons[row, JOINT_SPEED] = True
-        place_tool(q[row], limits.links, position, rotation, jacobian)
+        place_tool(q, links, position, rotation, jacobian)
         speed, fastest = speed_of(jacobian, velocity), limits.tcp_speed * TCP_SPEED_AT_START
         if speed > fastest * (1.0 + 1e-9):
             scale(velocity, fastest / speed)
             reasons[row, TCP_SPEED] = True
         change = 0.0
         for joint in range(len(velocity)):
-            change = max(change, abs(velocity[joint] - before[row, joint]))
+            change = max(change, abs(velocity[joint] - before[joint]))
         excess = change / limits.change
         if excess > 1.0 + 1e-9:
             for joint in range(len(velocity)):
-                velocity[joint] = before[row, joint] + (velocity[joint] - before[row, joint]) / excess
+                velocity[joint] = before[joint] + (velocity[joint] - before[joint]) / excess
             reasons[row, ACCELERATION] = True
     return velocities
 
@@ -218,7 +220,7 @@ def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
 
 @kernel
 def look_ahead(
-    limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
+    limits: Limits, links: Links, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
 ) -> tuple[int, int]:
     """Check a period at a velocity (n,) from a commanded posture q (n,), and braking after it, apart from clearance.
 
@@ -244,7 +246,7 @@ def look_ahead(
             return POSITION, count
         if len(limits.envelope) and speed_excess(limits, velocity, posture) > 1.0 + ROUNDING:
             return JOINT_SPEED, count
-        place_tool(posture, limits.links, position, rotation, jacobian)
+        place_tool(posture, links, position, rotation, jacobian)
         if speed_of(jacobian, velocity) > limits.tcp_speed * TCP_SPEED_AT_END:
             return TCP_SPEED, count
         if not is_within(box[0], position, box[1]):
@@ -254,7 +256,7 @@ def look_ahead(
             late[joint] = follow(limits.kept, limits.lag_s, late[joint], velocity[joint])
             arm[joint], speeds[joint] = posture[joint] - late[joint], late[joint] / limits.lag_s
         count += 1
-        place_tool(arm, limits.links, position, rotation, jacobian)
+        place_tool(arm, links, position, rotation, jacobian)
         gaining = 0.0
         for joint in range(joints):
             squared = jacobian[0, joint] ** 2 + jacobian[1, joint] ** 2 + jacobian[2, joint] ** 2
@@ -272,17 +274,22 @@ def look_ahead(
 
 @kernel
 def look_ahead_all(
-    limits: Limits, velocity: Array, q: Array, behind: Array, measured: Array, box: Array
+    numbers: Limits, packed: Links, velocities: Array, q: Array, behind: Array, measured: Array, box: Array, rows: Rows
 ) -> tuple[Violations, Violations, Array]:
-    """Look ahead in k rows; ``box`` is (k, 2, 3). The third result are the paths (k, .., n)."""
-    fastest = 0.0
-    for row in range(len(q)):
-        fastest = max(fastest, peak(velocity[row]))
-    path = np.empty((len(q), int(fastest / limits.change) + 3, q.shape[1]))
-    violations, counts = np.empty(len(q), np.int64), np.empty(len(q), np.int64)
-    for row in range(len(q)):
-        violations[row], counts[row] = look_ahead(
-            limits, velocity[row].copy(), q[row], behind[row], measured[row], box[row], path[row]
+    """Look ahead at velocities (k, n) from measured postures (k, n) in some of m rows; ``box`` is (m, 2, 3).
+
+    Returns:
+        As :func:`look_ahead` for each row, and the paths (k, .., n).
+    """
+    limits, links, fastest = Limits(*numbers), Links(*packed), 0.0
+    for velocity in velocities:
+        fastest = max(fastest, peak(velocity))
+    path = np.empty((len(rows), int(fastest / limits.change) + 3, q.shape[1]))
+    violations, counts = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    for index in range(len(rows)):
+        row, velocity = rows[index], velocities[index].copy()
+        violations[index], counts[index] = look_ahead(
+            limits, links, velocity, q[row], behind[row], measured[index], box[row], path[index]
         )
     return violations, counts, path
 
@@ -301,13 +308,13 @@ def range_of(values: Array) -> tuple[float, float]:
 
 @kernel
 def let_through(
-    limits: Limits, velocities: Array, grippers: Array, rows: Rows, q: Array, velocity: Array, behind: Array,
+    numbers: Limits, velocities: Array, grippers: Array, rows: Rows, q: Array, velocity: Array, behind: Array,
     gripper: Array,
 ) -> None:  # fmt: skip
     """Move the commands of some rows on by a period at admitted velocities (k, n), with closed fractions (k,).
 
     Args:
-        limits: The limits.
+        numbers: The limits.
         velocities: Joint velocities [rad/s].
         grippers: Desired closed fractions.
         rows: (k,) which rows.
@@ -316,6 +323,7 @@ def let_through(
         behind: (m, n) how far the arms are behind them [rad].
         gripper: (m,) commanded closed fractions.
     """
+    limits = Limits(*numbers)
     for index in range(len(rows)):
         row = rows[index]
         for joint in range(q.shape[1]):
@@ -348,6 +356,7 @@ class Guard:
         self._spec, self.kinematics, self.home = spec, kinematics, spec.arm.home
         self.config = config
         self._limits = self._made(spec)
+        self._numbers = plain(self._limits)
         self.q, self.velocity, self._behind = np.zeros((3, count, len(self.home)))
         self.gripper, self._box = np.zeros(count), np.zeros((count, 2, 3))
         self.interventions: Counter[str] = Counter()
@@ -359,6 +368,7 @@ class Guard:
         """Use the connected robot's calibrated kinematics."""
         self.kinematics.adopt(spec)
         self._limits = self._made(spec)
+        self._numbers = plain(self._limits)
 
     def _made(self, spec: RobotSpec) -> Limits:
         """Return the limits of a robot as numbers."""
@@ -375,7 +385,6 @@ class Guard:
             speed=arm.velocity,
             envelope=arm.speed_envelope,
             speed_share=JOINT_SHARE * config.joint_speed_fraction,
-            links=self.kinematics.links,
         )
 
     def reset(self, q: Array, gripper: float = 0.0, row: int = 0) -> None:
@@ -414,7 +423,7 @@ class Guard:
     def admits(self, q: Array) -> str | None:
         """Return the limit that a posture (n,) at rest breaks, or None if the first row may start an episode there."""
         rest, start = np.zeros((1, len(q))), np.array(q)[None]
-        (found,) = self._check(rest, start, rest, start, self._box[:1])
+        (found,) = self._check(rest, start, rest, start, FIRST)
         return None if found == NO_VIOLATION else REASONS[found]
 
     def require_admitted(self, q: Array) -> None:
@@ -473,14 +482,14 @@ class Guard:
                 stopped.
         """
         self._require_sane(desired, gripper, measured, age_s)
-        limits, changed = self._limits, np.zeros((len(rows), len(REASONS)), np.bool_)
-        velocity = limit_velocity(limits, desired, self.q[rows], self.velocity[rows], changed)
+        changed = np.zeros((len(rows), len(REASONS)), np.bool_)
+        velocity = limit_velocity(self._numbers, self.kinematics.links, desired, self.q, self.velocity, rows, changed)
         violations = self._look_ahead(velocity, measured, rows)
         (violated,) = (violations != NO_VIOLATION).nonzero()
         if violated.size:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
-        let_through(limits, velocity, gripper, rows, self.q, self.velocity, self._behind, self.gripper)
+        let_through(self._numbers, velocity, gripper, rows, self.q, self.velocity, self._behind, self.gripper)
         self.commands += len(rows)
         return self._reasons(changed)
 
@@ -510,10 +519,12 @@ class Guard:
 
     def _look_ahead(self, velocity: Array, measured: Array, rows: Rows) -> Violations:
         """Check a period at velocities (k, n), and braking after it; return the first limit broken in each row."""
-        return self._check(velocity, self.q[rows], self._behind[rows], measured, self._box[rows])
+        return self._check(velocity, self.q, self._behind, measured, rows)
 
-    def _check(self, velocity: Array, q: Array, behind: Array, measured: Array, box: Array) -> Violations:
-        violations, counts, path = look_ahead_all(self._limits, velocity, q, behind, measured, box)
+    def _check(self, velocity: Array, q: Array, behind: Array, measured: Array, rows: Rows) -> Violations:
+        violations, counts, path = look_ahead_all(
+            self._numbers, self.kinematics.links, velocity, q, behind, measured, self._box, rows
+        )
         for row, count in enumerate(counts.tolist()):
             for posture in path[row, :count]:
                 if self.kinematics.too_close(posture):

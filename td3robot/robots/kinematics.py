@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 
 from td3robot.geometry import rotation_vector
-from td3robot.jit import kernel
+from td3robot.jit import kernel, plain
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.scene import guard_spec, require_chain
 from td3robot.state import Array, Pose
@@ -115,8 +115,9 @@ def place_tool(q: Array, links: Links, position: Array, rotation: Array, jacobia
 
 
 @kernel
-def place_tools(q: Array, links: Links, position: Array, rotation: Array, jacobian: Array) -> None:
+def place_tools(q: Array, packed: Links, position: Array, rotation: Array, jacobian: Array) -> None:
     """Compute the tools of m postures q (m, n); see :func:`place_tool`."""
+    links = Links(*packed)
     for row in range(len(q)):
         place_tool(q[row], links, position[row], rotation[row], jacobian[row])
 
@@ -143,7 +144,7 @@ class Kinematics:
             self._compile(spec)
 
     def _compile(self, spec: RobotSpec) -> None:
-        self.spec, self.links = spec, Links.of(spec)
+        self.spec, self.links = spec, plain(Links.of(spec))  # to call compiled code with
         self._geometry = geometry_of(spec, self.clearance_m)  # kept alive by those that use it
         self._model = self._geometry.model
         self._data = mujoco.MjData(self._model)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.jit import kernel
+from td3robot.jit import kernel, plain
 from td3robot.robots.objects import Objects
 from td3robot.row_math import apart, dot
 from td3robot.state import Array
@@ -49,6 +49,7 @@ class Memory(NamedTuple):
         tools, turns: (t, m, 3), (t, m, 3, 3) the tools' poses from as long ago as fingers rest, oldest first.
         held, held_s: (m,) which object was held a period ago, and for how long [s].
         new: (m,) whether everything before is to be forgotten.
+        lost: (m, k) whether an object was not seen anew, and is neither held nor where the hand may hide it.
     """
 
     position: Array
@@ -60,42 +61,35 @@ class Memory(NamedTuple):
     turns: Array
     held: NDArray[np.intp]
     held_s: Array
-    new: NDArray[np.bool_]
-
-
-@kernel
-def out_of_sight(memory: Memory, seen: Sightings, tool: Array, held: NDArray[np.intp], rows: Rows) -> Flags:
-    """Return which objects (r, k) were not seen anew, and are neither held nor where the hand may hide them."""
-    found = np.zeros(seen.number.shape, np.bool_)
-    for index in range(len(rows)):
-        row = rows[index]
-        for item in range(found.shape[1]):
-            if not memory.new[row] and item != held[index] and seen.number[index, item] == memory.number[row, item]:
-                found[index, item] = apart(memory.position[row, item], tool[index]) > MAY_HIDE_M
-    return found
+    new: Flags
+    lost: Flags
 
 
 @kernel
 def update(
-    memory: Memory,
-    seen: Sightings,
+    kept: Memory,
+    sightings: Sightings,
     tool: Array,
     turn: Array,
     held: NDArray[np.intp],
     rows: Rows,
     period_s: float,
     pace: float,
-) -> None:
-    """Update the memory of some rows; see :class:`ObjectMemory`."""
+) -> int:
+    """Update the memory of some rows, see :class:`ObjectMemory`, and count their objects that are lost."""
+    memory, seen, lost = Memory(*kept), Sightings(*sightings), 0
     for index in range(len(rows)):
         row = rows[index]
         remember_tool(memory, row, tool[index], turn[index])
         was_held = held[index] >= 0 and held[index] == memory.held[row] and not memory.new[row]
         memory.held_s[row] = memory.held_s[row] + period_s if was_held else 0.0
-        for item in range(seen.number.shape[1]):
+        for item in range(memory.number.shape[1]):
             is_fresh = seen.number[index, item] != memory.number[row, item]
-            is_believed = is_fresh or memory.new[row]
-            if item == held[index] and not memory.new[row]:
+            is_believed, is_held = is_fresh or memory.new[row], item == held[index]
+            may_be_hidden = is_held or apart(memory.position[row, item], tool[index]) <= MAY_HIDE_M
+            memory.lost[row, item] = not (is_believed or may_be_hidden)
+            lost += memory.lost[row, item]
+            if is_held and not memory.new[row]:
                 carry(memory, seen, index, row, item, is_fresh, was_held)
             elif is_believed:
                 memory.position[row, item] = seen.position[index, item]
@@ -105,6 +99,7 @@ def update(
             memory.age_s[row, item] = pace * max(0.0, seen.age_s[index, item] - memory.pause_s[row, item])
             memory.number[row, item] = seen.number[index, item]
         memory.held[row], memory.new[row] = held[index], False
+    return lost
 
 
 @kernel
@@ -194,7 +189,7 @@ class ObjectMemory:
     ) -> None:
         self._sources, self._names, self._period, self._pace = sources, tuple(names), period_s, pace
         count, objects = len(sources), len(names)
-        self._memory = memory = Memory(
+        memory = Memory(
             position=np.zeros((count, objects, 3)),
             rotation=np.zeros((count, objects, 3, 3)),
             age_s=np.zeros((count, objects)),
@@ -205,16 +200,23 @@ class ObjectMemory:
             held=np.full(count, -1),
             held_s=np.zeros(count),
             new=np.ones(count, np.bool_),
+            lost=np.zeros((count, objects), np.bool_),
         )
         self.position, self.rotation, self.age_s = memory.position, memory.rotation, memory.age_s
+        self._pause_s, self._new, self._lost = memory.pause_s, memory.new, memory.lost
+        self._packed = plain(memory)
+        shape = count, objects
+        self._seen = Sightings(
+            np.empty((*shape, 3)), np.empty((*shape, 3, 3)), np.empty(shape), np.empty(shape, np.int64)
+        )
 
     def forget(self, row: int) -> None:
         """Forget all sightings of a row."""
-        self._memory.new[row] = True
+        self._new[row] = True
 
     def pause(self, seconds: float, row: int = 0) -> None:
         """Leave out a pause in which nothing moved: what was seen before it is as good as it was."""
-        self._memory.pause_s[row] += seconds
+        self._pause_s[row] += seconds
 
     def look(self, tool: Array, turn: Array, held: NDArray[np.intp], rows: Rows) -> None:
         """Update the poses of some rows.
@@ -228,15 +230,13 @@ class ObjectMemory:
         Raises:
             TrackerError: An object has not been seen for too long, or jumped.
         """
-        seen = self._read(rows)
-        for index, item in np.argwhere(out_of_sight(self._memory, seen, tool, held, rows)).tolist():
-            self._sources[rows[index]].require_recent(self._names[item])
-        update(self._memory, seen, tool, turn, held, rows, self._period, self._pace)
+        if update(self._packed, plain(self._read(rows)), tool, turn, held, rows, self._period, self._pace):
+            for index, item in np.argwhere(self._lost[rows]).tolist():
+                self._sources[rows[index]].require_recent(self._names[item])
 
     def _read(self, rows: Rows) -> Sightings:
-        """Return the last sightings."""
-        shape = len(rows), len(self._names)
-        seen = Sightings(np.empty((*shape, 3)), np.empty((*shape, 3, 3)), np.empty(shape), np.empty(shape, np.int64))
+        """Return the last sightings of these rows, which the next call overwrites."""
+        seen = self._seen
         for index, row in enumerate(rows.tolist()):
             sightings = self._sources[row].read()
             for item, name in enumerate(self._names):

@@ -14,6 +14,7 @@ from td3robot.config.objects import ObjectConfig
 from td3robot.config.section import Box, NonNegative, Range, Section, UnitInterval, refused
 from td3robot.config.task import TaskConfig
 from td3robot.geometry import about_vertical
+from td3robot.jit import plain
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
@@ -23,10 +24,10 @@ from td3robot.tasks.grasp_formulas import (
     FUNNEL_RADIUS,
     NEAR_M,
     OBJECT,
+    OBSERVED,
     SEEN_WITHIN_S,
     GraspState,
     Numbers,
-    Period,
     Terms,
     gripper_ranges,
     held_rows,
@@ -318,6 +319,7 @@ class Grasp(Task):
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(PRACTICE_HOLD_S)
         self._numbers = numbers_of(config, spec, max_tcp_speed_m_s * spec.period_s)
+        self._packed = plain(self._numbers)
         self._weights = np.array([getattr(config.rewards, name) for name in Terms._fields])
         self._table = spec.table_height_m
         # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
@@ -408,7 +410,7 @@ class Grasp(Task):
             "commanded_gripper": state.commanded_gripper,
             "closing_rate": state.closing_rate,
             "held": state.held != NOTHING_HELD,
-            **observe_rows(self._numbers, GraspState.of(state), goals.position)._asdict(),
+            **dict(zip(OBSERVED, observe_rows(self._packed, GraspState.of(state), goals.position), strict=True)),
         }
         if self.config.joint_way:
             values |= self.joints.observe(state, self._joint_error(state, goals))
@@ -417,11 +419,10 @@ class Grasp(Task):
     def score(self, transition: Transition) -> Scores:
         """Score one control period."""
         before, state, goals = transition.before, transition.state, transition.goals
-        period = Period(
-            GraspState.of(before), GraspState.of(state), goals.position, goals.objects[OBJECT].position,
-            transition.action, transition.previous_action, transition.intervened,
+        weighted, achieved, left = score_rows(
+            self._packed, self._weights, GraspState.of(before), GraspState.of(state), goals.position,
+            goals.objects[OBJECT].position, transition.action, transition.previous_action, transition.intervened,
         )  # fmt: skip
-        weighted, achieved, left = score_rows(self._numbers, self._weights, period)
         terms = dict(zip(Terms._fields, weighted, strict=True))
         if self.config.joint_way:
             along = self.joints.progress(self._joint_error(before, goals), self._joint_error(state, goals))
@@ -434,7 +435,7 @@ class Grasp(Task):
         Fingers begin to close around the object only. Then they go on until they hold it or fail: they closed further
         than it allows, or stopped too far apart. Fingers that failed open, and close again only after that.
         """
-        return gripper_ranges(self._numbers, GraspState.of(state))
+        return gripper_ranges(self._packed, GraspState.of(state))
 
     def gripper_message(self, state: TaskState) -> str:
         """Say that the fingers failed, or may not close for want of a sighting."""
@@ -447,11 +448,11 @@ class Grasp(Task):
 
     def held(self, state: TaskState) -> NDArray[np.intp]:
         """Return the object if the fingers rest short of their command, about as far apart as the object is wide."""
-        return held_rows(self._numbers, state.closed, state.earlier_closed, state.commanded_gripper)
+        return held_rows(self._packed, state.closed, state.earlier_closed, state.commanded_gripper)
 
     def _joint_error(self, state: TaskState, goals: Goals) -> Array:
         """Compute how far joints (m, n) are from where the tool should be, turned as the object and upright [rad]."""
-        return self.joints.of(state, joint_goals_of(self._numbers, GraspState.of(state), goals.position))
+        return self.joints.of(state, joint_goals_of(self._packed, GraspState.of(state), goals.position))
 
 
 TASKS.register("grasp", Grasp)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.jit import kernel
+from td3robot.jit import kernel, plain
 from td3robot.row_math import apart, dot, length, turns_down, yaw
 from td3robot.state import Array
 from td3robot.tasks.interface import AT_REST, NOTHING_HELD, TaskState
@@ -116,13 +116,14 @@ class GraspState(NamedTuple):
 
     @classmethod
     def of(cls, state: TaskState) -> "GraspState":
-        """Return these parts of a state."""
+        """Return these parts of a state, to call compiled code with."""
         item = state.objects[OBJECT]
-        return cls(
+        parts = cls(
             item.position, item.rotation, item.age_s, state.tcp_position, state.tcp_rotation, state.tcp_velocity,
             state.commanded_position, state.commanded_rotation, state.commanded_velocity, state.commanded_turn_rate,
             state.commanded_gripper, state.closed, state.stalled_s, state.held,
         )  # fmt: skip
+        return plain(parts)
 
 
 class Measures(NamedTuple):
@@ -323,9 +324,28 @@ def terms_of(n: Numbers, period: Period, now: Measures, height: float, row: int)
 
 
 @kernel
-def score_rows(n: Numbers, weights: Array, period: Period) -> tuple[Array, NDArray[np.bool_], Array]:
-    """Return the weighted terms (terms, m), whether the goal is met (m,), and the height that is left (m,) [m]."""
-    count = len(period.hold)
+def score_rows(
+    numbers: Numbers, weights: Array, before: GraspState, state: GraspState, hold: Array, lay: Array,
+    action: NDArray[np.float32], previous_action: NDArray[np.float32], intervened: NDArray[np.bool_],
+) -> tuple[Array, NDArray[np.bool_], Array]:  # fmt: skip
+    """Score a control period.
+
+    Args:
+        numbers: The task's.
+        weights: Of :class:`Terms`.
+        before: See :class:`Period`, as all that follow.
+        state: See there.
+        hold: See there.
+        lay: See there.
+        action: See there.
+        previous_action: See there.
+        intervened: See there.
+
+    Returns:
+        The weighted terms (terms, m), whether the goal is met (m,), and the height that is left (m,) [m].
+    """
+    n, count = Numbers(*numbers), len(hold)
+    period = Period(GraspState(*before), GraspState(*state), hold, lay, action, previous_action, intervened)
     terms, achieved, left = np.empty((len(weights), count)), np.empty(count, np.bool_), np.empty(count)
     for row in range(count):
         now = measures_of(n, period.state, period.hold, row)
@@ -362,22 +382,22 @@ def turn_left(n: Numbers, state: GraspState, row: int) -> float:
     return turn_to(n, state.commanded_rotation[row], state.item_rotation[row])
 
 
-class Observed(NamedTuple):
-    """The fields of an observation that take a formula, in each of m rows; see :meth:`Grasp.observe`."""
-
-    commanded_yaw: Array
-    target_from_commanded: Array
-    target_near: Array
-    object_turn: Array
-    object_turn_near: Array
-    lift_left: Array
-    object_age: Array
+# The fields of an observation that take a formula.
+OBSERVED = (
+    "commanded_yaw",
+    "target_from_commanded",
+    "target_near",
+    "object_turn",
+    "object_turn_near",
+    "lift_left",
+    "object_age",
+)
 
 
 @kernel
-def observe_rows(n: Numbers, state: GraspState, hold: Array) -> Observed:
-    """Compute these fields; ``hold`` (m, 3) are the hold points [m]."""
-    count = len(hold)
+def observe_rows(numbers: Numbers, parts: GraspState, hold: Array) -> tuple[Array, ...]:
+    """Compute the fields in ``OBSERVED``; ``hold`` (m, 3) are the hold points [m]."""
+    n, state, count = Numbers(*numbers), GraspState(*parts), len(hold)
     heading, target, target_near = np.empty((count, 2)), np.empty((count, 3)), np.empty((count, 3))
     turn, turn_near, left, age_s = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
     for row in range(count):
@@ -390,16 +410,17 @@ def observe_rows(n: Numbers, state: GraspState, hold: Array) -> Observed:
         turn_near[row] = np.tanh(turn[row] / NEAR_TURN)
         left[row] = np.tanh((hold[row, 2] - state.item[row, 2]) / n.lift_m)
         age_s[row] = min(state.age_s[row], SEEN_WITHIN_S)
-    return Observed(heading, target, target_near, turn, turn_near, left, age_s)
+    return heading, target, target_near, turn, turn_near, left, age_s
 
 
 @kernel
-def joint_goals_of(n: Numbers, state: GraspState, hold: Array) -> Array:
+def joint_goals_of(numbers: Numbers, parts: GraspState, hold: Array) -> Array:
     """Compute the ways (m, 6) [m, rad] along which joints lead tools: to where they should be, turned and upright.
 
     Beside the object, that is above the grasp point at the funnel's height; once it is held, where it is to hang.
     A tilted tool has to stay higher, too, or the guard would stop it with one finger near the table.
     """
+    n, state = Numbers(*numbers), GraspState(*parts)
     upright, found = turns_down(state.commanded_rotation), np.empty((len(hold), 6))
     for row in range(len(hold)):
         x, y, z = target_of(n, state, hold, row)
@@ -425,8 +446,9 @@ def may_close(n: Numbers, state: GraspState, row: int) -> bool:
 
 
 @kernel
-def gripper_ranges(n: Numbers, state: GraspState) -> tuple[Array, Array]:
+def gripper_ranges(numbers: Numbers, parts: GraspState) -> tuple[Array, Array]:
     """Return the bounds (m,) of the grippers' next commands; see :meth:`Grasp.gripper_range`."""
+    n, state = Numbers(*numbers), GraspState(*parts)
     least, most = np.zeros(len(state.held)), np.zeros(len(state.held))
     for row in range(len(state.held)):
         commanded, closed = state.commanded_gripper[row], state.closed[row]
@@ -442,16 +464,16 @@ def gripper_ranges(n: Numbers, state: GraspState) -> tuple[Array, Array]:
 
 
 @kernel
-def held_rows(n: Numbers, closed: Array, earlier: Array, told: Array) -> NDArray[np.intp]:
+def held_rows(numbers: Numbers, closed: Array, earlier: Array, told: Array) -> NDArray[np.intp]:
     """Return what is held (m,); see :meth:`Grasp.held`.
 
     Args:
-        n: The task's numbers.
+        numbers: The task's.
         closed: (m,) closed fractions.
         earlier: (m,) those of ``REST_S`` ago.
         told: (m,) commanded closed fractions.
     """
-    found = np.full(len(closed), NOTHING_HELD)
+    n, found = Numbers(*numbers), np.full(len(closed), NOTHING_HELD)
     for row in range(len(closed)):
         rests, is_short = abs(closed[row] - earlier[row]) < AT_REST, told[row] - closed[row] > SHORT_OF_COMMAND
         if rests and is_short and 0.8 * n.closed_on_object < closed[row] <= n.empty_beyond:

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from td3robot.state import Array
-
-Driver = TypeVar("Driver", float, Array)
 
 if TYPE_CHECKING:
     import mujoco
@@ -133,14 +131,8 @@ class GripperModel:
 
     def closed_fraction(self, driver_q: Array) -> float:
         """Compute the closed fraction, 0 open to 1 closed, from the drivers (2,) in their unit."""
-        return self._fraction((float(driver_q[0]) + float(driver_q[1])) / 2.0)
-
-    def closed_fractions(self, driver_q: Array) -> Array:
-        """Compute the closed fractions (m,) from the drivers (m, 2) in their unit."""
-        return self._fraction((driver_q[:, 0] + driver_q[:, 1]) / 2.0)
-
-    def _fraction(self, driver: Driver) -> Driver:
-        return (driver - self.driver_open) / self.driver_range
+        right, left = driver_q.tolist()
+        return float(((right + left) / 2.0 - self.driver_open) / self.driver_range)
 
     def drivers_at(self, closed: float) -> Array:
         """Compute the drivers (2,), in their unit, at a closed fraction."""
