@@ -20,7 +20,12 @@ _config: Any = config
 
 def kernel(function: Function) -> Function:
     """Compile a function of numbers and arrays at its first call; IEEE arithmetic, in the order written."""
-    return compiled(function, KERNELS, error_model="numpy", nogil=True)
+    return compiled(function, KERNELS, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+
+
+def formula(function: Function) -> Function:
+    """Compile a function that only kernels call: without what Python needs to call it, it compiles sooner."""
+    return compiled(function, KERNELS, error_model="numpy", nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 
 def plain(record: Record) -> Record:
@@ -73,6 +78,7 @@ SOURCES = (
     "envs/actions.py",
     "envs/batch.py",
     "robots/arms/model.py",
+    "robots/simulated/mujoco.py",
     "tasks/grasp_formulas.py",
     "tasks/joint_error.py",
     "tasks/shaping.py",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from td3robot.config import ActionConfig, GuardConfig
 from td3robot.config.robot import TURN_RAD_S
-from td3robot.jit import kernel, plain
+from td3robot.jit import formula, kernel, plain
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
@@ -280,13 +280,13 @@ def joint_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, vel
     return moves
 
 
-@kernel
+@formula
 def approach(n: Numbers, velocity: float, wanted: float) -> float:
     """Return a velocity after a control period, on the way to the one that is wanted."""
     return velocity + n.response * (wanted - velocity)
 
 
-@kernel
+@formula
 def add(values: Array, more: Array) -> None:
     """Add numbers (n,) to others in place."""
     for index in range(len(values)):
@@ -397,7 +397,7 @@ def tool_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velo
     return moves
 
 
-@kernel
+@formula
 def turn_upright(n: Numbers, rotation: Array, turn: Array) -> None:
     """Approximate this period's share of the rotation vector (3,) from a tool (3, 3) to home's orientation.
 

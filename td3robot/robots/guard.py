@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from td3robot.config import GuardConfig
 from td3robot.errors import CommandRefusedError, RobotError
-from td3robot.jit import kernel, plain
+from td3robot.jit import formula, kernel, plain
 from td3robot.robots.arms.model import joint_speed_limit
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
@@ -124,7 +124,7 @@ class Limits(NamedTuple):
 joint_speed_limits = kernel(joint_speed_limit)
 
 
-@kernel
+@formula
 def speed_excess(limits: Limits, velocity: Array, q: Array) -> float:
     """Return by what factor a joint velocity (n,) is above the joint speed limits at q (n,); at most 1 if it is not."""
     excess = 0.0
@@ -136,7 +136,7 @@ def speed_excess(limits: Limits, velocity: Array, q: Array) -> float:
     return excess
 
 
-@kernel
+@formula
 def speed_of(jacobian: Array, velocity: Array) -> float:
     """Return the speed of a tool [m/s] at joint velocities (n,)."""
     squared = 0.0
@@ -145,7 +145,7 @@ def speed_of(jacobian: Array, velocity: Array) -> float:
     return float(np.sqrt(squared))
 
 
-@kernel
+@formula
 def is_within(low: Array, value: Array, high: Array) -> bool:
     """Whether every component is within its bounds."""
     inside = True
@@ -209,7 +209,7 @@ def brake(velocity: Array, change: float) -> None:
     scale(velocity, max(0.0, 1.0 - change / max(peak(velocity), 1e-300)))
 
 
-@kernel
+@formula
 def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
     """Compute how far a joint is behind its command [rad] after a period at a velocity.
 
@@ -218,7 +218,7 @@ def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
     return kept * behind + ((1.0 - kept) * lag_s) * velocity
 
 
-@kernel
+@formula
 def look_ahead(
     limits: Limits, links: Links, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
 ) -> tuple[int, int]:

@@ -207,5 +207,4 @@ class Kinematics:
     def _collide(self, q: Array) -> None:
         self._q[:] = q
         mujoco.mj_kinematics(self._model, self._data)
-        mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_collision(self._model, self._data)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.jit import kernel, plain
+from td3robot.jit import formula, kernel, plain
 from td3robot.robots.objects import Objects
-from td3robot.row_math import apart, dot
+from td3robot.row_math import apart
 from td3robot.state import Array
 
 Rows = NDArray[np.intp]
@@ -92,8 +92,7 @@ def update(
             if is_held and not memory.new[row]:
                 carry(memory, seen, index, row, item, is_fresh, was_held)
             elif is_believed:
-                memory.position[row, item] = seen.position[index, item]
-                memory.rotation[row, item] = seen.rotation[index, item]
+                believe(memory, seen, index, row, item)
             if is_believed:
                 memory.pause_s[row, item] = 0.0
             memory.age_s[row, item] = pace * max(0.0, seen.age_s[index, item] - memory.pause_s[row, item])
@@ -102,66 +101,86 @@ def update(
     return lost
 
 
-@kernel
+@formula
 def remember_tool(memory: Memory, row: int, tool: Array, turn: Array) -> None:
     """Move a row's history of tools on by one; where it begins anew, it holds nothing but this one."""
     last = len(memory.tools) - 1
-    for moment in range(last):
-        memory.tools[moment, row] = tool if memory.new[row] else memory.tools[moment + 1, row]
-        memory.turns[moment, row] = turn if memory.new[row] else memory.turns[moment + 1, row]
-    memory.tools[last, row], memory.turns[last, row] = tool, turn
+    for moment in range(last + 1):
+        is_newest = moment == last or memory.new[row]
+        for axis in range(3):
+            memory.tools[moment, row, axis] = tool[axis] if is_newest else memory.tools[moment + 1, row, axis]
+            for column in range(3):
+                memory.turns[moment, row, axis, column] = (
+                    turn[axis, column] if is_newest else memory.turns[moment + 1, row, axis, column]
+                )
 
 
-@kernel
+@formula
+def believe(memory: Memory, seen: Sightings, index: int, row: int, item: int) -> None:
+    """Take over where an object was seen."""
+    for axis in range(3):
+        memory.position[row, item, axis] = seen.position[index, item, axis]
+        for column in range(3):
+            memory.rotation[row, item, axis, column] = seen.rotation[index, item, axis, column]
+
+
+@formula
 def carry(memory: Memory, seen: Sightings, index: int, row: int, item: int, is_fresh: bool, was_held: bool) -> None:
     """Bring a held object to where the tool has carried it since the last period, or since fingers closed on it.
 
     A fresh sighting of a moment after the object was gripped may show that it is elsewhere.
     """
-    position, rotation = memory.position[row, item], memory.rotation[row, item]
-    seen_position, seen_rotation = seen.position[index, item], seen.rotation[index, item]
     if was_held:
-        move_along(memory, row, len(memory.tools) - 2, position, rotation)
+        move_along(memory, row, item, len(memory.tools) - 2)
         late_s = seen.age_s[index, item]
-        off = apart(seen_position, position)
+        off = apart(seen.position[index, item], memory.position[row, item])
         if is_fresh and late_s < memory.held_s[row] and off > NOT_IN_HAND_M + TOOL_SPEED_M_S * late_s:
-            position[:], rotation[:] = seen_position, seen_rotation
+            believe(memory, seen, index, row, item)
     else:
         if is_fresh:
-            position[:], rotation[:] = seen_position, seen_rotation
-        move_along(memory, row, 0, position, rotation)
-        bring_into_hand(memory, row, position)
+            believe(memory, seen, index, row, item)
+        move_along(memory, row, item, 0)
+        bring_into_hand(memory, row, item)
 
 
-@kernel
-def move_along(memory: Memory, row: int, since: int, position: Array, rotation: Array) -> None:
-    """Move a pose with the tool, from where that was at a moment of its history to where it is."""
+@formula
+def into_tool(tool: Array, turn: Array, point: Array) -> tuple[float, float, float]:
+    """Return a point (3,) in the frame of a tool at (3,), turned by (3, 3)."""
+    x, y, z = point[0] - tool[0], point[1] - tool[1], point[2] - tool[2]
+    return (
+        turn[0, 0] * x + turn[1, 0] * y + turn[2, 0] * z,
+        turn[0, 1] * x + turn[1, 1] * y + turn[2, 1] * z,
+        turn[0, 2] * x + turn[1, 2] * y + turn[2, 2] * z,
+    )
+
+
+@formula
+def out_of_tool(tool: Array, turn: Array, inside: tuple[float, float, float], point: Array) -> None:
+    """Set a point (3,) to one that is given in a tool's frame."""
+    x, y, z = inside
+    for axis in range(3):
+        point[axis] = tool[axis] + (turn[axis, 0] * x + turn[axis, 1] * y + turn[axis, 2] * z)
+
+
+@formula
+def move_along(memory: Memory, row: int, item: int, since: int) -> None:
+    """Move an object with the tool, from where that was at a moment of its history to where it is."""
     before, before_turn = memory.tools[since, row], memory.turns[since, row]
     tool, turn = memory.tools[-1, row], memory.turns[-1, row]
-    inside, inside_turn = np.zeros(3), np.zeros((3, 3))  # in the tool's frame
-    for axis in range(3):
-        for k in range(3):
-            inside[axis] += before_turn[k, axis] * (position[k] - before[k])
-            for column in range(3):
-                inside_turn[axis, column] += before_turn[k, axis] * rotation[k, column]
-    for axis in range(3):
-        position[axis] = tool[axis] + dot(turn[axis], inside)
-        for column in range(3):
-            rotation[axis, column] = dot(turn[axis], inside_turn[:, column])
+    position, axes = memory.position[row, item], memory.rotation[row, item].T
+    out_of_tool(tool, turn, into_tool(before, before_turn, position), position)
+    nowhere = np.zeros(3)
+    for column in range(3):
+        out_of_tool(nowhere, turn, into_tool(nowhere, before_turn, axes[column]), axes[column])
 
 
-@kernel
-def bring_into_hand(memory: Memory, row: int, position: Array) -> None:
-    """Move an object's position (3,) to where fingers can hold it."""
-    tool, turn = memory.tools[-1, row], memory.turns[-1, row]
-    inside = np.empty(3)
-    for axis in range(3):
-        inside[axis] = dot(turn[:, axis], position - tool)
-    share = min(1.0, ACROSS_M / max(np.hypot(inside[0], inside[1]), 1e-9))
-    inside[0], inside[1] = share * inside[0], share * inside[1]
-    inside[2] = min(max(inside[2], -ALONG_M), ALONG_M)
-    for axis in range(3):
-        position[axis] = tool[axis] + dot(turn[axis], inside)
+@formula
+def bring_into_hand(memory: Memory, row: int, item: int) -> None:
+    """Move an object to where fingers can hold it."""
+    tool, turn, position = memory.tools[-1, row], memory.turns[-1, row], memory.position[row, item]
+    x, y, z = into_tool(tool, turn, position)
+    share = min(1.0, ACROSS_M / max(np.hypot(x, y), 1e-9))
+    out_of_tool(tool, turn, (share * x, share * y, min(max(z, -ALONG_M), ALONG_M)), position)
 
 
 class ObjectMemory:

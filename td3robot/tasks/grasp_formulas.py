@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.jit import kernel, plain
+from td3robot.jit import formula, kernel, plain
 from td3robot.row_math import apart, dot, length, turns_down, yaw
 from td3robot.state import Array
 from td3robot.tasks.interface import AT_REST, NOTHING_HELD, TaskState
@@ -184,7 +184,7 @@ class Terms(NamedTuple):
     guard: float
 
 
-@kernel
+@formula
 def turn_to(n: Numbers, tool: Array, item: Array) -> float:
     """Compute the smallest turn about the vertical that lines a tool (3, 3) up with an object (3, 3) [rad]."""
     if n.symmetry == 0:
@@ -193,32 +193,32 @@ def turn_to(n: Numbers, tool: Array, item: Array) -> float:
     return float((yaw(item) + n.across - yaw(tool) + step / 2) % step - step / 2)
 
 
-@kernel
+@formula
 def way_to(n: Numbers, item: Array, tool: Array) -> tuple[float, float, float]:
     """Compute the way from a tool point (3,) to the grasp point of an object at (3,) [m]."""
     return item[0] - tool[0], item[1] - tool[1], item[2] + n.raise_m - tool[2]
 
 
-@kernel
+@formula
 def distance_to(n: Numbers, item: Array, tool: Array) -> float:
     """Compute the distance from a tool point (3,) to the grasp point of an object at (3,) [m]."""
     x, y, z = way_to(n, item, tool)
     return float(np.sqrt(x * x + y * y + z * z))
 
 
-@kernel
+@formula
 def speed_of(velocity: Array, turn_rate: float, radius: float) -> float:
     """Compute a tool's speed [m/s] from its velocity (3,) [m/s] and its turn rate about the vertical [rad/s]."""
     return length(velocity) + radius * abs(turn_rate)
 
 
-@kernel
+@formula
 def funnel_share(beside: float) -> float:
     """Compute the height of the funnel, as a share of its largest, beside the object by so much [m]."""
     return ramp(beside - 0.01, FUNNEL_RADIUS)
 
 
-@kernel
+@formula
 def funnel_of(n: Numbers, state: GraspState, row: int) -> float:
     """Compute the distance from a tool point to the grasp point along the funnel [m].
 
@@ -231,7 +231,7 @@ def funnel_of(n: Numbers, state: GraspState, row: int) -> float:
     return beside + abs(height)
 
 
-@kernel
+@formula
 def measures_of(n: Numbers, state: GraspState, hold: Array, row: int) -> Measures:
     """Measure a row of a state; ``hold`` (m, 3) are the hold points [m]."""
     item, item_rotation, closed = state.item[row], state.item_rotation[row], state.closed[row]
@@ -249,7 +249,7 @@ def measures_of(n: Numbers, state: GraspState, hold: Array, row: int) -> Measure
     )
 
 
-@kernel
+@formula
 def precision_of(n: Numbers, state: GraspState, turn: float, row: int) -> float:
     """Score how well a commanded tool, turned from its object by ``turn`` [rad], keeps to the grasp point.
 
@@ -260,14 +260,14 @@ def precision_of(n: Numbers, state: GraspState, turn: float, row: int) -> float:
     return nearness(distance_to(n, state.item[row], state.commanded_position[row]), PRECISE) * nearness(turn, TURNED)
 
 
-@kernel
+@formula
 def stillness_of(n: Numbers, speed: float) -> float:
     """Score a speed [m/s] in [0, 1]: 1 at rest, and higher the slower, from full speed down."""
     slow = max(0.0, 1.0 - speed * n.period_s / n.step_m)
     return float(SLOW_SHARE * slow + (1.0 - SLOW_SHARE) * np.exp(-speed / STILL))
 
 
-@kernel
+@formula
 def pressing_of(n: Numbers, state: GraspState, row: int) -> float:
     """Score how far open fingers are in the way of the object, which counts as square, in [0, 1]."""
     if state.commanded_gripper[row] >= 1.0 or state.held[row] != NOTHING_HELD:
@@ -285,7 +285,7 @@ def pressing_of(n: Numbers, state: GraspState, row: int) -> float:
     return ramp(across + n.half_width - opening, PRESS_SCALE) * ramp(deep, PRESS_SCALE)
 
 
-@kernel
+@formula
 def is_at_rest(n: Numbers, before: GraspState, state: GraspState, row: int) -> bool:
     """Whether a measured tool neither moves nor turns. A held object moves with it; camera noise is no motion."""
     tool, earlier = state.tcp_rotation[row], before.tcp_rotation[row]
@@ -293,13 +293,13 @@ def is_at_rest(n: Numbers, before: GraspState, state: GraspState, row: int) -> b
     return bool(speed_of(state.tcp_velocity[row], turned / n.period_s, TURN_RADIUS) <= REST_SPEED_M_S)
 
 
-@kernel
+@formula
 def is_up(n: Numbers, now: Measures, height: float) -> bool:
     """Whether an object is lifted far enough, in the hand, at a height above where it lay [m]."""
     return now.distance <= IN_HAND and height >= n.lifted_m
 
 
-@kernel
+@formula
 def terms_of(n: Numbers, period: Period, now: Measures, height: float, row: int) -> Terms:
     """Compute a row's reward terms, from the measures at the period's end and the object's height [m] then."""
     before, state = period.before, period.state
@@ -358,7 +358,7 @@ def score_rows(
     return terms, achieved, left
 
 
-@kernel
+@formula
 def target_of(n: Numbers, state: GraspState, hold: Array, row: int) -> tuple[float, float, float]:
     """Compute the way from a commanded tool to its grasp point or, once the object is held, to its hold point [m].
 
@@ -367,11 +367,14 @@ def target_of(n: Numbers, state: GraspState, hold: Array, row: int) -> tuple[flo
     item, commanded, tool = state.item[row], state.commanded_position[row], state.tcp_position[row]
     if state.held[row] == NOTHING_HELD:
         return way_to(n, item, commanded)
-    way = hold[row] + tool - item - commanded
-    return way[0], way[1], way[2]
+    return (
+        hold[row, 0] + tool[0] - item[0] - commanded[0],
+        hold[row, 1] + tool[1] - item[1] - commanded[1],
+        hold[row, 2] + tool[2] - item[2] - commanded[2],
+    )
 
 
-@kernel
+@formula
 def turn_left(n: Numbers, state: GraspState, row: int) -> float:
     """Compute the turn that lines a commanded tool up with its object [rad]; 0 where the object is held.
 
@@ -431,7 +434,7 @@ def joint_goals_of(numbers: Numbers, parts: GraspState, hold: Array) -> Array:
     return found
 
 
-@kernel
+@formula
 def may_close(n: Numbers, state: GraspState, row: int) -> bool:
     """Whether both the commanded and the measured tool are around an object that was seen lately."""
     item, turn = state.item[row], state.item_rotation[row]

@@ -9,6 +9,7 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.geometry import quaternion
+from td3robot.jit import kernel
 from td3robot.processes import return_memory
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.objects import Objects, Sighting
@@ -61,6 +62,20 @@ def forget_files() -> None:
     """Return what compiling models took to the system, and what MuJoCo keeps of their files, 24 MB for a 2F-85."""
     mujoco.mj_clearCache(mujoco.mj_getCache())
     return_memory()
+
+
+@kernel
+def lead(control: Array, target: Array, servo: Array, rate_hz: float) -> None:
+    """Set the velocities (n,) [rad/s] that bring a servo's targets (n,) to others within ``1 / rate_hz`` [rad]."""
+    for joint in range(len(target)):
+        control[joint] = (target[joint] - servo[joint]) * rate_hz
+
+
+@kernel
+def land(control: Array, target: Array, servo: Array) -> None:
+    """Set a servo's targets (n,) [rad] to others, where they stay."""
+    for joint in range(len(target)):
+        servo[joint], control[joint] = target[joint], 0.0
 
 
 class MujocoRobot(SimulatedRobot):
@@ -131,7 +146,7 @@ class MujocoRobot(SimulatedRobot):
         data, gripper = self._open(), self.spec.gripper
         steps = round(self.period_share * self.substeps)
         # Over the period, the servo's target moves to the command in a straight line.
-        self._ctrl[:] = (self._target - self._act) * (self.spec.control_rate_hz * (self.substeps / steps))
+        lead(self._ctrl, self._target, self._act, self.spec.control_rate_hz * (self.substeps / steps))
         measured = gripper.closed_fraction(self._driver_q[self.drivers])
         closed = self.motor.advance(steps / self.physics_rate_hz, measured)
         self._finger[0] = gripper.control_at(closed)
@@ -139,8 +154,7 @@ class MujocoRobot(SimulatedRobot):
         if self._warnings[UNSTABLE]:
             raise RobotError(self.unstable)
         # Land on the command exactly, so that rounding does not accumulate, and stay there if nothing more is sent.
-        self._act[:] = self._target
-        self._ctrl[:] = 0.0
+        land(self._ctrl, self._target, self._act)
 
     def integrate(self, data: mujoco.MjData, steps: int) -> None:
         """Do physics steps."""
