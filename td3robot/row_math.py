@@ -3,6 +3,8 @@
 What a row gets does not depend on how many there are.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,7 +64,7 @@ def lengths(vectors: Array) -> Array:
 
 
 @kernel
-def is_finite(values: Array) -> bool:
+def is_finite(values: NDArray[Any]) -> bool:
     """Whether every number of an array is finite."""
     total = 0.0
     for value in values.flat:

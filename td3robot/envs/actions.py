@@ -229,15 +229,15 @@ class JointDelta(ActionKind):
         self._home, self._joints = spec.arm.home, len(spec.arm.home)
         self._speed = spec.arm.velocity * guard.joint_speed_fraction * config.speed_fraction
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
-        numbers = Numbers(
+        self._numbers = Numbers(
             config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), self._speed,
             self._tool_speed, self._home, np.eye(3), (0.0, 0.0, 0.0), False, False,
         )  # fmt: skip
-        self._numbers = plain(numbers)
+        self._packed = plain(self._numbers)
 
     def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
         """Compute the changes towards the speeds that the scaled actions ask for."""
-        return joint_moves(self._numbers, self._kinematics.links, actions, q, velocity)
+        return joint_moves(self._packed, self._kinematics.links, actions, q, velocity)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -331,16 +331,16 @@ class TcpDelta(ActionKind):
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
         self._redundant = len(spec.arm.home) > TASK_JOINTS
         turn_change = TURN_ACCELERATION * guard.max_joint_acceleration_rad_s2 * spec.period_s
-        numbers = Numbers(
+        self._numbers = Numbers(
             config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), np.array([self._speed]),
             self._speed, self._home, kinematics.tcp(spec.arm.home).rotation,
             (self._turn_rad_s, turn_change, self._gain_hz * spec.period_s), turns_tool, self._redundant,
         )  # fmt: skip
-        self._numbers = plain(numbers)
+        self._packed = plain(self._numbers)
 
     def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
         """Compute the joint displacements for tool displacements."""
-        return tool_moves(self._numbers, self._kinematics.links, actions, q, velocity)
+        return tool_moves(self._packed, self._kinematics.links, actions, q, velocity)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""

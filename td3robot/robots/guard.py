@@ -356,7 +356,7 @@ class Guard:
         self._spec, self.kinematics, self.home = spec, kinematics, spec.arm.home
         self.config = config
         self._limits = self._made(spec)
-        self._numbers = plain(self._limits)
+        self._packed = plain(self._limits)
         self.q, self.velocity, self._behind = np.zeros((3, count, len(self.home)))
         self.gripper, self._box = np.zeros(count), np.zeros((count, 2, 3))
         self.interventions: Counter[str] = Counter()
@@ -368,7 +368,7 @@ class Guard:
         """Use the connected robot's calibrated kinematics."""
         self.kinematics.adopt(spec)
         self._limits = self._made(spec)
-        self._numbers = plain(self._limits)
+        self._packed = plain(self._limits)
 
     def _made(self, spec: RobotSpec) -> Limits:
         """Return the limits of a robot as numbers."""
@@ -483,13 +483,13 @@ class Guard:
         """
         self._require_sane(desired, gripper, measured, age_s)
         changed = np.zeros((len(rows), len(REASONS)), np.bool_)
-        velocity = limit_velocity(self._numbers, self.kinematics.links, desired, self.q, self.velocity, rows, changed)
+        velocity = limit_velocity(self._packed, self.kinematics.links, desired, self.q, self.velocity, rows, changed)
         violations = self._look_ahead(velocity, measured, rows)
         (violated,) = (violations != NO_VIOLATION).nonzero()
         if violated.size:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
-        let_through(self._numbers, velocity, gripper, rows, self.q, self.velocity, self._behind, self.gripper)
+        let_through(self._packed, velocity, gripper, rows, self.q, self.velocity, self._behind, self.gripper)
         self.commands += len(rows)
         return self._reasons(changed)
 
@@ -523,7 +523,7 @@ class Guard:
 
     def _check(self, velocity: Array, q: Array, behind: Array, measured: Array, rows: Rows) -> Violations:
         violations, counts, path = look_ahead_all(
-            self._numbers, self.kinematics.links, velocity, q, behind, measured, self._box, rows
+            self._packed, self.kinematics.links, velocity, q, behind, measured, self._box, rows
         )
         for row, count in enumerate(counts.tolist()):
             for posture in path[row, :count]:

@@ -228,7 +228,7 @@ def funnel_of(n: Numbers, state: GraspState, row: int) -> float:
     x, y, _ = way_to(n, state.item[row], state.commanded_position[row])
     beside = np.sqrt(x * x + y * y)
     height = state.tcp_position[row, 2] - (state.item[row, 2] + n.raise_m) - n.over_m * funnel_share(beside)
-    return beside + abs(height)
+    return float(beside + abs(height))
 
 
 @formula
@@ -282,7 +282,7 @@ def pressing_of(n: Numbers, state: GraspState, row: int) -> float:
     if across > opening + FINGER_THICK + n.half_width or along > n.half_width + FINGER_HALF_WIDTH:
         return 0.0
     deep = item[2] + n.half_height + ABOVE_TOP - (tool[2] - n.fingertips)
-    return ramp(across + n.half_width - opening, PRESS_SCALE) * ramp(deep, PRESS_SCALE)
+    return float(ramp(across + n.half_width - opening, PRESS_SCALE) * ramp(deep, PRESS_SCALE))
 
 
 @formula

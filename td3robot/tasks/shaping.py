@@ -14,13 +14,15 @@ Value = TypeVar("Value", float, Array)
 @kernel
 def nearness(distance: Value, scale: float) -> Value:
     """Compute ``exp(-(distance / scale)^2)`` (m,), in (0, 1]: 1 at the goal, 0.37 at ``scale``."""
-    return np.exp(-((distance / scale) ** 2))
+    near: Value = np.exp(-((distance / scale) ** 2))
+    return near
 
 
 @kernel
 def ramp(value: Value, full: float) -> Value:
     """Compute ``clip(value / full, 0, 1)`` (m,)."""
-    return np.minimum(np.maximum(value / full, 0.0), 1.0)
+    share: Value = np.minimum(np.maximum(value / full, 0.0), 1.0)
+    return share
 
 
 @kernel
@@ -30,7 +32,8 @@ def progress(before: Value, after: Value, full: float) -> Value:
     A potential difference (Ng, Harada and Russell 1999): over any path it sums to what was gained, so going back and
     forth earns nothing, yet each action is rewarded at once.
     """
-    return np.minimum(np.maximum((before - after) / full, -1.0), 1.0)
+    share: Value = np.minimum(np.maximum((before - after) / full, -1.0), 1.0)
+    return share
 
 
 @kernel

@@ -3,13 +3,15 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import dist, inf
+from math import inf
 
 import numpy as np
 
-from td3robot.geometry import about_vertical, rotation_matrix
+from td3robot.geometry import rotation_matrix
+from td3robot.jit import kernel
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.row_math import apart
 from td3robot.state import Array, Pose
 
 
@@ -20,6 +22,38 @@ class _Frame:
     exposed_s: float
     due_s: float
     poses: Mapping[str, Pose]
+
+
+@kernel
+def between(before: Array, after: Array, share: float) -> Array:
+    """Return the point (3,) at a share of the way between two."""
+    point = np.empty(3)
+    for axis in range(3):
+        point[axis] = before[axis] + share * (after[axis] - before[axis])
+    return point
+
+
+@kernel
+def seen_from(frame: Array, offset: Array, turn: float, position: Array, rotation: Array) -> tuple[Array, Array]:
+    """Return where a camera with a calibration error sees a pose, in the base frame.
+
+    Args:
+        frame: (3, 3) rotation of the calibration.
+        offset: (3,) its offset, with noise [m].
+        turn: By how much the object appears turned about the vertical [rad].
+        position: (3,) true position [m].
+        rotation: (3, 3) true rotation.
+    """
+    seen, turned, c, s = offset.copy(), np.zeros((3, 3)), np.cos(turn), np.sin(turn)
+    for axis in range(3):
+        for k in range(3):
+            seen[axis] += frame[axis, k] * position[k]
+            for column in range(3):
+                turned[axis, column] += frame[axis, k] * rotation[k, column]
+    for column in range(3):
+        x, y = turned[0, column], turned[1, column]
+        turned[0, column], turned[1, column] = c * x - s * y, s * x + c * y
+    return seen, turned
 
 
 class Camera(Objects):
@@ -63,8 +97,12 @@ class Camera(Objects):
                 share = (self._next_s - self._before_s) / max(now - self._before_s, 1e-9)
                 self._expose(
                     self._next_s,
-                    self._before_tool + share * (tool - self._before_tool),
-                    {name: _between(self._before_poses[name], pose, share) for name, pose in poses.items()},
+                    between(self._before_tool, tool, share),
+                    # The rotation is that of the end of the period.
+                    {
+                        name: Pose(between(self._before_poses[name].position, pose.position, share), pose.rotation)
+                        for name, pose in poses.items()
+                    },
                 )
                 self._next_s += self._interval
         self._before_s, self._before_tool, self._before_poses = now, tool, poses
@@ -94,7 +132,9 @@ class Camera(Objects):
         if rng.random() < self._drop:
             return
         seen = {
-            name: self._measured(pose, rng) for name, pose in poses.items() if dist(pose.position, tool) >= self._hidden
+            name: self._measured(pose, rng)
+            for name, pose in poses.items()
+            if apart(pose.position, tool) >= self._hidden
         }
         # Frames are processed in order.
         due = max(at + late, self._coming[-1].due_s if self._coming else -inf)
@@ -102,11 +142,6 @@ class Camera(Objects):
 
     def _measured(self, pose: Pose, rng: np.random.Generator) -> Pose:
         c = self._robot.config
-        position = self._frame @ pose.position + self._offset + rng.normal(0.0, c.object_noise_m, 3)
-        turn = about_vertical(self._turn + rng.normal(0.0, c.object_turn_noise_rad))
-        return Pose(position, turn @ self._frame @ pose.rotation)
-
-
-def _between(before: Pose, after: Pose, share: float) -> Pose:
-    """Return a pose between two that are a control period apart; the rotation is that of the later one."""
-    return Pose(before.position + share * (after.position - before.position), after.rotation)
+        offset = self._offset + rng.normal(0.0, c.object_noise_m, 3)
+        turn = self._turn + rng.normal(0.0, c.object_turn_noise_rad)
+        return Pose(*seen_from(self._frame, offset, turn, pose.position, pose.rotation))
