@@ -406,7 +406,7 @@ class RobotBatch:
             RobotError: The robot failed; it was told to stop.
         """
         rows = np.array([row])
-        (reasons,) = self._pass_period(desired.q[None], np.array([desired.gripper]), rows)
+        (reasons,) = self._pass_period(np.array([desired.q]), np.array([desired.gripper]), rows)
         self._intent[row] = self.action_kind.intent_of(float(self.guard.gripper[row]))
         self._look(rows)
         return reasons

@@ -458,7 +458,11 @@ class Guard:
         if state.q.shape != shape:
             raise CommandRefusedError(f"the measured joint angles {state.q} are not usable; nothing was sent")
         (reasons,) = self.decide(
-            desired.q[None], np.array([desired.gripper]), state.q[None], np.array([now - state.stamp]), FIRST
+            np.array([desired.q]),
+            np.array([desired.gripper]),
+            np.array([state.q]),
+            np.array([now - state.stamp]),
+            FIRST,
         )
         return GuardDecision(self.commanded, reasons)
 
