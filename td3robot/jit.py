@@ -24,8 +24,8 @@ def kernel(function: Function) -> Function:
 
 
 def formula(function: Function) -> Function:
-    """Compile a function that only kernels call: without what Python needs to call it, it compiles sooner."""
-    return compiled(function, KERNELS, error_model="numpy", nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+    """Compile a function that only kernels call: it is part of what they keep, and needs no way in from Python."""
+    return compiled(function, None, error_model="numpy", nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 
 def plain(record: Record) -> Record:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.jit import kernel
+from td3robot.jit import formula, kernel
 from td3robot.state import Array
 
 
-@kernel
+@formula
 def peak(values: Array) -> float:
     """Return the largest magnitude of the numbers (n,)."""
     found = 0.0
@@ -30,7 +30,7 @@ def largest(values: Array) -> Array:
     return found
 
 
-@kernel
+@formula
 def dot(one: Array, other: Array) -> float:
     """Return the sum of the products of two vectors (n,)."""
     total = 0.0
@@ -39,7 +39,7 @@ def dot(one: Array, other: Array) -> float:
     return total
 
 
-@kernel
+@formula
 def length(vector: Array) -> float:
     """Compute the Euclidean length of a vector (n,)."""
     return float(np.sqrt(dot(vector, vector)))
@@ -110,7 +110,7 @@ def times(matrices: Array, vectors: Array) -> Array:
     return product
 
 
-@kernel
+@formula
 def yaw(rotation: Array) -> float:
     """Compute the direction of a frame's x axis about the vertical, in [-pi, pi] [rad]."""
     return float(np.arctan2(rotation[1, 0], rotation[0, 0]))
@@ -137,7 +137,7 @@ def turns_down(rotations: Array) -> Array:
     return found
 
 
-@kernel
+@formula
 def damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
     """Compute the joint displacements (n,) ``J' (J J' + damping^2 I)^-1 twist`` for a Jacobian (k, n).
 

@@ -196,7 +196,7 @@ def limit_velocity(
     return velocities
 
 
-@kernel
+@formula
 def scale(values: Array, factor: float) -> None:
     """Multiply the numbers (n,) in place."""
     for index in range(len(values)):

@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 
 from td3robot.geometry import rotation_vector
-from td3robot.jit import kernel, plain
+from td3robot.jit import formula, kernel, plain
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.scene import guard_spec, require_chain
 from td3robot.state import Array, Pose
@@ -82,7 +82,7 @@ class Links(NamedTuple):
         return cls(transforms[:, :3, :3].copy(), transforms[:, :3, 3].copy())
 
 
-@kernel
+@formula
 def place_tool(q: Array, links: Links, position: Array, rotation: Array, jacobian: Array) -> None:
     """Compute the tool at joint angles q (n,) [rad]: position (3,) [m], rotation (3, 3) and Jacobian (6, n)."""
     joints = len(q)

@@ -5,7 +5,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from td3robot.jit import kernel
+from td3robot.jit import formula, kernel
 from td3robot.state import Array
 
 Value = TypeVar("Value", float, Array)
@@ -36,7 +36,7 @@ def progress(before: Value, after: Value, full: float) -> Value:
     return share
 
 
-@kernel
+@formula
 def change_of(action: NDArray[np.float32], previous: NDArray[np.float32]) -> float:
     """Compute the mean squared change of an action (k,) over 4, in [0, 1]; 1 is full reversal."""
     total = 0.0
