@@ -358,3 +358,18 @@ def test_hardware_tables_are_those_of_the_code(monkeypatch):
     page = (ROOT / "docs/hardware.md").read_text(encoding="utf-8")
     for table in (hooks.arms_table(), hooks.grippers_table()):
         assert table in page, f"docs/hardware.md differs from the code; its table is now:\n{table}"
+
+
+def test_lengths_of_files_are_what_the_pages_say():
+    said = [
+        (page.name, file, int(lines))
+        for page in PAGES
+        for file, lines in re.findall(r"`(td3robot/[\w/]+\.py)`, (\d+) lines", page.read_text(encoding="utf-8"))
+    ]
+    assert said
+    wrong = [
+        f"{page}: {file} has {have} lines, not {lines}"
+        for page, file, lines in said
+        if (have := len((ROOT / file).read_text(encoding="utf-8").splitlines())) != lines
+    ]
+    assert wrong == []

@@ -45,7 +45,7 @@ class ArmPlayer(Player):
     Args:
         environment: On an arm, or simulated.
         act: The policy.
-        on_period: Called right after each command is sent, with figures, observation, action, wish, ruling, sent.
+        on_period: Called right after each command is sent, with figures, observation, action, desired, decision, sent.
     """
 
     environment: RobotEnv
@@ -91,14 +91,14 @@ class ArmPlayer(Player):
 
     def ahead(self) -> tuple[JointCommand, tuple[str, ...]]:
         """Return what the next step would send, and why the guard would change it; nothing is sent."""
-        ruling = self.environment.preview(self._act(self.observation))
-        return ruling.command, ruling.reasons
+        decision = self.environment.preview(self._act(self.observation))
+        return decision.command, decision.reasons
 
-    def _sent(self, wish: JointCommand, ruling: GuardDecision, sent: JointCommand) -> None:
+    def _sent(self, desired: JointCommand, decision: GuardDecision, sent: JointCommand) -> None:
         figures, environment = self.figures, self.environment
         figures.decide_s.append(perf_counter() - self._begun)
         now = environment.robot.now()
         figures.state_age_s.append(now - environment.seen.robot.stamp)
         self._gripper.gripper_command(now, sent.gripper)
         if self._on_period is not None:
-            self._on_period(figures, self._observed, self.action, wish, ruling, sent)
+            self._on_period(figures, self._observed, self.action, desired, decision, sent)

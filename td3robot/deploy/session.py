@@ -209,9 +209,9 @@ class Session:
             self._record.add("operator", did="agreed to the way to the start")
         self._operator.say(f"travelling to the start of {self._which}")
 
-    def _travelled(self, state: RobotState, ruling: GuardDecision) -> None:
+    def _travelled(self, state: RobotState, decision: GuardDecision) -> None:
         self._record.add(
-            "travel", state=state_to_json(state), command=command_to_json(ruling.command), reasons=ruling.reasons
+            "travel", state=state_to_json(state), command=command_to_json(decision.command), reasons=decision.reasons
         )
         self._operator.raise_if_stopped()
 
@@ -220,16 +220,16 @@ class Session:
         figures: ArmFigures,
         observed: Vector,
         action: Vector,
-        wish: JointCommand,
-        ruling: GuardDecision,
+        desired: JointCommand,
+        decision: GuardDecision,
         sent: JointCommand,
     ) -> None:
         self._sent = sent
         self._record.add(
             "period", episode=figures.number, step=figures.steps, decide_s=figures.decide_s[-1],
             state=state_to_json(self.environment.seen.robot), observation=observed, action=action,
-            wish=command_to_json(wish), command=command_to_json(ruling.command), sent=command_to_json(sent),
-            reasons=ruling.reasons,
+            wish=command_to_json(desired), command=command_to_json(decision.command), sent=command_to_json(sent),
+            reasons=decision.reasons,
             objects={name: pose_to_json(pose) for name, pose in self.environment.seen.objects.items()},
         )  # fmt: skip
 

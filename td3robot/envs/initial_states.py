@@ -52,17 +52,17 @@ class InitialStateSampler:
         Raises:
             ConfigError: No draw had both.
         """
-        objection = ""
+        violation = ""
         for _ in range(MAX_DRAWS):
             goal = self._task.sample(rng, self.practice)
-            reachable, objection = self.posture_at(goal.position)
+            reachable, violation = self.posture_at(goal.position)
             if reachable is None:
                 continue
-            q, objection = self.posture_at(goal.start)
+            q, violation = self.posture_at(goal.start)
             if q is not None:
                 return InitialState(goal, q)
         raise ConfigError(
-            f"no admissible start was found in {MAX_DRAWS} draws (the last: {objection}); check task and guard"
+            f"no admissible start was found in {MAX_DRAWS} draws (the last: {violation}); check task and guard"
         )
 
     def given(self, goal: Goal, position: Array) -> Goal:
@@ -78,9 +78,9 @@ class InitialStateSampler:
             raise ConfigError(
                 f"the goal {position.tolist()} m is outside {box.low}..{box.high} m, for which the policy was trained"
             )
-        _, objection = self.posture_at(position)
-        if objection:
-            raise ConfigError(f"the goal {position.tolist()} m cannot be reached: {objection}")
+        _, violation = self.posture_at(position)
+        if violation:
+            raise ConfigError(f"the goal {position.tolist()} m cannot be reached: {violation}")
         return replace(goal, position=position)
 
     def standing(self, goal: Goal, robot: Robot) -> InitialState:
@@ -103,11 +103,11 @@ class InitialStateSampler:
         """
         axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
         for point in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
-            q, objection = self.posture_at(point)
+            q, violation = self.posture_at(point)
             if q is None:
                 x, y, z = point
                 raise ConfigError(
-                    f"{region} holds ({x:.3f}, {y:.3f}, {z:.3f}) m, which the arm cannot reach ({objection}); "
+                    f"{region} holds ({x:.3f}, {y:.3f}, {z:.3f}) m, which the arm cannot reach ({violation}); "
                     "move or shrink the box"
                 )
 
@@ -118,12 +118,12 @@ class InitialStateSampler:
         the tool.
         """
         home, kinematics = self._guard.home, self._guard.kinematics
-        objection = "no inverse kinematics solution from home"
+        violation = "no inverse kinematics solution from home"
         for rotation in (kinematics.tcp(home).rotation, *([] if self._task.turns_tool else [None])):
             q = kinematics.inverse(position, home, rotation)
             if q is not None:
                 limit = self._guard.admits(q)
                 if limit is None:
                     return q, ""
-                objection = f"the guard's limit: {limit}"
-        return None, objection
+                violation = f"the guard's limit: {limit}"
+        return None, violation

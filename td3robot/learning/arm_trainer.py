@@ -9,7 +9,7 @@ from td3robot.config import RunConfig
 from td3robot.errors import TrainingDivergedError
 from td3robot.learning.agent import Agent
 from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
-from td3robot.learning.collector import Episode, Experience, Taken
+from td3robot.learning.collector import CollectedSteps, Episode, Experience
 from td3robot.learning.exploration import Exploration
 from td3robot.learning.trainer import Trainer
 from td3robot.policy.checkpoint import Checkpoint
@@ -62,7 +62,7 @@ class ArmCollector(Experience):
         self._next += 1
         return played
 
-    def taken(self, played: dict[int, ArmEpisode]) -> Iterator[Taken]:
+    def taken(self, played: dict[int, ArmEpisode]) -> Iterator[CollectedSteps]:
         """Yield the steps of what :meth:`play` returned, arm by arm."""
         for index, part in played.items():
             if part.observation is not None:

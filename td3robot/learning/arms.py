@@ -19,7 +19,7 @@ from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import require_finite
 from td3robot.errors import RobotError, Td3RobotError
-from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, MadeElsewhere, Step
+from td3robot.learning.environments import EnvironmentFacts, LocalEnvironments, RemoteEnvironments, Step
 from td3robot.learning.exploration import Exploration
 from td3robot.policy.contract import Contract
 from td3robot.policy.policy import Policy
@@ -30,7 +30,7 @@ from td3robot.robots.travel import TravelPlan
 Vector = NDArray[np.float32]
 
 # How often a wait for the arms checks for one that has gone silent [s].
-LOOK_S = 0.5
+POLL_INTERVAL_S = 0.5
 # Asks an arm at rest for its fault, if any.
 AT_REST = "at rest"
 DROPS = "the gripper opens and drops what it holds; continue?"
@@ -81,7 +81,7 @@ class Question:
     text: str
 
 
-class ArmProcess(TrainingProcess, MadeElsewhere):
+class ArmProcess(TrainingProcess, RemoteEnvironments):
     """The process of one arm: started at once, connected at the first episode.
 
     Args:
@@ -164,7 +164,7 @@ class Arms:
                 played[index] = ArmEpisode(None, [], fault)
                 self._end(index, fault)
         while waiting := [index for index in orders if index not in played]:
-            wait([self.processes[index].channel.fileno() for index in waiting], LOOK_S)
+            wait([self.processes[index].channel.fileno() for index in waiting], POLL_INTERVAL_S)
             for index in waiting:
                 if (episode := self._answer(index)) is not None:
                     played[index] = episode
@@ -216,7 +216,7 @@ def run_arm(parent: Parent) -> None:
         return
     player = Player(parent, name, LocalEnvironments([environment]))
     environment.travel.agree = player.agree
-    environment.travel.watch = lambda state, ruling: player.require_going()
+    environment.travel.watch = lambda state, decision: player.require_going()
     tune_gc()
     parent.answer((player.environments.facts, environment.contract()))
     with closing(environment):
@@ -289,8 +289,8 @@ class Player:
     def _step_through(self, order: EpisodeOrder, observation: Vector, steps: list[Step]) -> None:
         while len(steps) < order.limit:
             self.require_going()
-            wished = order.policy.act(observation[None])
-            step = self.environments.step(0, order.exploration.perturb(wished)[0])
+            action = order.policy.act(observation[None])
+            step = self.environments.step(0, order.exploration.perturb(action)[0])
             where = f"arm {self._name}, episode {order.number}, step {len(steps)}"
             require_finite(self.environments.facts.observation_layout, step.observation, step.reward, where)
             steps.append(step)

@@ -32,14 +32,14 @@ class Episode:
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
 
 
-class Finished(NamedTuple):
+class FinishedStep(NamedTuple):
     """A step of every environment: the episodes that go on or begin after it, and those that were played."""
 
     following: list[Episode]
     played: list[tuple[Episode, Step]]
 
 
-class Taken(NamedTuple):
+class CollectedSteps(NamedTuple):
     """Steps, the transitions that they completed, and the episodes that ended with one of them."""
 
     steps: list[Step]
@@ -80,7 +80,7 @@ class Experience(ABC):
     def _seed_of(self, index: int, episode_index: int) -> int:
         return seeding.integer(self._seed, seeding.Stream.TRAINING_EPISODES, index, episode_index)
 
-    def _taken(self, played: Sequence[tuple[Episode, Step]]) -> Taken:
+    def _taken(self, played: Sequence[tuple[Episode, Step]]) -> CollectedSteps:
         """Advance episodes by a step each."""
         transitions, finished = list[Transition](), []
         for episode, step in played:
@@ -88,7 +88,7 @@ class Experience(ABC):
             if step.terminated or step.truncated:
                 figures = {"return": episode.total_reward, "steps": float(len(episode.actions))}
                 finished.append(figures if step.success is None else figures | {"success": float(step.success)})
-        return Taken([step for _, step in played], transitions, finished)
+        return CollectedSteps([step for _, step in played], transitions, finished)
 
     def _advance(self, episode: Episode, step: Step) -> list[Transition]:
         """Advance an episode by one step, and return the n-step transitions that are complete."""
@@ -139,7 +139,7 @@ class Collector(Experience):
         """Make every environment step with its row of ``actions``, by the next :meth:`finish`."""
         self.environments.start(actions)
 
-    def finish(self) -> Finished:
+    def finish(self) -> FinishedStep:
         """Wait for the steps that :meth:`start` began, and begin the next episode wherever one ended.
 
         If an environment fails here, everything is left as it was before :meth:`start`.
@@ -156,9 +156,9 @@ class Collector(Experience):
             self._begin(index, episode.index + 1) if step.terminated or step.truncated else episode
             for index, (episode, step) in enumerate(played)
         ]
-        return Finished(following, played)
+        return FinishedStep(following, played)
 
-    def advance(self, finished: Finished) -> Taken:
+    def advance(self, finished: FinishedStep) -> CollectedSteps:
         """Advance the episodes by a finished step: observations are those after it."""
         self._episodes = finished.following
         return self._taken(finished.played)

@@ -146,7 +146,7 @@ def steps_of(actions: Vector, taken: Steps) -> list[Step]:
     ]  # fmt: skip
 
 
-class MadeElsewhere(ABC):
+class RemoteEnvironments(ABC):
     """Environments that another process makes; their facts are known once they are made."""
 
     _made: tuple[EnvironmentFacts, Contract] | None = None
@@ -175,7 +175,7 @@ class MadeElsewhere(ABC):
         return self._made
 
 
-class EnvironmentProcess(TrainingProcess, MadeElsewhere):
+class EnvironmentProcess(TrainingProcess, RemoteEnvironments):
     """A process with a training's environments; it ends with this process, or when closed.
 
     It starts at once, and makes the environments while this process does something else.
@@ -226,7 +226,7 @@ class EnvironmentProcess(TrainingProcess, MadeElsewhere):
         self._tell(message)
 
 
-class EnvironmentProcesses(MadeElsewhere):
+class EnvironmentProcesses(RemoteEnvironments):
     """Environments shared among processes of this machine.
 
     All environments step once before any of them steps again, and their answers are taken in a fixed order, so results

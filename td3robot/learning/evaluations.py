@@ -24,7 +24,7 @@ PREFIX = "evaluated"  # of the names of what is saved of an evaluation in progre
 
 
 @dataclass(frozen=True)
-class Begun:
+class RunningEvaluation:
     """An evaluation in progress: its step, and that step's checkpoint for play and policy."""
 
     step: int
@@ -32,7 +32,7 @@ class Begun:
     policy: Policy
 
     @classmethod
-    def of(cls, step: int, contents: CheckpointData, contract: Contract) -> "Begun":
+    def of(cls, step: int, contents: CheckpointData, contract: Contract) -> "RunningEvaluation":
         """Return an evaluation of the policy in the contents.
 
         Raises:
@@ -53,7 +53,7 @@ class Evaluations:
 
     Attributes:
         due: Whether this step's policy has yet to be evaluated.
-        begun: The evaluation in progress.
+        running: The evaluation in progress.
         figures: Every evaluation so far.
         best, best_step: The best one, and its step.
     """
@@ -61,15 +61,15 @@ class Evaluations:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.due = False
-        self.begun: Begun | None = None
+        self.running: RunningEvaluation | None = None
         self.figures: list[Evaluation] = []
         self.best: Evaluation | None = None
         self.best_step = 0
 
     def first_open(self, step: int) -> int:
         """Return the first step whose evaluation is not final, for a run at ``step``."""
-        if self.begun is not None:
-            return self.begun.step
+        if self.running is not None:
+            return self.running.step
         return step if self.due else step + 1
 
     def advance(self, trainer: "Trainer", writer: MetricsWriter, patient: bool) -> None:
@@ -82,7 +82,7 @@ class Evaluations:
         """
         if self.due:
             self._finish(trainer, writer, patient=True)
-            if self.begun is not None:  # the training is to stop
+            if self.running is not None:  # the training is to stop
                 return
             self._begin(trainer)
         self._finish(trainer, writer, patient)
@@ -90,11 +90,11 @@ class Evaluations:
     def state(self) -> Arrays:
         """Return what is due and what is in progress as arrays."""
         arrays: Arrays = {"evaluation_due": np.array([self.due])}
-        if self.begun is None:
+        if self.running is None:
             return arrays
-        arrays[f"{PREFIX}.step"] = np.array([self.begun.step])
-        arrays[f"{PREFIX}.updates"] = np.array([self.begun.contents.documents["counters"]["updates"]])
-        for group, tensors in self.begun.contents.arrays.items():
+        arrays[f"{PREFIX}.step"] = np.array([self.running.step])
+        arrays[f"{PREFIX}.updates"] = np.array([self.running.contents.documents["counters"]["updates"]])
+        for group, tensors in self.running.contents.arrays.items():
             arrays |= {f"{PREFIX}.{group}.{name}": tensor for name, tensor in tensors.items()}
         return arrays
 
@@ -116,46 +116,50 @@ class Evaluations:
         contents = play_contents(trainer)
         counters = contents.documents["counters"] | {"step": step, "updates": updates, "evaluated_step": step}
         documents = {**contents.documents, "counters": counters}
-        self.begun = Begun.of(step, replace(contents, documents=documents, arrays=groups), trainer.contract)
+        self.running = RunningEvaluation.of(
+            step, replace(contents, documents=documents, arrays=groups), trainer.contract
+        )
 
     def begin_again(self) -> None:
         """Restart what was in progress when the run was saved or stopped; otherwise, prepare the evaluator."""
         self.evaluator.prepare()
-        if self.begun is not None:
-            self.evaluator.start(self.begun.policy)
+        if self.running is not None:
+            self.evaluator.start(self.running.policy)
 
     def _begin(self, trainer: "Trainer") -> None:
         trainer.require_finite()
         try:
-            begun = Begun.of(trainer.step, play_contents(trainer), trainer.contract)
+            running = RunningEvaluation.of(trainer.step, play_contents(trainer), trainer.contract)
         except ValueError as error:
             raise trainer.diverged(f"the actor is no policy any more ({error})") from None
-        self.evaluator.start(begun.policy)
-        self.begun, self.due = begun, False
+        self.evaluator.start(running.policy)
+        self.running, self.due = running, False
 
     def _finish(self, trainer: "Trainer", writer: MetricsWriter, patient: bool) -> None:
         """Record the evaluation in progress, if there is one and it is finished."""
-        if self.begun is None:
+        if self.running is None:
             return
         with trainer.interruptible():
             evaluation = self.evaluator.finish(patient, lambda: trainer.stop_requested)
         if evaluation is not None:
             trainer.require_in_place()
-            begun, self.begun = self.begun, None
-            self._record(trainer, writer, begun, evaluation)
+            running, self.running = self.running, None
+            self._record(trainer, writer, running, evaluation)
 
-    def _record(self, trainer: "Trainer", writer: MetricsWriter, begun: Begun, evaluation: Evaluation) -> None:
+    def _record(
+        self, trainer: "Trainer", writer: MetricsWriter, running: RunningEvaluation, evaluation: Evaluation
+    ) -> None:
         figures = evaluation.to_json()
         row = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-        writer.add("evaluations", {"step": begun.step} | row)
-        trainer.listener.evaluated(begun.step, evaluation)
+        writer.add("evaluations", {"step": running.step} | row)
+        trainer.listener.evaluated(running.step, evaluation)
         beaten = any(earlier.beats(evaluation) for earlier in self.figures)
         self.figures.append(evaluation)
         if beaten:
             return
-        self.best, self.best_step = evaluation, begun.step
-        contents = replace(begun.contents, documents={**begun.contents.documents, "evaluation": figures})
+        self.best, self.best_step = evaluation, running.step
+        contents = replace(running.contents, documents={**running.contents.documents, "evaluation": figures})
         try:
-            publish(trainer.run_directory, "best", begun.step, contents, keep=KEPT)
+            publish(trainer.run_directory, "best", running.step, contents, keep=KEPT)
         except CheckpointError as error:
             trainer.listener.message(f"{error}; the previous best policy is untouched")

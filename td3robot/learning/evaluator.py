@@ -21,7 +21,7 @@ from td3robot.processes import ONE_THREAD, Parent, TrainingProcess
 from td3robot.robots.simulated.mujoco import forget_files
 
 # How often a wait for an evaluation checks whether the training is to stop [s].
-LOOK_S = 0.2
+POLL_INTERVAL_S = 0.2
 # The number of an answer that is about no policy, but that the environment could not be made.
 MAKING = 0
 # How many environments step together in an evaluation, at most; figures do not depend on it. In a cell that differs
@@ -175,7 +175,7 @@ class EvaluatorProcesses:
                 return _summarized(played)
             if not patient or stopped():
                 return None
-            wait([process.channel.fileno() for process in self._processes if process.playing], LOOK_S)
+            wait([process.channel.fileno() for process in self._processes if process.playing], POLL_INTERVAL_S)
 
     def close(self) -> None:
         """End the processes."""

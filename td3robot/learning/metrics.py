@@ -21,7 +21,7 @@ from torch.utils.tensorboard.summary import hparams, scalar, text
 
 from td3robot.atomic import Replacement
 from td3robot.config import RunConfig, to_yaml
-from td3robot.learning.collector import Taken
+from td3robot.learning.collector import CollectedSteps
 
 T = TypeVar("T")
 Row = Mapping[str, float]
@@ -78,7 +78,7 @@ class Window:
         """Return the window of the next row, which has at least the means of this one."""
         return Window(self._sums)
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: CollectedSteps) -> None:
         """Add steps, and the episodes that ended with one of them."""
         self._finished += taken.finished
         if not taken.steps:

@@ -19,8 +19,8 @@ from td3robot.errors import ConfigError, EnvironmentFaultError, Td3RobotError
 from td3robot.learning.environments import (
     EnvironmentFacts,
     LocalEnvironments,
-    MadeElsewhere,
     Make,
+    RemoteEnvironments,
     Step,
     place,
     shares,
@@ -31,7 +31,7 @@ from td3robot.policy.contract import Contract
 Vector = NDArray[np.float32]
 
 
-class RayEnvironments(MadeElsewhere):
+class RayEnvironments(RemoteEnvironments):
     """Environments distributed among workers on a Ray cluster, which make them while this process does something else.
 
     Args:

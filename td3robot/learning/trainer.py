@@ -15,7 +15,7 @@ from td3robot.config import RunConfig
 from td3robot.envs.playing import Evaluation
 from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
 from td3robot.learning.agent import make_agent
-from td3robot.learning.collector import Collector, Experience, Taken
+from td3robot.learning.collector import CollectedSteps, Collector, Experience
 from td3robot.learning.evaluations import Evaluations
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import Exploration
@@ -282,7 +282,7 @@ class Trainer(ABC):
     def _resume_episodes(self, saved: Checkpoint) -> None:
         """Continue the episodes that were in progress, or begin the next ones."""
 
-    def _store(self, taken: Taken) -> None:
+    def _store(self, taken: CollectedSteps) -> None:
         """Remember steps."""
         self.replay.add(taken.transitions)
         self.window.add(taken)
@@ -326,9 +326,9 @@ class Trainer(ABC):
 
     def _evaluate(self, writer: MetricsWriter, patient: bool = False) -> None:
         """Advance the evaluations; a stop requested meanwhile leaves them to the resumed run."""
-        before = self.evaluations.begun
+        before = self.evaluations.running
         self._stopwatch.timed("evaluation", self.evaluations.advance, self, writer, patient)
-        if self.evaluations.begun is not before:
+        if self.evaluations.running is not before:
             self._saved_step = -1
 
     def require_finite(self) -> None:

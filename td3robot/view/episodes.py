@@ -62,7 +62,7 @@ class Episodes(Source):
         self._number = -1
         self._over = True
         self._wanted: tuple[Array, float] | None = None
-        self._ruling: GuardDecision | None = None
+        self._decision: GuardDecision | None = None
         self._figures = EpisodeFigures(0, 0)
         self._observation: Vector
         self._terms, self._changed, self._distances = list[dict[str, float]](), list[float](), list[float]()
@@ -79,7 +79,7 @@ class Episodes(Source):
             return self._snapshot(begins=True)
         if self._act == BY_HAND:
             return self._jogged()
-        self._ruling = None
+        self._decision = None
         action = self._policies[self._act](self._observation)
         self._observation, reward, terminated, truncated, info = self._environment.step(action)
         self._figures.count(float(reward), info)
@@ -143,11 +143,11 @@ class Episodes(Source):
         self._number = number
         self._figures = EpisodeFigures(number, seed)
         self._terms, self._changed, self._distances = [], [], []
-        self._ruling = None
+        self._decision = None
         self._wanted, self._over = None, False
 
-    def _ruled(self, wish: JointCommand, ruling: GuardDecision, sent: JointCommand) -> None:
-        self._ruling = ruling
+    def _ruled(self, desired: JointCommand, decision: GuardDecision, sent: JointCommand) -> None:
+        self._decision = decision
 
     def _jogged(self) -> Snapshot:
         """Advance by one control period in which the arm approaches the requested posture."""
@@ -161,7 +161,7 @@ class Episodes(Source):
     def _snapshot(self, begins: bool = False, fault: str | None = None, remaining: float | None = None) -> Snapshot:
         environment, figures = self._environment, self._figures
         world, period = environment.world, environment.robot.spec.period_s
-        reasons = self._ruling.reasons if self._ruling is not None else ()
+        reasons = self._decision.reasons if self._decision is not None else ()
         caption: tuple[str, ...] = ()
         if self._act == BY_HAND:
             caption += ("By hand: the arm goes where the sliders say, as far as the guard lets it",)

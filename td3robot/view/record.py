@@ -165,7 +165,7 @@ class Recorded(Source):
         )
 
     def _caption(self, number: int, line: Mapping[str, Any]) -> tuple[str, ...]:
-        self.status = f"Moment {number + 1:,} of {self.length:,}"
+        self.status = f"Step {number + 1:,} of {self.length:,}"
         said = {
             "period": f"Episode {line.get('episode', 0) + 1}, period {line.get('step', 0) + 1}",
             "travel": "On the way to the start of an episode",

@@ -37,7 +37,7 @@ class Snapshot:
         commanded: The command that the guard last let through, or None if nothing is commanded.
         objects: Their poses by name; a missing one is not seen.
         goal: (3,) where the tool, or the object, must go [m], or None.
-        reasons: Why the guard changed the wish; empty if it did not.
+        reasons: Why the guard changed the desired command; empty if it did not.
         caption: Lines of text.
         lasts_s: Time until the next moment.
         begins: Whether an episode begins here.

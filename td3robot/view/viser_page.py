@@ -203,7 +203,7 @@ class ViserPage(Page):
             self._play = gui.add_button_group("Playback", self._buttons)
             self._play.on_click(lambda _: self._add_event(ACTION_OF[self._play.value]))
         if "seek" in actions:
-            self._seeker = gui.add_slider("Moment", min=1, max=2, step=1, initial_value=1)
+            self._seeker = gui.add_slider("Step", min=1, max=2, step=1, initial_value=1)
             self._seeker.on_update(lambda event: self._add_event_of(event, "seek", self._seeker.value - 1))
         if "speed" in actions:
             speed = gui.add_dropdown("Speed", SPEEDS, initial_value="1x")

@@ -120,12 +120,12 @@ def test_every_object_is_compared_and_what_came_before_is_left_out(monkeypatch):
 
 
 def test_a_port_that_is_taken_is_a_no_go():
-    class Taken:
+    class CollectedSteps:
         def arrivals(self):
             raise TrackerError("another program")
 
     check = Check()
-    assert not check.answers("camera", lambda: check_camera(check, Taken(), REAL, 20.0))
+    assert not check.answers("camera", lambda: check_camera(check, CollectedSteps(), REAL, 20.0))
     assert not check.go
 
 

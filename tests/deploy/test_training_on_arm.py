@@ -62,7 +62,7 @@ def at_fault_once_it_plays(monkeypatch, standin):
         threading.Timer(0.5, standin.fault, ("protective_stop",)).start()
         return trainer
 
-    monkeypatch.setattr(training.arm_training, "resumed_on_arms", soon_at_fault)
+    monkeypatch.setattr(training, "resumed_on_arms", soon_at_fault)
 
 
 @pytest.mark.slow

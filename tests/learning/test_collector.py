@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 
 from td3robot.errors import EnvironmentFaultError
 from td3robot.layout import Field, Layout
-from td3robot.learning.collector import Collector, Taken
+from td3robot.learning.collector import CollectedSteps, Collector
 from td3robot.learning.environments import LocalEnvironments
 from td3robot.learning.metrics import Window
 from td3robot.learning.replay import ReplayBuffer
@@ -63,7 +63,7 @@ def collector_of(environments: list[gymnasium.Env], n_step: int = 1) -> Collecto
     return Collector(LocalEnvironments(environments), seed=0, n_step=n_step, gamma=GAMMA)
 
 
-def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> Taken:
+def step(collector: Collector, actions: np.ndarray, replay: ReplayBuffer) -> CollectedSteps:
     collector.start(actions)
     taken = collector.advance(collector.finish())
     replay.add(taken.transitions)

@@ -255,7 +255,7 @@ def test_a_stop_during_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, stra
         hold(trainer)
         trainer.listener = Watcher(126, trainer.request_stop)
         trainer.train()
-        assert (trainer.step, trainer.evaluations.begun.step) == (126, 100)  # it had gone on meanwhile
+        assert (trainer.step, trainer.evaluations.running.step) == (126, 100)  # it had gone on meanwhile
     assert newest(run).path.name == "last-000000126"
     assert not (run / "evaluations.csv").exists()
     (run / "evaluations.csv").write_text("step,episodes\n100,3\n")  # as after a kill, later than that save
@@ -270,7 +270,7 @@ def test_a_stop_while_one_evaluation_waits_for_another_leaves_both(tmp_path, str
         evaluations = trainer.evaluations
 
         def stop_once_it_waits():
-            while not (evaluations.due and evaluations.begun is not None and evaluations.begun.step == 100):
+            while not (evaluations.due and evaluations.running is not None and evaluations.running.step == 100):
                 time.sleep(0.01)
             trainer.request_stop()
 
@@ -279,7 +279,7 @@ def test_a_stop_while_one_evaluation_waits_for_another_leaves_both(tmp_path, str
         trainer.config = configuration(checkpoint_every=1000)  # a save would wait before that
         trainer.train()
         thread.join()
-        assert (trainer.step, evaluations.due, evaluations.begun.step) == (200, True, 100)
+        assert (trainer.step, evaluations.due, evaluations.running.step) == (200, True, 100)
     train(configuration(), run, resumed=True)
     assert_same_run(straight, run)
 
@@ -291,7 +291,7 @@ def test_a_save_waits_for_an_earlier_evaluation(tmp_path, straight):
         trainer.listener.at, trainer.listener.do = 144, lambda: os.kill(pid, signal.SIGCONT)
         save = trainer.save
         begun = []
-        trainer.save = lambda strict=False: (begun.append(trainer.evaluations.begun), save(strict))
+        trainer.save = lambda strict=False: (begun.append(trainer.evaluations.running), save(strict))
         trainer.train()
     assert begun == [None, None, None]  # at 80, 160 and 240
     assert_same_run(straight, tmp_path)
@@ -304,7 +304,7 @@ def test_a_fault_in_training_during_an_evaluation_loses_neither(tmp_path, straig
         hold(trainer)
         with pytest.raises(EnvironmentFaultError, match="lost its marbles"):
             trainer.train()
-        assert (trainer.step, trainer.evaluations.begun.step) == (120, 100)
+        assert (trainer.step, trainer.evaluations.running.step) == (120, 100)
     monkeypatch.delenv("FAULT")
     train(configuration(), run, resumed=True)
     assert_same_run(straight, run)
@@ -332,7 +332,7 @@ def test_a_fault_in_an_evaluation_is_one_sentence_and_the_run_resumes_as_if_it_h
         with pytest.raises(EnvironmentFaultError, match=r"lost its marbles .* in step; its traceback is in"):
             trainer.train()
         assert trainer.step <= 120  # where a save waited for it
-        assert trainer.evaluations.begun.step == 100
+        assert trainer.evaluations.running.step == 100
     monkeypatch.delenv("FAULT")
     train(configuration(), run, resumed=True)
     assert_same_run(straight, run)
