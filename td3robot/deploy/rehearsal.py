@@ -19,9 +19,8 @@ from td3robot.deploy.station import Station
 from td3robot.envs.playing import Act, play_episodes
 from td3robot.errors import RobotError
 from td3robot.records import FILE, Record, write_report
-from td3robot.robots.findings import Check
-from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.spec import require_same_arm
+from td3robot.robots.interface import require_same_arm
+from td3robot.robots.physical import Check, PhysicalRobot
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.simulators.process import free_host
 from td3robot.simulators.sessions import SimulatorConfig, StandstillMonitor, session_of, start_session

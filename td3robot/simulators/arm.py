@@ -9,10 +9,10 @@ import numpy as np
 
 from td3robot.robots.arms.model import ArmModel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.calibrated import calibrated_arm
+from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.robot import Variation
 from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
-from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
 from td3robot.simulators.cell_model import NOMINAL, FrictionModel, ToolModel

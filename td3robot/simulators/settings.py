@@ -12,8 +12,7 @@ from td3robot.config import Box, NonNegative, RobotConfig, Section
 from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError, choose
 from td3robot.registry import ARMS, GRIPPERS
-from td3robot.robots.interface import RobotSpec
-from td3robot.robots.spec import robot_spec
+from td3robot.robots.interface import RobotSpec, robot_spec
 from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT, is_ur, model_names
 from td3robot.simulators.cell_model import NOMINAL, CellModel
 from td3robot.simulators.fault_kinds import AnyFault, first_error, load_faults

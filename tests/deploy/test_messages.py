@@ -13,7 +13,7 @@ SOURCES = [
     *(PACKAGE / "robots" / "driver").glob("*.py"),
     *(
         PACKAGE / "robots" / name
-        for name in ("travel.py", "trackers/__init__.py", "trackers/udp.py", "taught.py", "guard.py", "spec.py")
+        for name in ("travel.py", "trackers/__init__.py", "trackers/udp.py", "objects.py", "guard.py", "interface.py")
     ),
     *(PACKAGE / "deploy" / name for name in ("ledger.py", "operator.py", "deployment.py", "loaded_policy.py")),
     PACKAGE / "records.py",

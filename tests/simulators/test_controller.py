@@ -5,7 +5,7 @@ import pytest
 
 from td3robot.config import Box, RobotConfig
 from td3robot.geometry import rotation_matrix, rotation_vector
-from td3robot.robots.spec import robot_spec
+from td3robot.robots.interface import robot_spec
 from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.controller import Controller

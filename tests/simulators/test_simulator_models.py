@@ -7,7 +7,7 @@ import pytest
 
 from td3robot.errors import ConfigError
 from td3robot.registry import ARMS, GRIPPERS
-from td3robot.robots.spec import robot_spec
+from td3robot.robots.interface import robot_spec
 from td3robot.robots.ur.generations import model_names
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm, own_parameters
 from td3robot.simulators.controller import Controller

@@ -92,8 +92,7 @@ class UrArm:
 
         If the user's Menagerie has the arm, the model gets its meshes, but none of its numbers.
         """
-        from td3robot.robots.simulated.bodies import Link, arm_of_links
-        from td3robot.robots.simulated.meshes import dress, find_menagerie
+        from td3robot.robots.simulated.arm_spec import Link, arm_of_links, dress, find_menagerie
 
         rows = zip(LINKS, self.links, INERTIA_TURN, self.shell_mm[1:], strict=True)
         links = [Link(*row) for row in rows]

@@ -31,10 +31,8 @@ from td3robot.errors import ConfigError
 from td3robot.registry import Registry
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.object_bounds import ObjectBounds
-from td3robot.robots.objects import Objects
+from td3robot.robots.objects import ObjectBounds, Objects, TaughtObjects, TaughtPose
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.taught import TaughtObjects, TaughtPose
 from td3robot.robots.trackers import TrackerConfig, chosen_tracker
 
 CELLS: Registry[type["CellConfig"]] = registry.CELLS

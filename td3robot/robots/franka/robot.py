@@ -17,10 +17,9 @@ from td3robot.robots.cells.franka import FrankaCell
 from td3robot.robots.driver.link import StoppedError
 from td3robot.robots.driver.process import WorkerSpec
 from td3robot.robots.driver.robot import DrivenRobot
-from td3robot.robots.findings import ATTENTION, Check
-from td3robot.robots.franka.hand import home_hand
-from td3robot.robots.franka.link import ROBOT_PORT, FrankaLink, FrankaState
+from td3robot.robots.franka.link import ROBOT_PORT, FrankaLink, FrankaState, home_hand
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.physical import ATTENTION, Check
 from td3robot.state import Array, Pose
 
 # Rotation about z from the hand's frame, which Desk's tool has, to one whose x axis is the fingers' direction [rad].

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from td3robot.errors import RobotError
 from td3robot.robots.cells.ur import UrCell
-from td3robot.robots.findings import ATTENTION, PAUSE_S, QUESTIONS, Check, in_words, round_trips
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.ur.dashboard import DashboardClient
+from td3robot.robots.physical import ATTENTION, PAUSE_S, QUESTIONS, Check, in_words, round_trips
+from td3robot.robots.ur.connection import DashboardClient
 from td3robot.robots.ur.generations import POLYSCOPE_5, WHICH, model_names
 from td3robot.robots.ur.urcap import UrCapSocket
 

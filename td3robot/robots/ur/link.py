@@ -15,8 +15,8 @@ from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, c
 from td3robot.robots.driver.plausibility import pose_of
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.ur import JOINTS
+from td3robot.robots.ur.connection import connection_refused_message, explain_ur_error
 from td3robot.robots.ur.generations import DASHBOARD_PORT, POLYSCOPE_5, RTDE_PORT, refusal, rtde_version, version_in
-from td3robot.robots.ur.messages import connection_refused_message, explain_ur_error
 
 # UR's numbers of safety modes and robot modes (RTDE guide).
 NORMAL, REDUCED, PROTECTIVE_STOP, SAFEGUARD_STOP = 1, 2, 3, 5

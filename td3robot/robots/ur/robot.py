@@ -15,10 +15,9 @@ from td3robot.geometry import rotation_matrix
 from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.driver.process import START_S, WorkerSpec
 from td3robot.robots.driver.robot import DrivenRobot
-from td3robot.robots.findings import Check
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.physical import Status
-from td3robot.robots.simulated.calibrated import calibrated_arm
+from td3robot.robots.physical import Check, Status
+from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.ur import check as ur_check
 from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
 from td3robot.robots.ur.generations import POLYSCOPE_5, model_names

@@ -16,7 +16,7 @@ from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.cells.ur import GripperConfig
 from td3robot.robots.driver.link import quantiles_ms
 from td3robot.robots.grippers.model import GripperModel
-from td3robot.robots.ur.dashboard import LineReader
+from td3robot.robots.ur.connection import LineReader
 
 ACTIVE = 3
 STOPPED_OPENING, STOPPED_CLOSING = 1, 2
