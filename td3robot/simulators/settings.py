@@ -15,7 +15,7 @@ from td3robot.registry import ARMS, GRIPPERS
 from td3robot.robots.interface import RobotSpec, robot_spec
 from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT, is_ur, model_names
 from td3robot.simulators.cell_model import NOMINAL, CellModel
-from td3robot.simulators.fault_kinds import AnyFault, first_error, load_faults
+from td3robot.simulators.faults import AnyFault, first_error, load_faults
 from td3robot.state import ObjectModel
 
 # Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.

@@ -15,8 +15,7 @@ from td3robot.errors import ConfigError, Td3RobotError, choose
 from td3robot.geometry import quaternion, rotation_of
 from td3robot.simulators.accounting import Clock
 from td3robot.simulators.controller import Controller
-from td3robot.simulators.fault_kinds import parse_fault
-from td3robot.simulators.faults import Faults
+from td3robot.simulators.faults import Faults, parse_fault
 from td3robot.simulators.gripper import READABLE
 from td3robot.simulators.loop import Connection, Handler
 from td3robot.state import Pose

@@ -5,7 +5,7 @@ from typing import Any
 from td3robot.geometry import quaternion
 from td3robot.robots.cells.ur import UrCell, UrConfig
 from td3robot.robots.ur.urcap import ACTIVE
-from td3robot.simulators.fault_kinds import load_faults
+from td3robot.simulators.faults import load_faults
 from td3robot.simulators.process import StandstillMonitor, start_ur_simulator
 from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession
 from td3robot.simulators.settings import (
