@@ -30,7 +30,7 @@ from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm, own_parameters
 from td3robot.simulators.control_script import SERVO_J, ControlScript
 from td3robot.simulators.controller import Controller
-from td3robot.simulators.network import Line
+from td3robot.simulators.loop import Line
 from td3robot.simulators.presets import NAMED, NOMINAL, Preset, drawn
 from td3robot.simulators.settings import ControllerConfig
 from td3robot.simulators.vision import VisionSystem

@@ -15,8 +15,7 @@ from td3robot.robots.simulated.robot import Variation
 from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
-from td3robot.simulators.cell_model import NOMINAL, FrictionModel, ToolModel
-from td3robot.simulators.settings import CalibrationConfig
+from td3robot.simulators.presets import NOMINAL_CELL, CalibrationConfig, FrictionModel, ToolModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
@@ -53,8 +52,8 @@ class SimulatedArm:
         spec: RobotSpec,
         objects: tuple[ObjectModel, ...] = (),
         parameters: DhParameters | None = None,
-        tool: ToolModel = NOMINAL.tool,
-        friction: FrictionModel = NOMINAL.friction,
+        tool: ToolModel = NOMINAL_CELL.tool,
+        friction: FrictionModel = NOMINAL_CELL.friction,
     ) -> None:
         self.parameters = parameters or DhParameters.of(spec.arm.chain)
         arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())

@@ -11,8 +11,7 @@ import numpy as np
 from td3robot.geometry import compose, rotation_matrix, rotation_vector
 from td3robot.robots.ur import JOINTS
 from td3robot.simulators.arm import PERIOD_S
-from td3robot.simulators.controller import Controller
-from td3robot.simulators.inputs import Watchdog
+from td3robot.simulators.controller import Controller, Watchdog
 from td3robot.simulators.motion import Brake, Motion, Move, Speed
 from td3robot.state import Array, Pose
 

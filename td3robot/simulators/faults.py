@@ -18,8 +18,7 @@ from td3robot.errors import ConfigError, choose
 
 if TYPE_CHECKING:
     from td3robot.simulators.controller import Controller
-    from td3robot.simulators.loop import Loop
-    from td3robot.simulators.network import Line
+    from td3robot.simulators.loop import Line, Loop
     from td3robot.simulators.vision import VisionSystem
 
 # A fault that only a person can end lasts an hour.

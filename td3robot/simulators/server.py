@@ -15,12 +15,10 @@ from td3robot.simulators.accounting import Clock
 from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm, own_parameters
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.faults import Faults
-from td3robot.simulators.loop import LAB, Connection, Loop, Service
-from td3robot.simulators.network import Line
+from td3robot.simulators.loop import LAB, Connection, Line, Loop, Service
 from td3robot.simulators.ports.lab import LabContext, LabPort
 from td3robot.simulators.ports.primary import PrimaryPort
-from td3robot.simulators.ports.rtde import InputsInUse, RtdePort
-from td3robot.simulators.ports.rtde_data import sources
+from td3robot.simulators.ports.rtde import InputsInUse, RtdePort, sources
 from td3robot.simulators.ports.text import DashboardPort, GripperPort, ScriptPort
 from td3robot.simulators.vision import VisionSystem
 

@@ -14,8 +14,8 @@ from td3robot.errors import ConfigError, choose
 from td3robot.registry import ARMS, GRIPPERS
 from td3robot.robots.interface import RobotSpec, robot_spec
 from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT, is_ur, model_names
-from td3robot.simulators.cell_model import NOMINAL, CellModel
 from td3robot.simulators.faults import AnyFault, first_error, load_faults
+from td3robot.simulators.presets import NOMINAL_CELL, CalibrationConfig, CellModel
 from td3robot.state import ObjectModel
 
 # Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
@@ -48,22 +48,6 @@ class SafetyConfig(Section):
     box: Box | None = None
 
 
-class CalibrationConfig(Section):
-    """How far the stand-in's own arm deviates from the nominal one, as every real arm does from its data sheet.
-
-    The defaults move the tool by a millimetre or two; real arms differ by up to centimetres.
-
-    Attributes:
-        seed: Seed of the arm; another seed is another arm.
-        length_m: Standard deviation of every length of the Denavit-Hartenberg parameters.
-        angle_rad: Standard deviation of every angle.
-    """
-
-    seed: int = 0
-    length_m: NonNegative = 3e-4
-    angle_rad: NonNegative = 5e-4
-
-
 class ControllerConfig(Section):
     """One stand-in.
 
@@ -91,7 +75,7 @@ class ControllerConfig(Section):
     polyscope: Literal["5.11", "5.23"] = "5.11"
     robot: RobotConfig = RobotConfig()
     calibration: CalibrationConfig | Literal["off"] = CalibrationConfig()
-    cell_model: CellModel = NOMINAL
+    cell_model: CellModel = NOMINAL_CELL
     objects: dict[str, ObjectConfig] = Field(default_factory=dict)
     safety: SafetyConfig = SafetyConfig()
     faults: tuple[AnyFault, ...] = ()

@@ -11,7 +11,7 @@ from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
 from td3robot.robots.simulated.robot import Variation
 from td3robot.robots.toolbox import KinematicRobot
 from td3robot.simulators.arm import RATE_HZ, SimulatedArm
-from td3robot.simulators.cell_model import FrictionModel, ToolModel
+from td3robot.simulators.presets import FrictionModel, ToolModel
 from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig
 

@@ -29,7 +29,7 @@ from td3robot.robots.ur.generations import model_names
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.simulators.arm import drawn_parameters
 from td3robot.simulators.ports.primary import kinematics_info
-from td3robot.simulators.settings import CalibrationConfig
+from td3robot.simulators.presets import CalibrationConfig
 
 
 def is_ur(name):

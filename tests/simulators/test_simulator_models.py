@@ -12,7 +12,8 @@ from td3robot.robots.ur.generations import model_names
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm, own_parameters
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.gripper import Gripper
-from td3robot.simulators.settings import CalibrationConfig, make_controller_config
+from td3robot.simulators.presets import CalibrationConfig
+from td3robot.simulators.settings import make_controller_config
 
 
 def is_ur(name):

@@ -8,6 +8,8 @@ The first message has the options of :func:`serve`. Every answer is a dictionary
 ``reflex`` for every motion that the stand-in aborted, ``violation`` for each limit that a command broke (once per kind
 and motion), ``flushed``, and ``end``. The message ``reflex`` stops the arm as a contact would; ``flush`` writes out the
 log. The process ends when the parent closes the channel.
+
+:func:`run_check` checks a log of 1 kHz commands against the FR3's limits, with franka-sim's offline checker.
 """
 
 import gc
@@ -27,6 +29,8 @@ import numpy as np
 from franka_sim import mujoco_franka_sim
 from franka_sim.control_modes import ControlMode
 from franka_sim.franka_sim_server import FrankaSimServer
+from franka_sim.limits import tables
+from franka_sim.limits.checker import MotionLimitChecker
 
 from td3robot.processes import Channel, ChannelClosedError, Parent
 
@@ -41,6 +45,7 @@ PATIENCE_S = 0.1
 JOINT_REFLEX = 6
 # One record of the command log: time on this computer [s], message number, mode, and q_c or dq_c [rad or rad/s].
 RECORD = struct.Struct("<dQq7d7d")
+LOG = np.dtype([("t", "f8"), ("id", "u8"), ("mode", "i8"), ("c", "f8", 7), ("q", "f8", 7)])
 # Initial posture: Franka's "ready" posture, turned towards +y [rad].
 READY = (1.570796, -0.785398, 0.0, -2.356194, 0.0, 1.570796, 0.785398)
 # The hand on the flange, as in Desk: mass [kg]; distance from the frame of joint 7 to the flange, and from there to the
@@ -280,3 +285,69 @@ def _obey(parent: Parent, server: WatchedServer, events: Events) -> None:
     server.flush()
     events.tell("end", reflexes=server.reflexes, violations=server.violations)
     os._exit(0)
+
+
+# A pause of this many cycles begins a new motion; fewer commands than the second number are not a motion.
+PAUSE, SHORTEST = 50, 4
+
+
+def run_check(parent: Parent) -> None:
+    """Check the log that the first message names, and answer with the result."""
+    parent.answer(check_limits(parent.next()))
+
+
+def check_limits(path: Path) -> dict[str, Any]:
+    """Check every command of a log.
+
+    Returns:
+        ``commands``, ``gaps`` (cycles without one), ``violations`` in words, and the largest ``acceleration`` [rad/s2],
+        ``jerk`` [rad/s3] and ``speed_share`` (joint speed by what the arm allows there).
+    """
+    data = np.fromfile(path, dtype=LOG)
+    ids = data["id"].astype(np.int64)
+    cuts = np.flatnonzero((np.diff(ids) > PAUSE) | (np.diff(ids) <= 0)) + 1
+    violations: list[str] = []
+    peaks = np.zeros(3)
+    for part in np.split(data, cuts):
+        if len(part) >= SHORTEST:
+            violations += _check(part)
+            peaks = np.maximum(peaks, _peaks(part))
+    acceleration, jerk, share = peaks.tolist()
+    return {
+        "commands": len(data),
+        "gaps": int((np.diff(ids) > 1).sum()),
+        "violations": violations,
+        "acceleration": acceleration,
+        "jerk": jerk,
+        "speed_share": share,
+    }
+
+
+def _check(data: Any) -> list[str]:
+    checker = MotionLimitChecker(enforce=False)
+    first = data["c"][0].tolist()
+    at_rest = {"q_d": first, "q": first, "dq_d": [0.0] * 7, "ddq_d": [0.0] * 7}
+    checker.start_motion(ControlMode.POSITION, at_rest, 1)
+    found = []
+    for message, commanded, q in zip(data["id"].tolist(), data["c"].tolist(), data["q"].tolist(), strict=True):
+        command = {"message_id": message, "q_c": commanded}
+        checker.note_published(message)
+        violation = checker.check(command, q)
+        if violation is not None:
+            found.append(f"{message}: {violation.describe()}")
+        checker.record(command)
+    return found
+
+
+def _peaks(data: Any) -> Any:
+    steps = np.diff(data["id"].astype(np.int64))
+    velocity = np.diff(data["c"], axis=0) / steps[:, None] * 1e3
+    acceleration = np.diff(velocity, axis=0) * 1e3
+    jerk = np.diff(acceleration, axis=0) * 1e3
+    one = (steps[1:] == 1) & (steps[:-1] == 1)
+    share = 0.0
+    for v, q in zip(velocity[::10], data["c"][1::10], strict=False):
+        up, down = np.array(tables.upper_joint_velocity_limits(q)), np.array(tables.lower_joint_velocity_limits(q))
+        share = max(share, float(np.max(np.where(v > 0, v / np.maximum(up, 1e-9), v / np.minimum(down, -1e-9)))))
+    most, jerks = np.abs(acceleration[one]).max(initial=0.0), np.abs(jerk[one[1:] & one[:-1]]).max(initial=0.0)
+    return np.array([most, jerks, share])

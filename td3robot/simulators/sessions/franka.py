@@ -11,8 +11,7 @@ from td3robot.robots.cells.franka import FrankaCell
 from td3robot.robots.franka.link import HAND_PORT, ROBOT_PORT
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.interface import RobotSpec
-from td3robot.simulators.franka.log import extremes, read_log, timekeeping
-from td3robot.simulators.franka.process import FrankaSimulator
+from td3robot.simulators.franka.process import FrankaSimulator, extremes, read_log, timekeeping
 from td3robot.simulators.presets import NOMINAL
 from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession, StandstillMonitor
 from td3robot.state import Pose
