@@ -22,6 +22,8 @@ GO, OPTIONAL, ATTENTION, NO_GO = "go", "optional", "attention", "no-go"
 EDGES_MS = (0.0, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0, float("inf"))
 # Number of round trips to measure, and the pause between them [s].
 QUESTIONS, PAUSE_S = 50, 0.01
+# A payload that is off by more than this makes the arm sag and its collision detection err.
+PAYLOAD_KG = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class Check:
             self.add(name, "an answer", "no valid answer", False, str(error))
             return False
         return True
+
+    def payload(self, found_kg: float, mass_kg: float, advice: str) -> None:
+        """Compare the payload set at the controller with the gripper's mass."""
+        good = abs(found_kg - mass_kg) < PAYLOAD_KG
+        self.add("payload", f"{mass_kg:g} kg, within {PAYLOAD_KG:g}", f"{found_kg:.2f} kg", good, advice)
 
     def measured(self, name: str, times_s: Sequence[float]) -> dict[str, float] | None:
         """Add a histogram of times [s] and return its percentiles [ms], or None if there are no times."""

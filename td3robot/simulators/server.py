@@ -9,7 +9,14 @@ from collections.abc import Callable
 
 from td3robot.errors import Td3RobotError
 from td3robot.processes import Parent
-from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT
+from td3robot.robots.ur.generations import (
+    DASHBOARD_PORT,
+    GRIPPER_PORT,
+    PRIMARY_PORT,
+    RTDE_PORT,
+    SCRIPT_PORT,
+    SECONDARY_PORT,
+)
 from td3robot.simulators import settings
 from td3robot.simulators.accounting import Clock
 from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm, own_parameters
@@ -58,9 +65,9 @@ class Server:
             Service("rtde", RTDE_PORT, self._rtde),
             Service("dashboard", DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
             Service("primary", PRIMARY_PORT, self._primary),
-            Service("secondary", settings.SECONDARY_PORT, self._primary),
-            Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
-            Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
+            Service("secondary", SECONDARY_PORT, self._primary),
+            Service("script", SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
+            Service("gripper", GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
             Service(LAB, self.config.lab_port, self._lab),
         ):
             self.loop.listen(service)

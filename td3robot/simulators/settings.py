@@ -13,15 +13,23 @@ from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError, choose
 from td3robot.registry import ARMS, GRIPPERS
 from td3robot.robots.interface import RobotSpec, robot_spec
-from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT, is_ur, model_names
+from td3robot.robots.ur.generations import (
+    DASHBOARD_PORT,
+    GRIPPER_PORT,
+    PRIMARY_PORT,
+    RTDE_PORT,
+    SCRIPT_PORT,
+    SECONDARY_PORT,
+    is_ur,
+    model_names,
+)
 from td3robot.simulators.faults import AnyFault, first_error, load_faults
 from td3robot.simulators.presets import NOMINAL_CELL, CalibrationConfig, CellModel
 from td3robot.state import ObjectModel
 
-# Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
-SCRIPT_PORT, SECONDARY_PORT, GRIPPER_PORT = 30003, 30002, 63352
 # The lab's port is our own: what a person beside the arm would do or see.
 LAB_PORT = 29990
+# ur_rtde 1.6.5 has the ports of RTDE, dashboard and script built in.
 PORTS = (RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT, GRIPPER_PORT, LAB_PORT)
 # PolyScope versions (major, minor, bugfix, build) by their first two numbers; bugfix and build are examples.
 VERSIONS = {"5.11": (5, 11, 6, 1092), "5.23": (5, 23, 0, 1101)}

@@ -37,13 +37,36 @@ from td3robot.robots.trackers import TrackerConfig, chosen_tracker
 
 CELLS: Registry[type["CellConfig"]] = registry.CELLS
 
-# In a second at 0.25 m/s, an arm whose state stream has stopped moves further than any task's tolerance.
-StateAge = Annotated[float, Field(gt=0.0, le=1.0)]
-ConnectTimeout = Annotated[float, Field(ge=0.5, le=120.0)]
 # Minimum number of targets streamed in a control period: fewer do not make a straight line.
 TARGETS = 2.0
 # An object carried at the guard's tool speed limit may get this far from where it was last seen [m].
 UNSEEN_M = 0.15
+
+
+class DriverConfig(Section):
+    """How an arm's controller is reached and driven, whoever made it.
+
+    Attributes:
+        host: Name or address of the controller.
+        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint.
+        late_periods: Without a new target for this many control periods, the arm is stopped and the fault reported.
+        max_state_age_s: A state stream that stops for longer than this is a fault.
+        realtime_priority: The worker's priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
+        connect_timeout_s: How long the controller may take to answer, and to start its program.
+    """
+
+    host: Annotated[str, Field(min_length=1)]
+    stop_deceleration_rad_s2: Annotated[float, Field(ge=2.0, le=40.0)] = 10.0
+    late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
+    # In a second at 0.25 m/s, an arm whose state stream has stopped moves further than any task's tolerance.
+    max_state_age_s: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
+    connect_timeout_s: Annotated[float, Field(ge=0.5, le=120.0)] = 10.0
+
+    @property
+    def rate_hz(self) -> float:
+        """How often targets are streamed and states are read."""
+        raise NotImplementedError
 
 
 class CellConfig(Section):
