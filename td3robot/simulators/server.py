@@ -2,13 +2,12 @@
 
 import gc
 import logging
-import os
 import signal
 import time
 from collections.abc import Callable
 
 from td3robot.errors import Td3RobotError
-from td3robot.processes import Parent
+from td3robot.processes import Parent, raise_priority
 from td3robot.robots.ur.generations import (
     DASHBOARD_PORT,
     GRIPPER_PORT,
@@ -75,7 +74,7 @@ class Server:
     def run(self) -> None:
         """Tick until stopped."""
         self._warm_up()
-        self.clock.is_real_time = _ask_for_real_time()
+        self.clock.is_real_time = raise_priority(PRIORITY, inherited=False)
         gc.collect()
         gc.freeze()
         self._began = time.monotonic() - self.controller.time_s
@@ -158,12 +157,3 @@ def run_child(parent: Parent) -> None:
         run_simulator(parent.next(), parent)
     except Td3RobotError as error:
         parent.answer(error)
-
-
-def _ask_for_real_time() -> bool:
-    """Request real-time scheduling, and return whether it was granted; most systems grant it to administrators only."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
-    except (AttributeError, OSError):
-        return False
-    return True

@@ -14,7 +14,7 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from td3robot.processes import Channel, ChannelClosedError, Parent
+from td3robot.processes import Channel, ChannelClosedError, Parent, raise_priority
 from td3robot.robots.driver.interpolation import TargetStream, speed_scale
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, quantiles_ms
 from td3robot.robots.driver.plausibility import Plausibility, ToolCheck
@@ -224,7 +224,7 @@ def run_worker(parent: Parent) -> NoReturn:
 def _work(channel: Channel) -> None:
     link, link_settings, settings, descriptor = channel.receive()
     memory: SharedMemory[Any] = SharedMemory(descriptor, link.first)
-    realtime = _raise_priority(settings.realtime_priority)
+    realtime = raise_priority(settings.realtime_priority)
     worker = Worker(channel, memory, link(link_settings, settings), settings)
     channel.send({"connecting": True})
     try:
@@ -239,17 +239,6 @@ def _work(channel: Channel) -> None:
     gc.freeze()
     gc.disable()
     worker.run()
-
-
-def _raise_priority(priority: int) -> bool:
-    """Request SCHED_FIFO for this thread and those that the client starts, and return whether it was granted."""
-    if priority == 0:
-        return False
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except OSError:
-        return False
-    return True
 
 
 def _end(status: int) -> NoReturn:

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from time import monotonic
 from typing import Any, ClassVar
 
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, require_rest
 from td3robot.robots.driver.shared_memory import WorkerState
 
 OPEN_WIDTH_M = 0.08
@@ -127,8 +127,6 @@ ANYWHERE = 6.5
 MAX_HAND_AGE_S = 0.5
 # The robot's clock may fall this far behind ours before its time counts as slipped: deliveries may be late [s].
 CLOCK_SLACK_S = 0.003
-# At rest, the measured posture, the client's own target and the last sent target are this close to each other [rad].
-REST_RAD = 0.02
 MODES = {
     "reflex": "a reflex holds the arm",
     "user_stopped": "the arm is stopped by its user: release the stop, then close the brakes again in Desk",
@@ -245,9 +243,7 @@ class FrankaLink(ArmLink):
         """
         if self._targets is not None and not self._targets.running:
             raise self._why("the motion ended")
-        age, limit = now - state.stamp, self._settings["max_state_age_s"]
-        if age > limit:
-            raise StoppedError(f"the robot's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False)
+        self.require_recent(state, now)
         if self._stream.control:
             self._require_ready()
         hand = self._hand
@@ -278,12 +274,7 @@ class FrankaLink(ArmLink):
             StoppedError: The arm, or the client's generator, is elsewhere: a motion would begin with a jump.
         """
         for where, q in (("measured posture", state.q), ("posture that the client holds", state.q_d)):
-            away = max(abs(a - b) for a, b in zip(q, state.target, strict=True))
-            if not away <= REST_RAD:
-                raise StoppedError(
-                    f"the {where} is {away:.3f} rad away from where the arm was sent to rest (limit {REST_RAD:g} rad): "
-                    "a motion from there would begin with a jump"
-                )
+            require_rest(q, state.target, where, "the arm was sent to rest")
         return state.target
 
     def follows(self, state: FrankaState) -> bool:

@@ -2,13 +2,11 @@
 
 import re
 import socket
-from collections.abc import Sequence
 from ipaddress import ip_address
-from time import monotonic, perf_counter, sleep
+from time import monotonic
 
 from td3robot.errors import RobotError
 from td3robot.robots.ur.generations import DASHBOARD_PORT as PORT
-from td3robot.robots.ur.generations import POLYSCOPE_5
 
 # Parts of ur_rtde 1.6.5's messages, and what the user reads instead.
 SENTENCES = (
@@ -192,16 +190,6 @@ class DashboardClient:
             raise RobotError(f"the {self._where} did not answer {question!r} within {TIMEOUT_S:g} s") from None
         except (OSError, UnicodeDecodeError) as error:
             raise RobotError(f"the {self._where} did not answer {question!r} as a dashboard does: {error}") from None
-
-    def round_trips(self, count: int, pause_s: float) -> Sequence[float]:
-        """Return several measured response times [s]."""
-        times = []
-        for _ in range(count):
-            begin = perf_counter()
-            self.ask(POLYSCOPE_5.commands["robot_mode"])
-            times.append(perf_counter() - begin)
-            sleep(pause_s)
-        return times
 
     def close(self) -> None:
         """Close the connection."""

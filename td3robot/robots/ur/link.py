@@ -11,7 +11,7 @@ from math import hypot, isfinite
 from time import monotonic, sleep
 from typing import Any, ClassVar
 
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, require_rest
 from td3robot.robots.driver.plausibility import pose_of
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.ur import JOINTS
@@ -26,8 +26,6 @@ RUNNING = 7
 UNFED = 0.25
 # The controller may slow the arm down for this long [s].
 SLOWED_S = 0.2
-# At rest, the measured posture and the controller's own target are this close [rad].
-REST_RAD = 0.02
 # No component of a tool's pose is this large [m, rad].
 ANYWHERE = 100.0
 # Speed and acceleration are arguments of servoJ that the controller does not use.
@@ -155,11 +153,7 @@ class UrLink(ArmLink):
         """
         if not self._receive.isConnected():
             raise connection_lost()
-        age, limit = now - state.stamp, self._settings["max_state_age_s"]
-        if age > limit:
-            raise StoppedError(
-                f"the controller's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False
-            )
+        self.require_recent(state, now)
         if not self._stream.control:
             return
         if (reason := _stopped_by_safety(state.safety_mode)) is not None:
@@ -195,13 +189,7 @@ class UrLink(ArmLink):
         Raises:
             StoppedError: The measured posture and the controller's target differ.
         """
-        held = self._receive.getTargetQ()
-        away = max(abs(measured - target) for measured, target in zip(state.q, held, strict=True))
-        if not away <= REST_RAD:
-            raise StoppedError(
-                f"the measured posture is {away:.3f} rad away from where the controller holds the arm (limit "
-                f"{REST_RAD:g} rad): a motion from there would begin with a jump"
-            )
+        require_rest(state.q, self._receive.getTargetQ(), "measured posture", "the controller holds the arm")
         self._slowed_since = state.stamp
         return state.q
 

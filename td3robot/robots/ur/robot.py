@@ -16,7 +16,7 @@ from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.driver.process import START_S, WorkerSpec
 from td3robot.robots.driver.robot import DrivenRobot
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.physical import ATTENTION, PAUSE_S, QUESTIONS, Check, Status, in_words, round_trips
+from td3robot.robots.physical import ATTENTION, Check, Status, in_words, round_trips
 from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
 from td3robot.robots.ur.connection import DashboardClient
@@ -224,7 +224,7 @@ class UrRobot(DrivenRobot[UrState]):
             mode, safety = said["robot_mode"].rpartition(" ")[2], said["safety"].rpartition(" ")[2]
             version = dashboard.ask(WHICH)
             check.facts |= {"serial_number": serial, "model": model, "polyscope": version}
-            check.measured("arm_round_trip_ms", dashboard.round_trips(QUESTIONS, PAUSE_S))
+            check.measured("arm_round_trip_ms", round_trips(lambda: dashboard.ask(driven.commands["robot_mode"])))
         finally:
             dashboard.close()
         check.add("model", " or ".join(models), model, model in models, "check ur.host, robot.arm and ur.models")

@@ -32,7 +32,7 @@ from franka_sim.franka_sim_server import FrankaSimServer
 from franka_sim.limits import tables
 from franka_sim.limits.checker import MotionLimitChecker
 
-from td3robot.processes import Channel, ChannelClosedError, Parent
+from td3robot.processes import Channel, ChannelClosedError, Parent, raise_priority
 
 # Reflected inertia of the motors at joints 5 to 7 [kg m2]. The model's 0.074 lets joint 7 buzz in this simulator.
 WRIST_ARMATURE = 0.195
@@ -210,16 +210,6 @@ def _make_punctual() -> None:
     gc.disable()
 
 
-def _raise_priority(priority: int) -> bool:
-    if priority == 0:
-        return False
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except OSError:
-        return False
-    return True
-
-
 def run_child(parent: Parent) -> None:
     """Serve until the parent is gone; the first message has the options."""
     options = parent.next()
@@ -255,7 +245,7 @@ def serve(
         arm, hand = write_models(Path(folder))
         mujoco_franka_sim.ARM_INITIAL_Q = np.array(READY)
         os.environ["FR3_MJCF"], os.environ["FRANKA_HAND_MJCF"] = str(arm), str(hand)
-        realtime = _raise_priority(priority)
+        realtime = raise_priority(priority)
         server = WatchedServer(
             events, log, host=host, enforce_motion_limits=True, enforce_comm_constraints=enforce_communication,
             gripper_physics=not instant_hand, gripper_object_width=object_width,
