@@ -86,7 +86,7 @@ class Rehearsal:
             RobotError: The stand-in did not start, or the check says no-go.
         """
         plan = self.plan
-        session_of(self._config.robot.arm).require_driver()
+        session_of(self._config.robot.arm).cell_type.require_driver()
         setup = self._setup()
         self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
         folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.loaded.name}"

@@ -225,11 +225,11 @@ def taught_from_text(text: str) -> tuple[str, TaughtPose]:
     Raises:
         ConfigError: The text has another form.
     """
-    name, equals, numbers = text.partition("=")
+    name, _, numbers = text.partition("=")
     try:
-        x, y, z, yaw = (*map(float, numbers.split(",")), 0.0)[:4] if numbers.count(",") in (2, 3) else ()
+        x, y, z, yaw = (*map(float, numbers.split(",")), 0.0)[:4] if name and numbers.count(",") in (2, 3) else ()
+        if not all(map(isfinite, (x, y, z, yaw))):
+            raise ValueError("not finite")
     except ValueError:
         raise ConfigError(f"--object {text!r} is not of the form name=x,y,z or name=x,y,z,yaw [m, rad]") from None
-    if not (name and equals and all(map(isfinite, (x, y, z, yaw)))):
-        raise ConfigError(f"--object {text!r} is not of the form name=x,y,z or name=x,y,z,yaw [m, rad]")
     return name, TaughtPose(position_m=(x, y, z), yaw_rad=yaw)

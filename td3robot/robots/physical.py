@@ -1,4 +1,4 @@
-"""What deployment needs from every physical robot, whoever made it: checks, status, control, recovery.
+"""What deployment needs from every physical robot of any make: checks, status, control, recovery.
 
 A driver is one class that implements :class:`PhysicalRobot`, and one cell type that makes it
 (:mod:`td3robot.robots.cells`). Nothing above knows the vendor.

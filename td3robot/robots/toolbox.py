@@ -73,7 +73,7 @@ class KinematicRobot(SimulatedRobot):
         self._lag = spec.arm.servo.lag_s
 
     def connect(self) -> None:
-        """Stand at home."""
+        """Place the arm at its home posture."""
         if not self._open:
             self._open = True
             self.move_home()

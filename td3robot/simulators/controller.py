@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from td3robot.geometry import compose
 from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.gripper import Gripper
@@ -54,7 +55,7 @@ class Watchdog:
     period_s: float
     fed_s: float
 
-    def is_hungry(self, now: float) -> bool:
+    def has_expired(self, now: float) -> bool:
         """Whether the last write is too long ago."""
         return now - self.fed_s > self.period_s + 1e-9
 
@@ -147,8 +148,8 @@ class Controller:
 
     def __init__(self, arm: SimulatedArm, config: ControllerConfig) -> None:
         self.arm, self.config = arm, config
-        self.safety = Safety(config.safety, arm)
-        self.accounting = Accounting(arm.spec, config.accounting_window_s)
+        self.safety = Safety(config.safety_box, arm)
+        self.accounting = Accounting(arm.spec)
         self.gripper, self.gripper_silent = Gripper(arm.spec.gripper, config.cell_model.gripper), False
         self.ticks = 0
         self.inputs = Inputs(lambda: self.time_s)
@@ -157,9 +158,9 @@ class Controller:
         self.remote = config.remote
         self.model = config.model
         self.popup: str | None = None
-        self.payload, self.payload_cog = _payload(config, arm), [0.0, 0.0, 0.05]
-        offset = config.spec().tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
-        self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
+        # As people enter it: to 0.1 kg.
+        self.payload, self.payload_cog = round(arm.spec.gripper.mass_kg, 1), [0.0, 0.0, 0.05]
+        self.tcp_offset = Pose(np.array([0.0, 0.0, config.spec().tcp_offset_m]), np.eye(3))
         self.program: ControlScript | None = None
         self.refusing: str | None = None
         self.limiter = Limiter(config.cell_model.limits, arm)
@@ -201,7 +202,7 @@ class Controller:
             self._later.remove(item)
             item[1]()
         watchdog = self.inputs.watchdog
-        if watchdog is not None and self.program is not None and watchdog.is_hungry(self.time_s):
+        if watchdog is not None and self.program is not None and watchdog.has_expired(self.time_s):
             self.end_program(f"RTDE watchdog: {watchdog.variable} was not written for {watchdog.period_s:.3f} s")
         if self.program is not None:
             self.program.tick()
@@ -389,6 +390,10 @@ class Controller:
         if self.may_move:
             self.motion = motion
 
+    def tool(self) -> Pose:
+        """Return the pose of the tool centre point that is set at the controller."""
+        return compose(self.arm.flange(), self.tcp_offset)
+
     def is_steady(self) -> bool:
         """Whether the arm is at rest."""
         return bool(np.abs(self.arm.dq).max() < 1e-2)
@@ -404,8 +409,3 @@ class Controller:
             self.reference, self.motion = Reference(self.arm.q), Hold()
             self.arm.reset_lag()
         self.accounting.tick(self.arm)
-
-
-def _payload(config: ControllerConfig, arm: SimulatedArm) -> float:
-    """Return the installation's payload [kg]."""
-    return round(arm.spec.gripper.mass_kg, 1) if config.payload_kg is None else config.payload_kg

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat, SerializeAsAny, ValidationError
 
-from td3robot.config import NonNegative, Section
-from td3robot.config.plain import parse_plain
+from td3robot.config import NonNegative, Section, explain
+from td3robot.config.plain import read_plain
 from td3robot.errors import ConfigError, choose
 
 if TYPE_CHECKING:
@@ -242,11 +242,7 @@ def parse_fault(values: Any) -> Fault:
     try:
         return FAULTS[kind].model_validate(values)
     except ValidationError as error:
-        first = first_error(error)
-        key = str(first["loc"][-1])
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"fault {kind}: {choose('key', key, FAULTS[kind].model_fields)}") from None
-        raise ConfigError(f"fault {kind}: {key} {first.get('input')!r}: {first['msg']}") from None
+        raise ConfigError(f"fault {kind}: {explain(error, FAULTS[kind], values)}") from None
 
 
 # A fault of any kind, in settings.
@@ -259,24 +255,13 @@ def load_faults(path: Path) -> tuple[Fault, ...]:
     Raises:
         ConfigError: The file cannot be read, or contains something that is not a fault.
     """
-    try:
-        values = parse_plain(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"faults {path} cannot be read: {error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} {error}") from None
+    values = read_plain(path, "faults")
     if not isinstance(values, dict) or set(values) != {"faults"} or not isinstance(values["faults"], list):
         raise ConfigError(f"{path} must hold a mapping with one key, faults: a list of faults")
     try:
         return tuple(parse_fault(item) for item in values["faults"])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-
-
-def first_error(error: ValidationError) -> Any:
-    """Return the error to report: a misspelt required key is both missing and unknown, and unknown says more."""
-    errors = error.errors(include_url=False)
-    return next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
 
 
 class Faults:

@@ -13,6 +13,8 @@ from td3robot.simulators.presets import NOMINAL_CELL, NetworkModel
 
 # A client that does not read is dropped beyond this [bytes]; ur_rtde never reads port 30003, where nothing is sent.
 MAX_PENDING = 1 << 20
+# The most bytes without an end of line.
+MAX_LINE = 1 << 16
 
 
 # The port of the lab, which network faults do not affect.
@@ -31,6 +33,27 @@ class Handler(ABC):
 
     def tick(self) -> None:  # noqa: B027  # most only answer
         """Send what is due in this period."""
+
+
+class LineHandler(Handler):
+    """A handler of a protocol of lines. A client that sends no end of line is dropped."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._buffer = b""
+
+    def received(self, data: bytes) -> None:
+        """Answer every complete line."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > MAX_LINE:
+            self._connection.close()
+        for line in lines:
+            if self._connection.is_open:
+                self._connection.send(self._answer(line))
+
+    @abstractmethod
+    def _answer(self, line: bytes) -> bytes:
+        """Return what to send in answer to a line; nothing sends nothing."""
 
 
 class Connection:

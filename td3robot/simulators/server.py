@@ -37,7 +37,7 @@ READY = "ready"
 
 
 class Server:
-    """One stand-in. ``run`` returns when it is told to stop, or its parent is gone."""
+    """One stand-in. ``run`` returns when it is stopped, or its parent is gone."""
 
     def __init__(self, config: settings.ControllerConfig) -> None:
         self.config = config
@@ -134,7 +134,7 @@ def run_simulator(
 
     Args:
         config: What to stand in for.
-        parent: Is told when the stand-in serves, and ends it.
+        parent: Gets a message when the stand-in serves, and ends it.
         on_listening: Called once all ports are open.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from math import inf
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,8 +11,8 @@ from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 from td3robot.extras import require_extra
 from td3robot.registry import GRIPPERS
-from td3robot.robots.cells import CELLS, CellConfig, DriverConfig, require_rate
-from td3robot.robots.grippers.model import GripperModel
+from td3robot.robots.cells import CELLS, CellConfig, DriverConfig
+from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
 from td3robot.robots.ur.generations import DASHBOARD_PORT, GRIPPER_PORT, RTDE_PORT
@@ -39,6 +39,7 @@ class UrConfig(DriverConfig):
             half speed it would fall further behind with every period.
     """
 
+    rate_key: ClassVar[str] = "rtde_rate_hz"
     models: tuple[str, ...] | None = None
     serial_number: str | None = None
     calibration: Literal["controller", "nominal"] | Path = "controller"
@@ -48,11 +49,6 @@ class UrConfig(DriverConfig):
     watchdog_hz: Annotated[float, Field(ge=2.0, le=100.0)] = 10.0
     servo_stop_deceleration_m_s2: Annotated[float, Field(ge=1.0, le=20.0)] = 10.0
     min_speed_scaling: Annotated[float, Field(ge=0.5, le=1.0)] = 0.95
-
-    @property
-    def rate_hz(self) -> float:
-        """How often targets are streamed and states are read."""
-        return self.rtde_rate_hz
 
     @model_validator(mode="after")
     def _watchdog_is_fed(self) -> Self:
@@ -91,6 +87,13 @@ class GripperConfig(Section):
     max_age_s: Annotated[float, Field(ge=0.05, le=5.0)] = 0.5
     answer_timeout_s: Annotated[float, Field(ge=0.01, le=2.0)] = 0.3
 
+    def calibrated(self, counts: Counts) -> tuple[int, int]:
+        """Return the counts when open and closed: the cell's if it has them, otherwise the model's."""
+        return (
+            counts.open if self.open_count is None else self.open_count,
+            counts.closed if self.closed_count is None else self.closed_count,
+        )
+
 
 class UrCell(CellConfig):
     """A UR and the gripper on its wrist."""
@@ -100,17 +103,11 @@ class UrCell(CellConfig):
     gripper: GripperConfig = GripperConfig()
 
     @model_validator(mode="after")
-    def _streams_between_periods(self) -> Self:
-        require_rate(self.robot.control_rate_hz, "ur.rtde_rate_hz", self.ur.rtde_rate_hz)
-        return self
-
-    @model_validator(mode="after")
     def _closes_upwards(self) -> Self:
         counts = GRIPPERS[self.robot.gripper].counts
         if counts is None:
             return self  # the driver says that this gripper has no URCap
-        low = counts.open if self.gripper.open_count is None else self.gripper.open_count
-        high = counts.closed if self.gripper.closed_count is None else self.gripper.closed_count
+        low, high = self.gripper.calibrated(counts)
         if high < low + 50:
             raise ValueError(
                 f"gripper: closed_count {high} is not well above open_count {low}; a Robotiq gripper goes from about 3 "

@@ -286,7 +286,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         try:
             self._opened()
             if not self.passive:
-                process.tell_kinematics(_links(self.spec))
+                process.send_kinematics(_links(self.spec))
         except Td3RobotError:
             self.close()
             raise

@@ -1,7 +1,7 @@
 """The process that holds the connection to a controller, and nothing else.
 
-It runs one loop at the link's rate: take the measured state, obey orders, judge, stream the next target. It ends with
-the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes of
+It runs one loop at the link's rate: read the measured state, carry out orders, check, stream the next target. It ends
+with the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes of
 this process, the controller stops the arm by itself when nothing arrives any more.
 """
 
@@ -56,13 +56,13 @@ class Worker:
         return facts
 
     def run(self) -> None:
-        """Loop until told to leave, or until the deciding process is gone."""
+        """Loop until ordered to leave, or until the deciding process is gone."""
         due = monotonic()
         while not (self._leaving and self._state.status in (Status.HOLDING, Status.FAILED)):
             now = monotonic()
             try:
                 self._state = replace(self._state, beat=now, **self._link.observe(now, self._state))
-                self._obey(now)
+                self._take_orders(now)
                 self._link.require_healthy(self._state, now)
                 if self._fault is None:  # an arm that is braked needs no measurement for it
                     self._plausibility.check(self._state, self._state.status in (Status.STREAMING, Status.BRAKING))
@@ -79,7 +79,7 @@ class Worker:
             sleep(max(0.0, due - monotonic()))
         self._link.leave()
 
-    def _obey(self, now: float) -> None:
+    def _take_orders(self, now: float) -> None:
         try:
             while self._channel.poll():
                 message = self._channel.receive()
@@ -213,7 +213,7 @@ def run_worker(parent: Parent) -> NoReturn:
     """Run the worker of a vendor's link; the first message has the link, its settings, and the shared memory."""
     try:
         _work(parent.channel)
-    except ChannelClosedError:  # nobody is there to work for
+    except ChannelClosedError:  # the process that decides is gone
         pass
     except BaseException:  # noqa: BLE001  # the process that decides shows it as our last words
         traceback.print_exc()

@@ -13,14 +13,14 @@ from td3robot.robots.driver.shared_memory import WorkerState
 OPEN_WIDTH_M = 0.08
 # From this closed fraction on, the fingers grasp with force; below, they move to a width.
 GRASP_FROM = 0.9
-# Wishes nearer to the last one than this count as the same; the hand takes 0.1 s for any command [closed fraction].
+# Requests nearer to the last one than this count as the same; the hand takes 0.1 s for any command [closed fraction].
 SAME = 0.02
 # Fingers that met nothing end closer together than this, and the hand still calls it a grasp [m].
 NOTHING_M = 0.002
 
 
 class Hand:
-    """Fingers that go to the latest wish once they have finished the one before it.
+    """Fingers that go to the latest requested position once they have finished the one before it.
 
     Attributes:
         refused: Commands that the hand did not carry out, for example because something was in the way.
@@ -42,11 +42,11 @@ class Hand:
         # commands before ours is taken as it is.
         self._gripping = True
         self.fault: str | None = None
-        self._see()
+        self._read_state()
         for work, name in ((self._poll, "hand-poll"), (self._act, "hand-act")):
             threading.Thread(target=work, name=name, daemon=True).start()
 
-    def want(self, closed: float) -> None:
+    def go_to(self, closed: float) -> None:
         """Go to a closed fraction in [0, 1]; below 0, stay."""
         if closed < 0.0 or (self._wanted is not None and abs(closed - self._wanted) < SAME):
             return
@@ -54,7 +54,7 @@ class Hand:
             self._wanted = closed
             self._wake.notify()
 
-    def _see(self) -> None:
+    def _read_state(self) -> None:
         state = self._hand.read_once()
         self.width, self.stamp = state.width, monotonic()
         self.grasped = state.is_grasped and state.width > NOTHING_M and self._gripping
@@ -62,7 +62,7 @@ class Hand:
     def _poll(self) -> None:
         try:
             while True:
-                self._see()
+                self._read_state()
         except self._error as error:
             self.fault = f"the hand no longer reports: {' '.join(str(error).split())}"
 
@@ -213,7 +213,7 @@ class FrankaLink(ArmLink):
         try:
             state = self._robot.read_once() if self._targets is None else self._targets.state()
         except self._errors as error:
-            raise self._why(f"the connection to the control box failed: {_line(error)}") from None
+            raise self._stop_reason(f"the connection to the control box failed: {_line(error)}") from None
         if state.time == self._time:
             return self._fingers()
         self._time = state.time
@@ -242,7 +242,7 @@ class FrankaLink(ArmLink):
             StoppedError: The arm is stopped, or its state is no longer known.
         """
         if self._targets is not None and not self._targets.running:
-            raise self._why("the motion ended")
+            raise self._stop_reason("the motion ended")
         self.require_recent(state, now)
         if self._stream.control:
             self._require_ready()
@@ -260,12 +260,12 @@ class FrankaLink(ArmLink):
         try:
             self._targets.move_to(q)
         except (self._errors, ValueError) as error:
-            raise self._why(f"a target was refused: {_line(error)}") from None
+            raise self._stop_reason(f"a target was refused: {_line(error)}") from None
 
     def grip(self, closed: float) -> None:
         """Send the hand, if there is one, to a closed fraction."""
         if self._hand is not None:
-            self._hand.want(closed)
+            self._hand.go_to(closed)
 
     def resting(self, state: FrankaState) -> tuple[float, ...]:
         """Return the last target: the motion is open, and the arm rests on it.
@@ -339,8 +339,8 @@ class FrankaLink(ArmLink):
         if (reason := MODES.get(self._mode)) is not None:
             raise StoppedError(reason)
 
-    def _why(self, otherwise: str) -> StoppedError:
-        """Return why the motion ended, from the client; it tells only once."""
+    def _stop_reason(self, otherwise: str) -> StoppedError:
+        """Return why the motion ended, from the client, which gives the reason only once."""
         targets, self._targets = self._targets, None
         if targets is None:
             return StoppedError(otherwise, connected=False)

@@ -100,7 +100,7 @@ class FrankaRobot(DrivenRobot[FrankaState]):
         known = self.config.serial_number
         check.add(
             "serial number", "in the cell's file", known or "not given", bool(known),
-            "copy it from the robot's label to franka.serial_number; FCI does not tell it", ATTENTION,
+            "copy it from the robot's label to franka.serial_number; FCI does not report it", ATTENTION,
         )  # fmt: skip
         check.payload(self.facts["tool_mass_kg"], self.spec.gripper.mass_kg, "choose the end effector in Desk")
 

@@ -44,7 +44,7 @@ _cells: "WeakValueDictionary[tuple[object, ...], SimulatedCell]" = WeakValueDict
 
 
 def cell_of(spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> SimulatedCell:
-    """Return the cell of a robot, compiled once for all that use it; nobody may change it.
+    """Return the cell of a robot, compiled once for all that use it; it must not be changed.
 
     Raises:
         ConfigError: Its kinematics disagree with the arm's own numbers.
@@ -131,7 +131,7 @@ class MujocoRobot(SimulatedRobot):
     happened before, so an episode can be repeated exactly.
 
     Attributes:
-        model: The cell's model once connected. Others share it, and nobody may change it; see :meth:`own_model`.
+        model: The cell's model once connected. It is shared and must not be changed; see :meth:`own_model`.
     """
 
     def __init__(self, spec: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> None:

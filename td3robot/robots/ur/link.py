@@ -250,11 +250,11 @@ class UrLink(ArmLink):
         _require_listener(self._host, RTDE_PORT, timeout_s)
         try:
             _require_listener(self._host, DASHBOARD_PORT, timeout_s)
-        except StoppedError as nobody:
+        except StoppedError as missing:
             version = rtde_version(self._host, RTDE_PORT, timeout_s)  # PolyScope X has RTDE and no dashboard
             if version is not None and (why := refusal(self._host, version)) is not None:
                 raise StoppedError(why, connected=False) from None
-            raise nobody from None
+            raise missing from None
 
     def _identify(self, dashboard: Any) -> dict[str, Any]:
         polyscope = dashboard.polyscopeVersion().strip()

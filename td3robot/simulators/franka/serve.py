@@ -39,7 +39,7 @@ WRIST_ARMATURE = 0.195
 # How long a thread may keep the interpreter while another waits [s]; Python's own 5 ms are five cycles.
 SWITCH_S = 1e-4
 # A robot gives its client 1 ms. Without a real-time kernel, an answer is sometimes later, and a lost cycle would count
-# as a jump that nobody commanded. The stand-in, and its cycles with it, waits this long [s].
+# as a jump that was never commanded. The stand-in, and its cycles with it, waits this long [s].
 PATIENCE_S = 0.1
 # The protocol's number for a contact detected at a joint.
 JOINT_REFLEX = 6
@@ -61,7 +61,7 @@ class Events:
     def __init__(self, channel: Channel) -> None:
         self._channel, self._lock, self._begin = channel, threading.Lock(), monotonic()
 
-    def tell(self, event: str, **values: Any) -> None:
+    def send(self, event: str, **values: Any) -> None:
         """Send one event; end if the parent is gone."""
         with self._lock:
             try:
@@ -80,14 +80,14 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         self._events, self.reflexes, self.violations = events, 0, 0
         self._log = None if log is None else log.open("wb", buffering=1 << 16)
         super().__init__(**options)
-        self._know_the_hand()
+        self._report_hand()
 
     def reset_state(self) -> None:
         """Begin a connection, with the hand known from the start."""
         super().reset_state()
-        self._know_the_hand()
+        self._report_hand()
 
-    def _know_the_hand(self) -> None:
+    def _report_hand(self) -> None:
         """Report the tool like a robot whose end effector was chosen in Desk; franka-sim stops at joint 7."""
         robot_state, (c, s) = self.robot_state, HAND_TURN
         robot_state.state["m_ee"] = HAND_KG
@@ -125,14 +125,14 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         checker = super()._build_motion_limit_checker()
         report = checker.report
 
-        def tell(violation: Any, *, enforced: bool) -> None:
+        def report_and_send(violation: Any, *, enforced: bool) -> None:
             """Count and report a violation, and pass it on."""
             if checker.should_log(violation):
                 self.violations += 1
-                self._events.tell("violation", what=violation.describe(), enforced=enforced)
+                self._events.send("violation", what=violation.describe(), enforced=enforced)
             report(violation, enforced=enforced)
 
-        checker.report = tell
+        checker.report = report_and_send
         return checker
 
     def _absorb_within_motion_limits(self, command: dict[str, Any], *, fresh: bool) -> bool:
@@ -145,7 +145,7 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
 
     def _abort_with_error(self, error_index: Any, reason: str, motion_id: int = 0) -> None:
         self.reflexes += 1
-        self._events.tell("reflex", why=reason)
+        self._events.send("reflex", why=reason)
         super()._abort_with_error(error_index, reason, motion_id)
 
 
@@ -254,26 +254,26 @@ def serve(
     server.physics_sim.initialize_simulation = lambda: None
     _make_punctual()
     threading.Thread(target=_announce, args=(server, events, realtime), daemon=True).start()
-    threading.Thread(target=_obey, args=(parent, server, events), daemon=True).start()
+    threading.Thread(target=_take_orders, args=(parent, server, events), daemon=True).start()
     server.start()
 
 
 def _announce(server: WatchedServer, events: Events, realtime: bool) -> None:
     while not (server.physics_sim.running and server.gripper_server.running):
         threading.Event().wait(0.02)
-    events.tell("ready", host=server.host, port=server.port, pid=os.getpid(), realtime=realtime)
+    events.send("ready", host=server.host, port=server.port, pid=os.getpid(), realtime=realtime)
 
 
-def _obey(parent: Parent, server: WatchedServer, events: Events) -> None:
+def _take_orders(parent: Parent, server: WatchedServer, events: Events) -> None:
     """Follow the parent's orders, and end with the channel."""
     while (order := parent.next()) is not None:
         if order == "flush":
             server.flush()
-            events.tell("flushed")
+            events.send("flushed")
         if order == "reflex":
             server._abort_with_error(JOINT_REFLEX, "joint_reflex: asked for by a drill")
     server.flush()
-    events.tell("end", reflexes=server.reflexes, violations=server.violations)
+    events.send("end", reflexes=server.reflexes, violations=server.violations)
     os._exit(0)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from td3robot.geometry import compose, rotation_vector
+from td3robot.geometry import compose
 from td3robot.robots.ur import JOINTS
-from td3robot.simulators.arm import RATE_HZ
+from td3robot.simulators.arm import RATE_HZ, six
 from td3robot.simulators.controller import COUNT, Controller, RobotMode, SafetyMode
 from td3robot.simulators.loop import Connection, Handler, Line
-from td3robot.state import Array, Pose
 
 Source = Callable[[], Any]
 # RTDE `joint_mode` 253 is running, 239 is power off.
@@ -135,15 +134,10 @@ def _electrical() -> dict[str, Source]:
 def _modelled(controller: Controller) -> dict[str, Source]:
     arm = controller.arm
 
-    def pose(flange: Pose) -> list[float]:
-        """Return the tool's position [m] and rotation vector [rad] in the base frame."""
-        tool = compose(flange, controller.tcp_offset)
-        return [*tool.position.tolist(), *rotation_vector(tool.rotation).tolist()]
-
     def speed() -> list[float]:
         """Return the tool's velocity [m/s] and angular velocity [rad/s] in the base frame."""
         velocity = arm.tcp_velocity()
-        arm_to_tool = compose(arm.flange(), controller.tcp_offset).position - arm.tcp().position
+        arm_to_tool = controller.tool().position - arm.tcp().position
         return [*(velocity[:3] + np.cross(velocity[3:], arm_to_tool)).tolist(), *velocity[3:].tolist()]
 
     def torques() -> list[float]:
@@ -158,11 +152,11 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         "actual_q": lambda: arm.q.tolist(),
         "actual_qd": lambda: arm.dq.tolist(),
         "actual_current_as_torque": torques,
-        "actual_TCP_pose": lambda: pose(arm.flange()),
-        "target_TCP_pose": lambda: pose(arm.flange_at(controller.reference.q)),
+        "actual_TCP_pose": lambda: six(controller.tool()),
+        "target_TCP_pose": lambda: six(compose(arm.flange_at(controller.reference.q), controller.tcp_offset)),
         "actual_TCP_speed": speed,
         "target_TCP_speed": speed,
-        "tcp_offset": lambda: _vector(controller.tcp_offset),
+        "tcp_offset": lambda: six(controller.tcp_offset),
         "robot_mode": lambda: int(controller.robot_mode),
         "joint_mode": lambda: [JOINT_RUNNING if controller.robot_mode is RobotMode.RUNNING else JOINT_OFF] * JOINTS,
         "safety_mode": lambda: int(controller.safety_mode),
@@ -178,11 +172,6 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         "payload": lambda: controller.payload,
         "payload_cog": lambda: controller.payload_cog,
     }
-
-
-def _vector(pose: Pose) -> list[float]:
-    values: Array = np.concatenate([pose.position, rotation_vector(pose.rotation)])
-    return list(values.tolist())
 
 
 def _robot_status(controller: Controller) -> int:

@@ -77,48 +77,47 @@ class SimulatorSession(ABC):
     Attributes:
         arms: The arms that it can stand in for, as in ``robot.arm``.
         ports: The TCP ports that it listens on.
+        cell_type: The type of its cell, which knows what packages its driver needs.
         cell: How to reach and drive the stand-in; with a tracker if there are objects.
     """
 
     arms: ClassVar[Sequence[str]]
     ports: ClassVar[Sequence[int]]
+    cell_type: ClassVar[type[CellConfig]]
     cell: CellConfig
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
 
-    @classmethod
-    @abstractmethod
-    def require_driver(cls) -> None:
-        """Require the packages that drive the arm from this computer.
+    def place(self, name: str, pose: Pose) -> None:
+        """Place an object at a pose in the base frame, at rest.
 
         Raises:
-            MissingExtraError: They are not installed.
+            ConfigError: There are no objects.
         """
+        raise ConfigError(f"the stand-in has no object {name!r} to place")
 
-    @abstractmethod
-    def place(self, name: str, pose: Pose) -> None:
-        """Place an object at a pose in the base frame, at rest."""
+    def begin_episode(self, number: int) -> None:  # noqa: B027  # where no fault waits for one
+        """Announce an episode, so that the faults that wait for it begin, if there are any."""
 
-    @abstractmethod
-    def begin_episode(self, number: int) -> None:
-        """Announce an episode, so that the faults that wait for it begin."""
-
-    @abstractmethod
-    def clear_faults(self) -> None:
+    def clear_faults(self) -> None:  # noqa: B027  # where recovering does it all
         """Do what an operator does at the cell after a fault, up to saying that the robot may recover.
 
         Faults end, buttons are released, settings are restored; the arm stays where it is. What the driver's
-        ``recover`` clears (a protective stop) is left to it.
+        ``recover`` clears (a protective stop, a reflex) is left to it.
         """
 
-    @abstractmethod
     def gripper_ready(self) -> bool:
         """Whether the gripper needs no activation."""
+        return True
 
-    @abstractmethod
     def standstill_monitor(self) -> StandstillMonitor:
-        """Return a watch of the arm's speed, not started yet."""
+        """Return a monitor of the arm's speed, not started yet.
+
+        Raises:
+            ConfigError: The stand-in takes one client, which drives it.
+        """
+        raise ConfigError("the stand-in takes one client, so that nothing can watch the arm from outside")
 
     @abstractmethod
     def reset_wire(self) -> None:
