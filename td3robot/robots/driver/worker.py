@@ -1,8 +1,8 @@
 """The process that holds the connection to a controller, and nothing else.
 
 It runs one loop at the link's rate: read the measured state, carry out orders, check, stream the next target. It ends
-with the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes of
-this process, the controller stops the arm by itself when nothing arrives any more.
+with the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes
+of this process, the controller stops the arm by itself when nothing arrives any more.
 """
 
 import gc
