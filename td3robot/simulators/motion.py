@@ -80,6 +80,8 @@ class Servo(Motion):
     Attributes:
         goal: The current point on the straight line to the target (6,) [rad].
         target: The newest received target (6,) [rad].
+        skipped: Targets that were never servoed to, because newer ones had arrived.
+        repeated: Calls without a new target.
     """
 
     def __init__(self, q: Array, model: ServoModel = NOMINAL_CELL.servo) -> None:
@@ -88,6 +90,7 @@ class Servo(Motion):
         self._model, self._gain = model, USUAL_GAIN
         self._coming: deque[tuple[float, Array, float]] = deque()
         self._now_s = self._call_s = self._call_left_s = 0.0
+        self.skipped = self.repeated = 0
         self._v: Array | None = None
 
     def servoed(self, q: Array, model: ServoModel) -> "Servo":
@@ -112,9 +115,13 @@ class Servo(Motion):
 
     def _call(self) -> None:
         """Servo to the newest target in effect, or once more to the previous one."""
+        came = 0
         while self._coming and self._coming[0][0] <= self._now_s + 1e-9:
             _, self._aim, self._left_s = self._coming.popleft()
             self._call_s = self._left_s
+            came += 1
+        self.skipped += max(came - 1, 0)
+        self.repeated += came == 0
         self._call_left_s = self._call_s
 
     def _velocity(self, reference: Reference, lag_s: float) -> Array:
