@@ -22,8 +22,8 @@ from td3robot.records import FILE, Record, write_report
 from td3robot.robots.interface import require_same_arm
 from td3robot.robots.physical import Check, PhysicalRobot
 from td3robot.simulators.presets import NOMINAL, Preset
-from td3robot.simulators.process import free_host
-from td3robot.simulators.sessions import SimulatorConfig, StandstillMonitor, session_of, start_session
+from td3robot.simulators.process import StandstillMonitor, free_host
+from td3robot.simulators.sessions import SimulatorConfig, session_of, start_session
 
 # Mode in a rehearsal's record and report, where those of a deployment have their stage.
 MODE = "rehearse"

@@ -7,7 +7,6 @@ from math import inf
 from typing import Any, ClassVar
 
 from td3robot.robots.driver.shared_memory import WorkerState
-from td3robot.statistics import nearest_percentiles
 
 # At rest, an arm and what holds it are this close to each other [rad].
 REST_RAD = 0.02
@@ -158,4 +157,9 @@ def require_rest(q: Sequence[float], held: Sequence[float], where: str, holds: s
 
 def quantiles_ms(name: str, seconds: Iterable[float]) -> dict[str, float]:
     """Return median, 99th percentile and maximum of durations as ``<name>_p50_ms`` and so on; empty without any."""
-    return {f"{name}_{label}_ms": 1e3 * value for label, value in nearest_percentiles(seconds).items()}
+    ordered = sorted(seconds)  # plain Python: a worker imports no NumPy
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
+    return {
+        f"{name}_{label}_ms": 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+        for label, share in shares.items()
+    }

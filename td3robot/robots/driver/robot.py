@@ -6,9 +6,10 @@ Nothing here is a safety function. The robot's own safety configuration comes fi
 import threading
 from abc import abstractmethod
 from collections import deque
+from dataclasses import fields
 from math import ceil, inf
 from time import monotonic
-from typing import Any, Generic
+from typing import ClassVar, Generic
 
 import numpy as np
 
@@ -42,7 +43,12 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         config: How its controller is reached and driven.
         passive: Read only: nothing is started on the controller, and the gripper is not moved.
         max_tcp_speed_m_s: Targets are played slower when the measured tool gets near this speed.
+
+    Attributes:
+        status_type: What :meth:`status` returns; its own fields are those of the worker's state with the same names.
     """
+
+    status_type: ClassVar[type[Status]] = Status
 
     def __init__(
         self, spec: RobotSpec, config: DriverConfig, passive: bool = False, max_tcp_speed_m_s: float = inf
@@ -228,23 +234,20 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         return self._config.max_state_age_s
 
     def status(self) -> Status:
-        """Return stamp and age of the latest state, missed ticks and the fault."""
-        return Status(**self._status())
+        """Return what the controller reports besides the measured state, by this robot's kind of status."""
+        state, kind = self.latest(), self.status_type
+        own = {field.name: getattr(state, field.name) for field in fields(kind) if hasattr(state, field.name)}
+        return kind(
+            **own,
+            state_age_s=monotonic() - state.stamp,
+            missed_ticks=self.missed_ticks,
+            fault=self._fault,
+        )
 
     def figures(self) -> dict[str, float]:
         """Return quantiles of streaming periods and of the lateness of ticks, and how much time slipped [ms]."""
         ticks = quantiles_ms("tick_late", self._lateness) | {"stretched_ms": 1e3 * self.stretched_s}
         return self._open_process().figures() | ticks
-
-    def _status(self) -> dict[str, Any]:
-        state = self.latest()
-        return {
-            "stamp": state.stamp,
-            "controller_time": state.controller_time,
-            "state_age_s": monotonic() - state.stamp,
-            "missed_ticks": self.missed_ticks,
-            "fault": self._fault,
-        }
 
     def _stream(self, recover_after_s: float | None) -> StreamSettings:
         """Return how the worker streams to this robot."""

@@ -6,7 +6,7 @@ Nothing here is a safety function. The robot's own safety configuration comes fi
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class UrRobot(DrivenRobot[UrState]):
         max_tcp_speed_m_s: Targets are played slower when the measured tool gets near this speed.
     """
 
+    status_type: ClassVar[type[Status]] = UrStatus
+
     def __init__(self, spec: RobotSpec, cell: UrCell, passive: bool = False, max_tcp_speed_m_s: float = inf) -> None:
         super().__init__(spec, cell.ur, passive, max_tcp_speed_m_s)
         usual = model_names(spec.arm)  # also if the cell names others: refuses arms that are not driven
@@ -77,18 +79,6 @@ class UrRobot(DrivenRobot[UrState]):
     def holds(self) -> bool:
         """Whether the gripper holds something."""
         return self.gripper.state().holds
-
-    def status(self) -> UrStatus:
-        """Return what the controller reports besides the measured state; it contains a fault instead of raising it."""
-        state = self.latest()
-        return UrStatus(
-            **self._status(),
-            safety_mode=state.safety_mode,
-            robot_mode=state.robot_mode,
-            runtime_state=state.runtime_state,
-            speed_slider=state.speed_slider,
-            speed_scaling=state.speed_scaling,
-        )
 
     def reported_tool(self) -> tuple[Array, Pose]:
         """Return joint angles [rad] and the controller's tool pose for them, both from when it was connected."""
@@ -111,7 +101,7 @@ class UrRobot(DrivenRobot[UrState]):
 
     def check_settings(self, check: Check) -> None:
         """Check speed slider, payload, kinematics and gripper calibration of the connected robot."""
-        slider, least = self.status().speed_slider, self.cell.ur.min_speed_scaling
+        slider, least = self.latest().speed_slider, self.cell.ur.min_speed_scaling
         check.add(
             "speed slider", f"at least {100 * least:.0f} %", f"{100 * slider:.0f} %", slider >= least,
             "set it to 100 % at the pendant, and limit speeds with --speed",

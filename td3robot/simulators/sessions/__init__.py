@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from td3robot.config import RobotConfig
 from td3robot.errors import ConfigError
@@ -17,6 +17,9 @@ from td3robot.registry import Registry
 from td3robot.robots.cells import CellConfig
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.state import ObjectModel, Pose
+
+if TYPE_CHECKING:
+    from td3robot.simulators.process import StandstillMonitor
 
 SESSIONS: Registry[type["SimulatorSession"]] = Registry("backend", "td3robot.simulators.sessions")
 
@@ -43,26 +46,6 @@ class SimulatorConfig:
     stream_hz: int | None = None
     timeout_scale: float = 1.0
     preset: Preset = NOMINAL
-
-
-class StandstillMonitor(Protocol):
-    """Sample the arm's speed from outside, over a separate connection."""
-
-    def start(self) -> None:
-        """Start sampling."""
-
-    def finish(self) -> None:
-        """Stop sampling."""
-
-    def moved_before(self, at: float) -> bool:
-        """Whether the arm moved in the 0.3 s before a time on the monotonic clock [s]."""
-
-    def rest_after(self, at: float) -> float:
-        """Return how long after a time the arm last moved [s].
-
-        Raises:
-            RobotError: There is no sample after that time.
-        """
 
 
 class SimulatorSession(ABC):
@@ -111,7 +94,7 @@ class SimulatorSession(ABC):
         """Whether the gripper needs no activation."""
         return True
 
-    def standstill_monitor(self) -> StandstillMonitor:
+    def standstill_monitor(self) -> "StandstillMonitor":
         """Return a monitor of the arm's speed, not started yet.
 
         Raises:
