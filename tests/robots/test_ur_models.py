@@ -111,3 +111,11 @@ def test_a_controller_without_a_dashboard_is_asked_what_it_is(another_host, monk
         with pytest.raises(StoppedError, match=said) as stop:
             UrLink(SETTINGS | {"host": another_host}, STREAM)._require_controller()
     assert not stop.value.connected
+
+
+def test_an_arm_of_one_generation_does_not_run_on_a_controller_of_another():
+    link = UrLink(SETTINGS | {"generation": "3"}, STREAM)
+    with pytest.raises(
+        StoppedError, match=r"runs PolyScope 5\.11, and the cell's arm has controllers with PolyScope 3"
+    ):
+        link._identify(Dashboard())

@@ -36,7 +36,7 @@ class Generation:
         arms: Names of arms that it alone has.
         refusal: Why it is not driven, with ``{host}`` and ``{version}``; empty if it is.
         answer: How its dashboard's answer to :data:`WHICH` begins.
-        commands: Its dashboard commands, by what they ask for.
+        commands: Its dashboard commands, by what they ask for; without ``remote``, it knows no remote control.
         outputs: The RTDE variables of a state. ur_rtde accepts truncated packages, and then reads old or random values
             at their end. The time is last, and the tool's pose before it, because both are checked in every state.
         unlock_after_s: How long after a protective stop it may be unlocked [s].
@@ -94,6 +94,16 @@ def refusal(host: str, version: tuple[int, int]) -> str | None:
     return found.refusal.format(host=host, version="{}.{}".format(*version)) or None
 
 
+def generation_of(arm: str) -> Generation:
+    """Return the generation whose controllers have an arm of this name: that which has it alone, or the usual one."""
+    return next((each for each in GENERATIONS if arm in each.arms), POLYSCOPE_5)
+
+
+def generation_named(name: str) -> Generation:
+    """Return the generation with a name, as a worker gets it."""
+    return next(each for each in GENERATIONS if each.name == name)
+
+
 def version_in(answer: str) -> tuple[int, int] | None:
     """Return the major and minor version in a dashboard's answer, or None if it has none."""
     found = re.search(r"(\d+)\.(\d+)", answer)
@@ -130,8 +140,8 @@ def model_names(arm: "ArmModel") -> tuple[str, ...]:
     if match is None:
         raise ConfigError(f"{arm.name} is not an arm of Universal Robots, whose controllers this driver speaks to")
     short = f"UR{match[1]}"
-    other = next((each for each in GENERATIONS if each.refusal and arm.name in each.arms), None)
-    if other is not None:
+    other = generation_of(arm.name)
+    if other.refusal:
         raise ConfigError(
             f"robot.arm is {arm.name!r}, an arm of controllers with PolyScope {other.name}, which are not driven; a "
             f"controller with PolyScope 5 that calls itself {short} has a {arm.name}e: set robot.arm to the arm that "
@@ -142,4 +152,4 @@ def model_names(arm: "ArmModel") -> tuple[str, ...]:
 
 def is_ur(name: str) -> bool:
     """Whether an arm of that name is from Universal Robots, and of a generation that is driven."""
-    return _ARM.fullmatch(name) is not None and not any(each.refusal and name in each.arms for each in GENERATIONS)
+    return _ARM.fullmatch(name) is not None and not generation_of(name).refusal

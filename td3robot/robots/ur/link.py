@@ -16,7 +16,15 @@ from td3robot.robots.driver.plausibility import pose_of
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.connection import connection_refused_message, explain_ur_error
-from td3robot.robots.ur.generations import DASHBOARD_PORT, POLYSCOPE_5, RTDE_PORT, refusal, rtde_version, version_in
+from td3robot.robots.ur.generations import (
+    DASHBOARD_PORT,
+    POLYSCOPE_5,
+    RTDE_PORT,
+    generation_named,
+    refusal,
+    rtde_version,
+    version_in,
+)
 
 # UR's numbers of safety modes and robot modes (RTDE guide).
 NORMAL, REDUCED, PROTECTIVE_STOP, SAFEGUARD_STOP = 1, 2, 3, 5
@@ -70,6 +78,7 @@ class UrLink(ArmLink):
     def __init__(self, settings: dict[str, Any], stream: StreamSettings) -> None:
         super().__init__(settings, stream)
         self._host = settings["host"]
+        self._generation = generation_named(settings.get("generation", POLYSCOPE_5.name))
         self._slow: float = UNFED * settings["servo_stop_deceleration_m_s2"] / settings["watchdog_hz"]
         self._control: Any = None
         self._receive: Any = None
@@ -89,7 +98,7 @@ class UrLink(ArmLink):
             dashboard.connect(int(1e3 * self._settings["connect_timeout_s"]))
             facts = self._identify(dashboard)
             rate, what = float(self._settings["rtde_rate_hz"]), "RTDE server (port 30004)"
-            self._receive = RTDEReceiveInterface(self._host, rate, list(POLYSCOPE_5.outputs))
+            self._receive = RTDEReceiveInterface(self._host, rate, list(self._generation.outputs))
             unlock_after_s = self._stream.recover_after_s
             if unlock_after_s is not None and self._receive.getSafetyMode() == PROTECTIVE_STOP:
                 sleep(unlock_after_s)
@@ -262,6 +271,11 @@ class UrLink(ArmLink):
         version = version_in(polyscope)
         if version is not None and (why := refusal(self._host, version)) is not None:
             raise StoppedError(why)
+        if version is not None and version[0] not in self._generation.majors:
+            raise StoppedError(
+                f"the controller at {self._host} runs PolyScope {version[0]}.{version[1]}, and the cell's arm has "
+                f"controllers with PolyScope {self._generation.name}; check ur.host and robot.arm"
+            )
         model, models = dashboard.getRobotModel().strip(), self._settings["models"]
         if model not in models:
             raise StoppedError(
@@ -293,7 +307,7 @@ class UrLink(ArmLink):
                 f"the arm is not ready ({dashboard.robotmode().strip()}): power it on and release its brakes at the "
                 "pendant, then try again"
             )
-        if not dashboard.isInRemoteControl():
+        if "remote" in self._generation.commands and not dashboard.isInRemoteControl():
             raise StoppedError(
                 "the robot is in local control: switch it to remote control at the pendant, then try again"
             )

@@ -20,7 +20,7 @@ from td3robot.robots.physical import ATTENTION, Check, Status, in_words, round_t
 from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
 from td3robot.robots.ur.connection import DashboardClient
-from td3robot.robots.ur.generations import POLYSCOPE_5, WHICH, model_names
+from td3robot.robots.ur.generations import WHICH, generation_of, model_names
 from td3robot.robots.ur.link import UrLink, UrState
 from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 from td3robot.state import Array, Pose
@@ -66,6 +66,7 @@ class UrRobot(DrivenRobot[UrState]):
         super().__init__(spec, cell.ur, passive, max_tcp_speed_m_s)
         usual = model_names(spec.arm)  # also if the cell names others: refuses arms that are not driven
         self.cell, self._models = cell, cell.ur.models or usual
+        self._generation = generation_of(spec.arm.name)
         self.calibration: Calibration | None = None
         self._nominal = spec
         self.gripper = RobotiqGripper(cell.ur.host, cell.gripper, spec.gripper, cell.recovery)
@@ -131,11 +132,12 @@ class UrRobot(DrivenRobot[UrState]):
 
     def _worker(self, fault_age_s: float | None) -> WorkerSpec[UrState]:
         config = self.cell.ur
-        recover_after_s = None if fault_age_s is None else max(0.0, POLYSCOPE_5.unlock_after_s - fault_age_s)
+        recover_after_s = None if fault_age_s is None else max(0.0, self._generation.unlock_after_s - fault_age_s)
         connect_s = START_S + 2.0 * config.connect_timeout_s + (recover_after_s or 0.0)
         return WorkerSpec(
             link=UrLink,
-            settings=config.model_dump(mode="json", exclude_none=True) | {"models": self._models},
+            settings=config.model_dump(mode="json", exclude_none=True)
+            | {"models": self._models, "generation": self._generation.name},
             stream=self._stream(recover_after_s),
             extra="ur",
             purpose="driving a UR arm",
@@ -206,11 +208,11 @@ class UrRobot(DrivenRobot[UrState]):
         }
 
     def _check_dashboard(self, check: Check) -> None:
-        cell, driven, models = self.cell, POLYSCOPE_5, self._models
+        cell, driven, models = self.cell, self._generation, self._models
         dashboard = DashboardClient(cell.ur.host, cell.robot.arm)
         try:
             said = {what: dashboard.ask(command) for what, command in driven.commands.items()}
-            model, serial, remote = said["model"], said["serial_number"], said["remote"]
+            model, serial = said["model"], said["serial_number"]
             mode, safety = said["robot_mode"].rpartition(" ")[2], said["safety"].rpartition(" ")[2]
             version = dashboard.ask(WHICH)
             check.facts |= {"serial_number": serial, "model": model, "polyscope": version}
@@ -227,8 +229,9 @@ class UrRobot(DrivenRobot[UrState]):
             "safety", "NORMAL or REDUCED", safety, safety in ("NORMAL", "REDUCED"),
             f"find the cause; after a protective stop: {cell.recovery}",
         )  # fmt: skip
-        on = {"true": "on", "false": "off"}.get(remote, remote)
-        check.add("remote control", "on", on, on == "on", "switch to remote control at the pendant")
+        if (remote := said.get("remote")) is not None:
+            on = {"true": "on", "false": "off"}.get(remote, remote)
+            check.add("remote control", "on", on, on == "on", "switch to remote control at the pendant")
 
     def _check_kinematics(self, check: Check) -> None:
         """Report whose kinematics the guard uses, and how far off the data sheet's would be."""
