@@ -24,11 +24,10 @@ import numpy as np
 
 from td3robot.config import GuardConfig, RobotConfig
 from td3robot.robots.guard import Guard
-from td3robot.robots.interface import RobotSpec
+from td3robot.robots.interface import RobotSpec, robot_spec
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, simulation_spec
-from td3robot.robots.spec import robot_spec
 from td3robot.state import Array, JointCommand, RobotState
 
 PHYSICS_HZ = 400.0

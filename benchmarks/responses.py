@@ -23,16 +23,14 @@ from td3robot.config import DISTURBANCES, RobotConfig
 from td3robot.config.objects import ObjectConfig
 from td3robot.geometry import about_vertical, rotation_of, yaw
 from td3robot.robots.cells.ur import UrConfig
-from td3robot.robots.interface import Robot
+from td3robot.robots.interface import Robot, robot_spec
 from td3robot.robots.objects import Objects
-from td3robot.robots.simulated.camera import Camera
-from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.simulated.disturbed import Camera, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.spec import robot_spec
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm, own_parameters
 from td3robot.simulators.control_script import SERVO_J, ControlScript
 from td3robot.simulators.controller import Controller
-from td3robot.simulators.network import Line
+from td3robot.simulators.loop import Line
 from td3robot.simulators.presets import NAMED, NOMINAL, Preset, drawn
 from td3robot.simulators.settings import ControllerConfig
 from td3robot.simulators.vision import VisionSystem

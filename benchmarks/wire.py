@@ -48,8 +48,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from td3robot.simulators.ports.rtde_data import FORMATS, packing
-from td3robot.simulators.settings import DASHBOARD_PORT, GRIPPER_PORT, PRIMARY_PORT, RTDE_PORT, SCRIPT_PORT
+from td3robot.robots.ur.generations import DASHBOARD_PORT, GRIPPER_PORT, PRIMARY_PORT, RTDE_PORT, SCRIPT_PORT
+from td3robot.simulators.ports.rtde import FORMATS, packing
 
 PORTS = {
     "rtde": RTDE_PORT,

@@ -163,7 +163,7 @@ def cells_page() -> str:
     from td3robot.robots.cells import CELLS, CellConfig
     from td3robot.robots.cells.franka import FrankaConfig
     from td3robot.robots.cells.ur import GripperConfig, UrConfig
-    from td3robot.robots.taught import TaughtPose
+    from td3robot.robots.objects import TaughtPose
     from td3robot.robots.trackers import TRACKERS
 
     sections: list[tuple[str, Any]] = [

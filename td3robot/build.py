@@ -31,15 +31,13 @@ from td3robot.policy.contract import Contract
 from td3robot.robots.cells import CELLS, CellConfig
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import Robot, RobotSpec
-from td3robot.robots.kinematic import KinematicRobot
+from td3robot.robots.interface import robot_spec as robot_spec
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.object_bounds import ObjectBounds
-from td3robot.robots.objects import NoObjects, Objects
-from td3robot.robots.simulated.camera import Camera
-from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.objects import NoObjects, ObjectBounds, Objects
+from td3robot.robots.simulated.disturbed import Camera, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.simulated.robot import SimulatedRobot
-from td3robot.robots.spec import robot_spec as robot_spec
+from td3robot.robots.toolbox import KinematicRobot
 from td3robot.state import ObjectModel
 from td3robot.tasks import TASKS
 from td3robot.tasks.interface import Task

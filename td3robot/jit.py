@@ -78,7 +78,7 @@ SOURCES = (
     "envs/actions.py",
     "envs/batch.py",
     "robots/arms/model.py",
-    "robots/simulated/camera.py",
+    "robots/simulated/disturbed.py",
     "robots/simulated/mujoco.py",
     "tasks/grasp_formulas.py",
     "tasks/joint_error.py",

@@ -120,6 +120,23 @@ def free_bytes() -> float:
     return FREE_SHARE * free
 
 
+def raise_priority(priority: int, inherited: bool = True) -> bool:
+    """Request real-time scheduling for this thread, and return whether it was granted; most systems grant it to few.
+
+    Args:
+        priority: Priority on SCHED_FIFO; 0 leaves the scheduler alone.
+        inherited: Whether threads and processes that start later have it, too.
+    """
+    if priority == 0:
+        return False
+    try:
+        policy = os.SCHED_FIFO | (0 if inherited else os.SCHED_RESET_ON_FORK)
+        os.sched_setscheduler(0, policy, os.sched_param(priority))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
 def return_memory() -> None:
     """Return this process's freed memory to the system (with glibc; elsewhere, do nothing)."""
     if sys.platform == "linux":

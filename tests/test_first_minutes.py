@@ -15,7 +15,7 @@ from td3robot.config import load_config
 from td3robot.errors import ConfigError, MissingExtraError, RobotError
 from td3robot.policy.checkpoint import find
 from td3robot.robots.cells import load_cell
-from td3robot.robots.findings import Check
+from td3robot.robots.physical import Check
 
 COMMANDS = typer.main.get_command(cli.app).commands
 

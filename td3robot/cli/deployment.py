@@ -20,7 +20,7 @@ from td3robot.report.figures import ROWS
 
 if TYPE_CHECKING:
     from td3robot.deploy.deployment import Request
-    from td3robot.robots.findings import Check
+    from td3robot.robots.physical import Check
 
 # Plain names of the times that a check measures.
 TIMES = {
@@ -86,7 +86,7 @@ def deploy(
     from td3robot.deploy.ledger import STAGES
     from td3robot.deploy.operator import present_operator
     from td3robot.robots.cells import load_cell
-    from td3robot.robots.taught import taught_from_text
+    from td3robot.robots.objects import taught_from_text
 
     if mode not in STAGES:
         raise ConfigError(choose("mode", mode, STAGES))

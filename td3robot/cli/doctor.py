@@ -23,7 +23,7 @@ from td3robot.cli.deployment import show_findings
 from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.processes import start_python
-from td3robot.robots.findings import ATTENTION, OPTIONAL, Check
+from td3robot.robots.physical import ATTENTION, OPTIONAL, Check
 
 OLDEST, TOO_NEW = (3, 11), (3, 14)
 # A full replay buffer of a grasp run takes about 0.1 GB per checkpoint, and a run keeps its last and its best [GB].

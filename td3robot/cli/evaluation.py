@@ -89,7 +89,7 @@ def opened(
     from td3robot.deploy.loaded_policy import scaled
     from td3robot.envs.trust import require_trusted
     from td3robot.policy.validation import require_playable
-    from td3robot.robots.spec import require_same_arm
+    from td3robot.robots.interface import require_same_arm
 
     require_playable(saved, saved.config())
     policy = saved.policy()

@@ -1,14 +1,30 @@
 """YAML as plain values: texts, numbers, lists and mappings, and no more of them than a person would write."""
 
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from td3robot.config.strict_yaml import read_yaml
+from td3robot.errors import ConfigError
 
 # More values than any configuration has, counting each repetition by an alias; and deeper than any.
 MOST_VALUES, DEEPEST = 100_000, 50
+
+
+def read_plain(path: Path, what: str) -> Any:
+    """Return the plain values of a YAML file.
+
+    Raises:
+        ConfigError: It cannot be read, or is not YAML; says what it should have been.
+    """
+    try:
+        return parse_plain(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{what} {path} cannot be read: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} {error}") from None
 
 
 def parse_plain(text: str) -> Any:

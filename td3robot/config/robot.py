@@ -86,6 +86,10 @@ class ActionConfig(Section):
         return length if share > 0.0 else 0.0
 
 
+# Marks a limit of the guard that a share of full speed scales; the others hold at any speed.
+SCALES = "scales"
+
+
 class GuardConfig(Section):
     """The limits between every policy and every arm; see ``robots/guard.py`` for how they are kept.
 
@@ -100,9 +104,9 @@ class GuardConfig(Section):
         max_state_age_s: Older states are refused.
     """
 
-    max_tcp_speed_m_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.25
-    joint_speed_fraction: Fraction = 0.5
-    max_joint_acceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0)] = 8.0
+    max_tcp_speed_m_s: Annotated[float, Field(gt=0.0, le=2.0), SCALES] = 0.25
+    joint_speed_fraction: Annotated[Fraction, SCALES] = 0.5
+    max_joint_acceleration_rad_s2: Annotated[float, Field(gt=0.0, le=40.0), SCALES] = 8.0
     position_margin_rad: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
     workspace: Box = Box(low=(-0.6, 0.15, 0.02), high=(0.6, 0.95, 0.8))
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
@@ -117,10 +121,5 @@ class GuardConfig(Section):
 
     def scaled(self, share: float) -> Self:
         """Return these limits with speed and acceleration scaled by one factor."""
-        return self.model_copy(
-            update={
-                "max_tcp_speed_m_s": self.max_tcp_speed_m_s * share,
-                "joint_speed_fraction": self.joint_speed_fraction * share,
-                "max_joint_acceleration_rad_s2": self.max_joint_acceleration_rad_s2 * share,
-            }
-        )
+        scaling = [name for name, field in type(self).model_fields.items() if SCALES in field.metadata]
+        return self.model_copy(update={name: getattr(self, name) * share for name in scaling})

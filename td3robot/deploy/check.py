@@ -14,8 +14,7 @@ from td3robot.geometry import angle_of
 from td3robot.policy.contract import IMPLIED, REFUSAL, Contract
 from td3robot.policy.policy import Policy
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.findings import ATTENTION, Check, in_words
-from td3robot.robots.physical import PhysicalRobot, Status
+from td3robot.robots.physical import ATTENTION, Check, PhysicalRobot, Status, in_words
 
 # Nominal kinematics differ from an arm's own calibration, and from the simulated model, by up to about 2 mm.
 GEOMETRY_M, GEOMETRY_RAD = 0.005, 0.03

@@ -19,8 +19,8 @@ from td3robot.deploy.station import Station
 from td3robot.errors import ConfigError, RobotError
 from td3robot.records import FILE, Record, write_report
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.findings import Check
-from td3robot.robots.taught import TaughtPose
+from td3robot.robots.objects import TaughtPose
+from td3robot.robots.physical import Check
 
 # Confirmed time from which a session counts as ``confirm`` [s].
 CONFIRMED_S = 1.0

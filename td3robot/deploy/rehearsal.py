@@ -19,12 +19,11 @@ from td3robot.deploy.station import Station
 from td3robot.envs.playing import Act, play_episodes
 from td3robot.errors import RobotError
 from td3robot.records import FILE, Record, write_report
-from td3robot.robots.findings import Check
-from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.spec import require_same_arm
+from td3robot.robots.interface import require_same_arm
+from td3robot.robots.physical import Check, PhysicalRobot
 from td3robot.simulators.presets import NOMINAL, Preset
-from td3robot.simulators.process import free_host
-from td3robot.simulators.sessions import SimulatorConfig, StandstillMonitor, session_of, start_session
+from td3robot.simulators.process import StandstillMonitor, free_host
+from td3robot.simulators.sessions import SimulatorConfig, session_of, start_session
 
 # Mode in a rehearsal's record and report, where those of a deployment have their stage.
 MODE = "rehearse"
@@ -87,7 +86,7 @@ class Rehearsal:
             RobotError: The stand-in did not start, or the check says no-go.
         """
         plan = self.plan
-        session_of(self._config.robot.arm).require_driver()
+        session_of(self._config.robot.arm).cell_type.require_driver()
         setup = self._setup()
         self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
         folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.loaded.name}"

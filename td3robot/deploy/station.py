@@ -19,11 +19,9 @@ from td3robot.errors import RobotError
 from td3robot.processes import tune_gc
 from td3robot.records import Record
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.findings import Check
-from td3robot.robots.interface import Robot
+from td3robot.robots.interface import Robot, require_same_arm
 from td3robot.robots.objects import Objects
-from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.spec import require_same_arm
+from td3robot.robots.physical import Check, PhysicalRobot
 from td3robot.state import Array, JointCommand, RobotState
 
 

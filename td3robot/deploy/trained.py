@@ -7,8 +7,8 @@ from time import monotonic, sleep
 
 from td3robot.config import DisturbanceConfig
 from td3robot.robots.camera_figures import FRAMES, Arrival, CameraFigures, camera_figures
-from td3robot.robots.findings import ATTENTION, Check
 from td3robot.robots.objects import Objects
+from td3robot.robots.physical import ATTENTION, Check
 from td3robot.statistics import wilson_interval
 
 # How long to watch a tracker's datagrams [s].

@@ -18,7 +18,7 @@ from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
 from td3robot.policy.contract import Contract
 from td3robot.processes import ONE_THREAD, Parent, TrainingProcess, cores
-from td3robot.robots.simulated.mujoco import forget_files
+from td3robot.robots.simulated.mujoco import clear_asset_cache
 
 Vector = NDArray[np.float32]
 Make = Callable[[Any], gymnasium.Env[Any, Any]]
@@ -342,7 +342,7 @@ def run_environments(parent: Parent) -> None:
             if (message := parent.next()) is None:
                 return
             if number == len(configs):  # each was reset, and has compiled its model, which takes memory for a moment
-                forget_files()
+                clear_asset_cache()
             try:
                 what, *arguments = message
                 answer = getattr(environments, what)(*arguments)

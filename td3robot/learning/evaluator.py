@@ -18,7 +18,7 @@ from td3robot.errors import Td3RobotError
 from td3robot.learning.environments import ANSWER_LIMIT_S, PHYSICS_THREADS, make_all
 from td3robot.policy.policy import Policy
 from td3robot.processes import ONE_THREAD, Parent, TrainingProcess
-from td3robot.robots.simulated.mujoco import forget_files
+from td3robot.robots.simulated.mujoco import clear_asset_cache
 
 # How often a wait for an evaluation checks whether the training is to stop [s].
 POLL_INTERVAL_S = 0.2
@@ -253,7 +253,7 @@ def run_evaluations(parent: Parent) -> None:
                 for played, figures in enumerate(episodes.play(policy, numbers, parent.say)):
                     parent.answer((number, figures))
                     if (number, played) == (1, 0):  # the model is compiled, which takes memory once
-                        forget_files()
+                        clear_asset_cache()
             except Td3RobotError as error:
                 parent.answer((number, error))
 

@@ -1,10 +1,14 @@
-"""An arm's kinematics by the Robotics Toolbox, from its numbers alone."""
+"""The Robotics Toolbox's kinematics of an arm, and the backend ``kinematic``: that arm without dynamics."""
+
+from math import exp
 
 import numpy as np
 
+from td3robot.errors import RobotError
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Tools
-from td3robot.state import Array, Pose
+from td3robot.robots.simulated.robot import Fingers, SimulatedRobot, Variation
+from td3robot.state import Array, JointCommand, Pose, RobotState
 
 
 class ToolboxKinematics:
@@ -46,3 +50,91 @@ class ToolboxKinematics:
         return Tools(
             np.array([pose.position for pose in poses]), np.array([pose.rotation for pose in poses]), jacobians
         )
+
+
+class KinematicRobot(SimulatedRobot):
+    """An arm built from its numbers that integrates velocities, without inertia and contact.
+
+    Each joint follows a target, which moves to the command in a straight line over the period, with the first-order lag
+    of the arm's servo: ``dq = (target - q) / lag``.
+
+    An environment computes the tool pose with :attr:`kinematics`, so no MuJoCo model is involved in observations.
+
+    The gripper's drivers move to their targets at the device's own closing speed.
+    """
+
+    def __init__(self, spec: RobotSpec) -> None:
+        super().__init__(spec)
+        self.kinematics = ToolboxKinematics(spec)
+        self._open = False
+        self._q, self._dq = spec.arm.home.copy(), np.zeros_like(spec.arm.home)
+        self._target = spec.arm.home.copy()
+        self._motor, self._time = Fingers(spec.gripper.closing_rate), 0.0
+        self._lag = spec.arm.servo.lag_s
+
+    def connect(self) -> None:
+        """Place the arm at its home posture."""
+        if not self._open:
+            self._open = True
+            self.move_home()
+
+    def read(self) -> RobotState:
+        """Return the state at the end of the last period."""
+        self._require_open()
+        drivers = self.spec.gripper.drivers_at(self._motor.fraction)
+        return RobotState(self._q.copy(), self._dq.copy(), drivers, self._time)
+
+    def now(self) -> float:
+        """Return the integrated time [s]."""
+        self._require_open()
+        return self._time
+
+    def _send(self, command: JointCommand) -> None:
+        self._require_open()
+        self._command = command
+        self._motor.go_to(command.gripper)
+
+    def advance(self) -> None:
+        """Integrate one control period, exactly."""
+        self._require_open()
+        period = self.period_share * self.spec.period_s
+        # q(t) = target(t) - s lag + (q0 - target0 + s lag) exp(-t / lag), for a target of slope s.
+        trail = (self._command.q - self._target) / period * self._lag
+        self._q = self._command.q - trail + (self._q - self._target + trail) * exp(-period / self._lag)
+        self._target = self._command.q.copy()
+        self._dq = (self._target - self._q) / self._lag
+        self._motor.advance(period, self._motor.fraction)
+        self._time += period
+
+    def move_to(self, q: Array) -> None:
+        """Place the arm at q, at rest, with the gripper open."""
+        self._require_open()
+        self._q, self._dq, self._time = q.copy(), np.zeros_like(q), 0.0
+        self._motor.place(0.0)
+        self._target = q.copy()
+        self._command = JointCommand(self._q.copy(), 0.0)
+
+    def vary(self, variation: Variation) -> None:
+        """Adopt a variation's servo lag and gripper; its other parts mean nothing without dynamics."""
+        self._lag = self.spec.arm.servo.lag_s * variation.servo_lag
+        self._motor.share, self._motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
+
+    def tool_position(self) -> Array:
+        """Compute the tool centre point's position (3,) [m]."""
+        assert self.kinematics is not None
+        return self.kinematics.tcp(self._q).position
+
+    def stop(self) -> None:
+        """Stand still."""
+        if self._open:
+            self._dq = np.zeros_like(self._q)
+            self._target = self._q.copy()
+            self._command = JointCommand(self._q.copy(), self._motor.fraction)
+
+    def close(self) -> None:
+        """Close the robot."""
+        self._open = False
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise RobotError("the kinematic arm is not connected; call connect() first")

@@ -10,7 +10,7 @@ from td3robot.robots.guard import Guard, GuardDecision
 from td3robot.robots.interface import Robot
 from td3robot.state import Array, JointCommand, RobotState
 
-# Share of the guard's speed and acceleration limits on the way; nobody minds a slower travel. A joint of damping ratio
+# Share of the guard's speed and acceleration limits on the way; a slower travel does no harm. A joint of damping ratio
 # zeta overshoots a new speed by exp(-pi zeta / sqrt(1 - zeta^2)): 16 % at 0.5, and 25 % at 0.4, for which this share
 # makes up (tests/robots/test_travel.py measures it).
 SPEED_SHARE = 0.8
@@ -30,7 +30,7 @@ OPEN_FRACTION, OPENING_S = 0.1, 3.0
 
 @dataclass(frozen=True, slots=True)
 class TravelPlan:
-    """A planned travel, shown to whoever has to agree.
+    """A planned travel, shown to the person who has to agree.
 
     Attributes:
         start, end: (n,) postures [rad].
@@ -70,7 +70,7 @@ class Travel:
             (n,) the measured posture in which the arm rests [rad].
 
         Raises:
-            RobotError: The path is blocked, naming the limit; nobody agreed; or the robot failed. The arm rests.
+            RobotError: The path is blocked, naming the limit; it was not agreed to; or the robot failed. The arm rests.
         """
         state = self._robot.read()
         closed = self._robot.spec.gripper.closed_fraction(state.driver_q)

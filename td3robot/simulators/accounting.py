@@ -53,7 +53,7 @@ class Accounting:
     """
 
     spec: RobotSpec
-    window_s: float
+    window_s: float = 0.1
     targets: Extremes = field(default_factory=Extremes)
     measured: Extremes = field(default_factory=Extremes)
     largest_step_rad: float = 0.0

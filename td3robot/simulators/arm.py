@@ -7,16 +7,16 @@ from typing import Literal
 import mujoco
 import numpy as np
 
+from td3robot.geometry import rotation_vector
 from td3robot.robots.arms.model import ArmModel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated.calibrated import calibrated_arm
+from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.robot import Variation
 from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SITE
-from td3robot.robots.simulated.variation import Variation
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
-from td3robot.simulators.cell_model import NOMINAL, FrictionModel, ToolModel
-from td3robot.simulators.settings import CalibrationConfig
+from td3robot.simulators.presets import NOMINAL_CELL, CalibrationConfig, FrictionModel, ToolModel
 from td3robot.state import Array, JointCommand, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
@@ -53,8 +53,8 @@ class SimulatedArm:
         spec: RobotSpec,
         objects: tuple[ObjectModel, ...] = (),
         parameters: DhParameters | None = None,
-        tool: ToolModel = NOMINAL.tool,
-        friction: FrictionModel = NOMINAL.friction,
+        tool: ToolModel = NOMINAL_CELL.tool,
+        friction: FrictionModel = NOMINAL_CELL.friction,
     ) -> None:
         self.parameters = parameters or DhParameters.of(spec.arm.chain)
         arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())
@@ -65,12 +65,12 @@ class SimulatedArm:
         # The motor is that of the stand-in's own gripper (gripper.py), not of the training simulation's.
         self._robot.vary(Variation(gripper_speed=AT_ONCE))
         self._model, self._data = self._robot.own_model(), self._robot.data
-        self._load(tool.payload_kg)
+        self._add_payload(tool.payload_kg)
         self._asked = mujoco.MjData(self._model)  # for postures the arm is not in
         self._jacobian = np.zeros((3, self._model.nv))
         self._flange, self._tcp = self._model.site(FLANGE_SITE).id, self._model.site(TCP_SITE).id
         self._gain = self._model.actuator_gainprm[:JOINTS, 0].copy()
-        self._rub(friction)
+        self._add_friction(friction)
         handled = {self._model.body(item.name).id for item in objects}
         bodies = self._model.geom_bodyid
         self._is_handled = np.isin(bodies, list(handled))
@@ -86,15 +86,15 @@ class SimulatedArm:
         self._objects = [item.name for item in objects]
         self.reset(self.spec.arm.home)
 
-    def _load(self, payload_kg: float) -> None:
+    def _add_payload(self, payload_kg: float) -> None:
         """Add a mass at the gripper whose weight the controller does not compensate."""
         hand = self._model.body(GRIPPER_PREFIX + self.spec.gripper.palm).id
-        told = float(self._model.body_mass[hand])
-        self._model.body_mass[hand] = told + payload_kg
-        self._model.body_gravcomp[hand] *= told / (told + payload_kg)
+        known = float(self._model.body_mass[hand])
+        self._model.body_mass[hand] = known + payload_kg
+        self._model.body_gravcomp[hand] *= known / (known + payload_kg)
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))
 
-    def _rub(self, friction: FrictionModel) -> None:
+    def _add_friction(self, friction: FrictionModel) -> None:
         """Add static and viscous friction to the joints, in proportion to the servos' stiffness."""
         if friction.stick_rad:
             self._model.dof_frictionloss[:JOINTS] = friction.stick_rad * self._gain
@@ -206,6 +206,11 @@ class SimulatedArm:
         """Return the tool centre point's velocity (6,), linear [m/s] then angular [rad/s], in the base frame."""
         mujoco.mj_objectVelocity(self._model, self._data, mujoco.mjtObj.mjOBJ_SITE, self._tcp, self._velocity, 0)
         return np.concatenate([self._velocity[3:], self._velocity[:3]])
+
+
+def six(pose: Pose) -> list[float]:
+    """Return a pose as a controller reports it: position [m], then rotation vector [rad]."""
+    return [*pose.position.tolist(), *rotation_vector(pose.rotation).tolist()]
 
 
 def _pose(data: mujoco.MjData, site: int) -> Pose:

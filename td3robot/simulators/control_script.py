@@ -4,15 +4,14 @@ URScript is not interpreted. ur_rtde's script reads a command's number from an i
 register; this module reimplements that machine, for exactly the scripts whose SHA-256 is known.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from td3robot.geometry import compose, rotation_matrix, rotation_vector
+from td3robot.geometry import compose, rotation_matrix
 from td3robot.robots.ur import JOINTS
-from td3robot.simulators.arm import PERIOD_S
-from td3robot.simulators.controller import Controller
-from td3robot.simulators.inputs import Watchdog
+from td3robot.simulators.arm import PERIOD_S, six
+from td3robot.simulators.controller import Controller, Watchdog
 from td3robot.simulators.motion import Brake, Motion, Move, Speed
 from td3robot.state import Array, Pose
 
@@ -51,13 +50,13 @@ class ControlScript:
             27: self._positions_history,
             29: self._set_tcp,
             31: lambda: controller.protective_stop("protective_stop() called by the program"),
-            33: self._stop_l,
-            34: self._stop_j,
+            33: lambda: self._stop_move("stopl", self._joint_deceleration(self._number(0))),
+            34: lambda: self._stop_move("stopj", self._number(0)),
             35: self._set_watchdog,
             37: self._joints_within_limits,
             38: lambda: self._answer(controller.arm.torques()),
             40: lambda: self._answer_pose(controller.tcp_offset),
-            43: lambda: self._answer_pose(compose(controller.arm.flange(), controller.tcp_offset)),
+            43: lambda: self._answer_pose(controller.tool()),
             44: self._forward_kinematics,
             47: lambda: self._answer_int(int(controller.is_steady())),
             54: lambda: self._answer_int(0),
@@ -123,14 +122,14 @@ class ControlScript:
     def _number(self, index: int) -> float:
         return float(self._vector(index, 1)[0])
 
-    def _answer(self, values: Array) -> None:
+    def _answer(self, values: Sequence[float] | Array) -> None:
         self._registers.out_double[: len(values)] = [float(value) for value in values]
 
     def _answer_int(self, value: int) -> None:
         self._registers.out_int[1] = value
 
     def _answer_pose(self, pose: Pose) -> None:
-        self._answer(np.concatenate([pose.position, rotation_vector(pose.rotation)]))
+        self._answer(six(pose))
 
     def _pose(self, start: int) -> Pose:
         vector = self._vector(start)
@@ -162,11 +161,7 @@ class ControlScript:
 
     def _move_j(self) -> None:
         asynchronous = self._registers.in_int[1] == 1
-        if self._thread == "async move":
-            self._thread = None
-            self._progress(-1)
-        self._claim("movej")
-        self._thread = None
+        self._take_over("movej")
         start = self._controller.reference.q
         motion = Move(start, self._vector(0), self._number(6), self._number(7))
         self._controller.drive(motion)
@@ -196,21 +191,18 @@ class ControlScript:
             self._thread = None
         self._stop(self._joint_deceleration(self._number(0)))
 
-    def _stop_j(self) -> None:
-        if self._thread == "async move":
-            self._thread = None
-            self._progress(-1)
-        self._claim("stopj")
-        self._thread = None
-        self._stop(self._number(0))
+    def _stop_move(self, name: str, deceleration: float) -> None:
+        """Stop whatever moves, an asynchronous move included."""
+        self._take_over(name)
+        self._stop(deceleration)
 
-    def _stop_l(self) -> None:
+    def _take_over(self, name: str) -> None:
+        """End an asynchronous move, and claim the arm for one command."""
         if self._thread == "async move":
             self._thread = None
             self._progress(-1)
-        self._claim("stopl")
+        self._claim(name)
         self._thread = None
-        self._stop(self._joint_deceleration(self._number(0)))
 
     def _joint_deceleration(self, tool: float) -> float:
         """Convert the tool's deceleration [m/s^2] to the fastest joint's [rad/s^2], to stop along the same path."""

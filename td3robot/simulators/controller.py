@@ -7,15 +7,16 @@ sources.
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from td3robot.geometry import compose
 from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.gripper import Gripper
-from td3robot.simulators.inputs import Inputs
 from td3robot.simulators.motion import USUAL_GAIN, Brake, Hold, Limiter, Motion, Reference
 from td3robot.simulators.safety import Safety
 from td3robot.simulators.settings import ControllerConfig
@@ -23,6 +24,88 @@ from td3robot.state import Array, Pose
 
 if TYPE_CHECKING:
     from td3robot.simulators.control_script import ControlScript
+
+# Where each group of digital outputs begins in `actual_digital_output_bits`.
+DIGITAL = {"standard_digital_output": 0, "configurable_digital_output": 8, "tool_digital_output": 16}
+# RTDE guide: 48 integer and 48 double registers each way; 0-23 are for fieldbus adapters and RTDE, 24-47 for RTDE.
+COUNT = 48
+
+
+@dataclass(slots=True)
+class Registers:
+    """General purpose registers."""
+
+    in_int: list[int] = field(default_factory=lambda: [0] * COUNT)
+    in_double: list[float] = field(default_factory=lambda: [0.0] * COUNT)
+    out_int: list[int] = field(default_factory=lambda: [0] * COUNT)
+    out_double: list[float] = field(default_factory=lambda: [0.0] * COUNT)
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """End the program if an input is not written often enough (URScript's ``rtde_set_watchdog``).
+
+    Attributes:
+        variable: Name of the input.
+        period_s: Longest time between two writes.
+        fed_s: Controller time of the last write.
+    """
+
+    variable: str
+    period_s: float
+    fed_s: float
+
+    def has_expired(self, now: float) -> bool:
+        """Whether the last write is too long ago."""
+        return now - self.fed_s > self.period_s + 1e-9
+
+
+class Inputs:
+    """Everything in a controller that its RTDE clients can write.
+
+    Args:
+        time_s: Returns controller time [s].
+
+    Attributes:
+        clock: Returns controller time [s]; finer than ticks if packages arrive in real time.
+        arrived_s: When a package last brought joint angles, on that clock, until the controller has counted them.
+        watchdog: Set by the program; None without one.
+        slider: The speed slider, 0 to 1.
+    """
+
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        self._time_s = self.clock = time_s
+        self.registers = Registers()
+        self.watchdog: Watchdog | None = None
+        self.arrived_s: float | None = None
+        self.slider = 1.0
+        self.digital_out = 0
+        self.analog_out = [0.0, 0.0]
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Store the values of one package, by name."""
+        if "input_double_register_0" in values:
+            self.arrived_s = self.clock()
+        for name, value in values.items():
+            if name.startswith("input_int_register_"):
+                self.registers.in_int[int(name.rpartition("_")[2])] = value
+            elif name.startswith("input_double_register_"):
+                self.registers.in_double[int(name.rpartition("_")[2])] = value
+            if self.watchdog is not None and self.watchdog.variable == name:
+                self.watchdog.fed_s = self._time_s()
+        self._write_outputs(values)
+
+    def _write_outputs(self, values: dict[str, Any]) -> None:
+        for name, shift in DIGITAL.items():
+            if f"{name}_mask" in values:
+                mask, bits = values[f"{name}_mask"] << shift, values[name] << shift
+                self.digital_out = self.digital_out & ~mask | bits & mask
+        if values.get("speed_slider_mask", 0) & 1:
+            self.slider = min(max(float(values["speed_slider_fraction"]), 0.0), 1.0)
+        for index in range(2):
+            if values.get("standard_analog_output_mask", 0) & 1 << index:
+                self.analog_out[index] = float(values[f"standard_analog_output_{index}"])
+
 
 # UR: "Cannot unlock protective stop until 5s after occurrence".
 UNLOCK_AFTER_S = 5.0
@@ -65,8 +148,8 @@ class Controller:
 
     def __init__(self, arm: SimulatedArm, config: ControllerConfig) -> None:
         self.arm, self.config = arm, config
-        self.safety = Safety(config.safety, arm)
-        self.accounting = Accounting(arm.spec, config.accounting_window_s)
+        self.safety = Safety(config.safety_box, arm)
+        self.accounting = Accounting(arm.spec)
         self.gripper, self.gripper_silent = Gripper(arm.spec.gripper, config.cell_model.gripper), False
         self.ticks = 0
         self.inputs = Inputs(lambda: self.time_s)
@@ -75,9 +158,9 @@ class Controller:
         self.remote = config.remote
         self.model = config.model
         self.popup: str | None = None
-        self.payload, self.payload_cog = _payload(config, arm), [0.0, 0.0, 0.05]
-        offset = config.spec().tcp_offset_m if config.tcp_offset_m is None else config.tcp_offset_m
-        self.tcp_offset = Pose(np.array([0.0, 0.0, offset]), np.eye(3))
+        # As people enter it: to 0.1 kg.
+        self.payload, self.payload_cog = round(arm.spec.gripper.mass_kg, 1), [0.0, 0.0, 0.05]
+        self.tcp_offset = Pose(np.array([0.0, 0.0, config.spec().tcp_offset_m]), np.eye(3))
         self.program: ControlScript | None = None
         self.refusing: str | None = None
         self.limiter = Limiter(config.cell_model.limits, arm)
@@ -119,7 +202,7 @@ class Controller:
             self._later.remove(item)
             item[1]()
         watchdog = self.inputs.watchdog
-        if watchdog is not None and self.program is not None and watchdog.is_hungry(self.time_s):
+        if watchdog is not None and self.program is not None and watchdog.has_expired(self.time_s):
             self.end_program(f"RTDE watchdog: {watchdog.variable} was not written for {watchdog.period_s:.3f} s")
         if self.program is not None:
             self.program.tick()
@@ -307,6 +390,10 @@ class Controller:
         if self.may_move:
             self.motion = motion
 
+    def tool(self) -> Pose:
+        """Return the pose of the tool centre point that is set at the controller."""
+        return compose(self.arm.flange(), self.tcp_offset)
+
     def is_steady(self) -> bool:
         """Whether the arm is at rest."""
         return bool(np.abs(self.arm.dq).max() < 1e-2)
@@ -322,8 +409,3 @@ class Controller:
             self.reference, self.motion = Reference(self.arm.q), Hold()
             self.arm.reset_lag()
         self.accounting.tick(self.arm)
-
-
-def _payload(config: ControllerConfig, arm: SimulatedArm) -> float:
-    """Return the installation's payload [kg]."""
-    return round(arm.spec.gripper.mass_kg, 1) if config.payload_kg is None else config.payload_kg

@@ -9,7 +9,7 @@ from collections import deque
 from td3robot.errors import ConfigError
 from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.simulators.arm import PERIOD_S
-from td3robot.simulators.cell_model import NOMINAL, GripperTiming
+from td3robot.simulators.presets import NOMINAL_CELL, GripperTiming
 
 # Pads that meet stop the fingers up to this many counts before the last one.
 PADS_GIVE = 8
@@ -35,7 +35,7 @@ class Gripper:
         powered: Whether the tool has power; without, every register reads ``?``.
     """
 
-    def __init__(self, model: GripperModel, timing: GripperTiming = NOMINAL.gripper) -> None:
+    def __init__(self, model: GripperModel, timing: GripperTiming = NOMINAL_CELL.gripper) -> None:
         self._counts, self._timing = _counts(model), timing
         slowest, fastest = (speed / model.jaw.stroke_m for speed in self._counts.speed_m_s)
         self._rates = slowest, max(slowest, timing.fastest * fastest)

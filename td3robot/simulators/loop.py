@@ -1,15 +1,20 @@
-"""One thread for everything: sockets are served between the ticks of a clock."""
+"""One thread for everything: sockets are served between the ticks of a clock, and faults make the network late."""
 
+import random
 import selectors
 import socket
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 
 from td3robot.errors import RobotError
+from td3robot.simulators.presets import NOMINAL_CELL, NetworkModel
 
 # A client that does not read is dropped beyond this [bytes]; ur_rtde never reads port 30003, where nothing is sent.
 MAX_PENDING = 1 << 20
+# The most bytes without an end of line.
+MAX_LINE = 1 << 16
 
 
 # The port of the lab, which network faults do not affect.
@@ -28,6 +33,27 @@ class Handler(ABC):
 
     def tick(self) -> None:  # noqa: B027  # most only answer
         """Send what is due in this period."""
+
+
+class LineHandler(Handler):
+    """A handler of a protocol of lines. A client that sends no end of line is dropped."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._buffer = b""
+
+    def received(self, data: bytes) -> None:
+        """Answer every complete line."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > MAX_LINE:
+            self._connection.close()
+        for line in lines:
+            if self._connection.is_open:
+                self._connection.send(self._answer(line))
+
+    @abstractmethod
+    def _answer(self, line: bytes) -> bytes:
+        """Return what to send in answer to a line; nothing sends nothing."""
 
 
 class Connection:
@@ -217,3 +243,71 @@ class Loop:
         self.connections.append(connection)
         self._selector.register(sock, selectors.EVENT_READ, connection.ready)
         connection.handler = service.make(connection)
+
+
+Action = Callable[[], None]
+
+
+class Line:
+    """Carry data packages both ways. Late packages keep their order, as with TCP.
+
+    Args:
+        clock: The controller's time [s].
+        seed: Seed of the random draws.
+        model: The network's behaviour without faults.
+
+    Attributes:
+        model: The network's behaviour without faults.
+        delay_s, jitter_s: Delay and jitter of every package, each way.
+        drop: Probability that a package vanishes.
+        hiccup, hiccup_s: Probability that a package, and with it all that follow, is late by this much.
+        frozen: Nothing leaves.
+        repeating: The last package of each connection is sent again and again.
+    """
+
+    def __init__(self, clock: Callable[[], float], seed: int, model: NetworkModel = NOMINAL_CELL.network) -> None:
+        self._clock, self.model = clock, model
+        self._random = random.Random(seed)
+        self._out: deque[tuple[float, Action]] = deque()
+        self._in: deque[tuple[float, Action]] = deque()
+        self._last: dict[Connection, bytes] = {}
+        self.delay_s, self.jitter_s = model.delay_s, model.jitter_s
+        self.hiccup, self.hiccup_s = model.hiccup, model.hiccup_s
+        self.drop = 0.0
+        self.frozen = self.repeating = False
+
+    def send(self, connection: Connection, package: bytes) -> None:
+        """Send a data package to a client, sooner, later or never."""
+        if self.frozen:
+            return
+        if self.repeating:
+            package = self._last.setdefault(connection, package)
+        else:
+            self._last.pop(connection, None)
+        self._carry(self._out, lambda: connection.send(package))
+
+    def receive(self, action: Action) -> None:
+        """Process a data package from a client, sooner, later or never."""
+        self._carry(self._in, action)
+
+    def tick(self) -> None:
+        """Deliver what is due."""
+        now = self._clock()
+        for queue in (self._out, self._in):
+            while queue and queue[0][0] <= now:
+                queue.popleft()[1]()
+
+    def _carry(self, queue: deque[tuple[float, Action]], action: Action) -> None:
+        if self.drop and self._random.random() < self.drop:
+            return
+        due = self._clock() + self.delay_s
+        if self.jitter_s:
+            due += self._random.uniform(0.0, self.jitter_s)
+        if self.hiccup and self._random.random() < self.hiccup:
+            due += self.hiccup_s
+        if queue:
+            due = max(due, queue[-1][0])
+        if queue or due > self._clock():
+            queue.append((due, action))
+        else:
+            action()

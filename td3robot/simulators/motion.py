@@ -10,7 +10,7 @@ from collections import deque
 import numpy as np
 
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
-from td3robot.simulators.cell_model import NOMINAL, LimitModel, ServoModel
+from td3robot.simulators.presets import NOMINAL_CELL, LimitModel, ServoModel
 from td3robot.state import Array
 
 # The gain at which a servo has its damping; ur_rtde's default, and the lowest but 100 that URScript accepts.
@@ -84,7 +84,7 @@ class Servo(Motion):
         repeated: Calls without a new target.
     """
 
-    def __init__(self, q: Array, model: ServoModel = NOMINAL.servo) -> None:
+    def __init__(self, q: Array, model: ServoModel = NOMINAL_CELL.servo) -> None:
         self.goal, self.target = q.copy(), q.copy()
         self._aim, self._left_s = q.copy(), 0.0
         self._model, self._gain = model, USUAL_GAIN

@@ -68,7 +68,7 @@ class UrSimulator:
         self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
 
     def fault(self, kind: str, **values: Any) -> None:
-        """Request a fault; :mod:`td3robot.simulators.fault_kinds` lists them."""
+        """Request a fault; :mod:`td3robot.simulators.faults` lists them."""
         self.ask(fault={"kind": kind, **values})
 
     def begin_episode(self, number: int) -> None:

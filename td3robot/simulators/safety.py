@@ -2,24 +2,26 @@
 
 import numpy as np
 
-from td3robot.robots.ur import JOINTS
+from td3robot.config import Box
 from td3robot.simulators.arm import SimulatedArm
-from td3robot.simulators.settings import SafetyConfig
 from td3robot.state import Array
 
 # How much further beyond a plane than when unlocked the tool may go while it is moved out [m].
 EXCUSED_M = 0.002
 # Factor by which a UR's safety configuration exceeds the joint speed of its data sheet: 191 deg/s for 180 deg/s.
 SAFETY_SHARE = 191.0 / 180.0
+# The tool speed limit of the same configuration. The others are this project's assumptions: the largest step between
+# two servoJ targets and the largest distance from the controller's target posture, for any joint, and the force between
+# arm or gripper and anything that is not an object to handle.
+MAX_TCP_SPEED_M_S, MAX_TARGET_JUMP_RAD, MAX_DEVIATION_RAD, MAX_CONTACT_FORCE_N = 1.5, 0.2, 0.1, 150.0
 
 
 class Safety:
-    """Watch the arm and its targets."""
+    """Watch the arm and its targets; the tool centre point stays above the table, and in a box if there is one."""
 
-    def __init__(self, config: SafetyConfig, arm: SimulatedArm) -> None:
-        self._config, self._arm = config, arm
-        limit = config.max_joint_speed_rad_s
-        self._max_speed = SAFETY_SHARE * arm.spec.arm.velocity if limit is None else np.full(JOINTS, limit)
+    def __init__(self, box: Box | None, arm: SimulatedArm) -> None:
+        self._box, self._arm = box, arm
+        self._max_speed = SAFETY_SHARE * arm.spec.arm.velocity
         self._excused_m = 0.0
 
     def excuse(self) -> None:
@@ -32,7 +34,7 @@ class Safety:
         Args:
             reference: (6,) the controller's target posture [rad].
         """
-        arm, limits = self._arm, self._config
+        arm = self._arm
         excess = np.abs(arm.dq) - self._max_speed
         if excess.max() > 0.0:
             index = int(excess.argmax())
@@ -41,24 +43,24 @@ class Safety:
                 f"{self._max_speed[index]:.3g} rad/s"
             )
         tool = float(np.linalg.norm(arm.tcp_velocity()[:3]))
-        if tool > limits.max_tcp_speed_m_s:
-            return f"the tool at {tool:.2f} m/s is above the limit of {limits.max_tcp_speed_m_s:g} m/s"
+        if tool > MAX_TCP_SPEED_M_S:
+            return f"the tool at {tool:.2f} m/s is above the limit of {MAX_TCP_SPEED_M_S:g} m/s"
         force = arm.contact_force()
-        if force > limits.max_contact_force_n:
-            return f"collision with {force:.0f} N (limit {limits.max_contact_force_n:g} N)"
+        if force > MAX_CONTACT_FORCE_N:
+            return f"collision with {force:.0f} N (limit {MAX_CONTACT_FORCE_N:g} N)"
         deviation = np.abs(arm.q - reference)
-        if deviation.max() > limits.max_deviation_rad:
+        if deviation.max() > MAX_DEVIATION_RAD:
             joint = arm.spec.arm.joint_names[int(deviation.argmax())]
-            return f"{joint} is {deviation.max():.3f} rad from where it should be (limit {limits.max_deviation_rad:g})"
+            return f"{joint} is {deviation.max():.3f} rad from where it should be (limit {MAX_DEVIATION_RAD:g})"
         return self._objection_to_place()
 
     def objection_to_target(self, target: Array, before: Array) -> str | None:
         """Return why servoJ cannot follow a target (6,) [rad] after the previous one, or None."""
-        limits, model = self._config, self._arm.spec.arm
+        model = self._arm.spec.arm
         jump = np.abs(target - before)
-        if jump.max() > limits.max_target_jump_rad:
+        if jump.max() > MAX_TARGET_JUMP_RAD:
             joint = model.joint_names[int(jump.argmax())]
-            return f"servoJ target of {joint} jumped {jump.max():.3f} rad (limit {limits.max_target_jump_rad:g} rad)"
+            return f"servoJ target of {joint} jumped {jump.max():.3f} rad (limit {MAX_TARGET_JUMP_RAD:g} rad)"
         outside = (target < model.lower) | (target > model.upper)
         if outside.any():
             index = int(outside.argmax())
@@ -78,7 +80,7 @@ class Safety:
         """Return how far the tool centre point is beyond the worst plane [m], and the plane's name."""
         position = self._arm.tcp().position
         planes = [(self._arm.spec.table_height_m - position[2], "the table")]
-        box = self._config.box
+        box = self._box
         if box is not None:
             for axis, value, low, high in zip("xyz", position, box.low, box.high, strict=True):
                 planes += [(low - value, f"{axis} = {low:g} m"), (value - high, f"{axis} = {high:g} m")]

@@ -2,25 +2,29 @@
 
 import gc
 import logging
-import os
 import signal
 import time
 from collections.abc import Callable
 
 from td3robot.errors import Td3RobotError
-from td3robot.processes import Parent
-from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT
+from td3robot.processes import Parent, raise_priority
+from td3robot.robots.ur.generations import (
+    DASHBOARD_PORT,
+    GRIPPER_PORT,
+    PRIMARY_PORT,
+    RTDE_PORT,
+    SCRIPT_PORT,
+    SECONDARY_PORT,
+)
 from td3robot.simulators import settings
 from td3robot.simulators.accounting import Clock
 from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm, own_parameters
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.faults import Faults
-from td3robot.simulators.loop import LAB, Connection, Loop, Service
-from td3robot.simulators.network import Line
+from td3robot.simulators.loop import LAB, Connection, Line, Loop, Service
 from td3robot.simulators.ports.lab import LabContext, LabPort
 from td3robot.simulators.ports.primary import PrimaryPort
-from td3robot.simulators.ports.rtde import InputsInUse, RtdePort
-from td3robot.simulators.ports.rtde_data import sources
+from td3robot.simulators.ports.rtde import InputsInUse, RtdePort, sources
 from td3robot.simulators.ports.text import DashboardPort, GripperPort, ScriptPort
 from td3robot.simulators.vision import VisionSystem
 
@@ -33,7 +37,7 @@ READY = "ready"
 
 
 class Server:
-    """One stand-in. ``run`` returns when it is told to stop, or its parent is gone."""
+    """One stand-in. ``run`` returns when it is stopped, or its parent is gone."""
 
     def __init__(self, config: settings.ControllerConfig) -> None:
         self.config = config
@@ -60,9 +64,9 @@ class Server:
             Service("rtde", RTDE_PORT, self._rtde),
             Service("dashboard", DASHBOARD_PORT, lambda it: DashboardPort(it, self.controller)),
             Service("primary", PRIMARY_PORT, self._primary),
-            Service("secondary", settings.SECONDARY_PORT, self._primary),
-            Service("script", settings.SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
-            Service("gripper", settings.GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
+            Service("secondary", SECONDARY_PORT, self._primary),
+            Service("script", SCRIPT_PORT, lambda it: ScriptPort(it, self.controller)),
+            Service("gripper", GRIPPER_PORT, lambda it: GripperPort(it, self.controller)),
             Service(LAB, self.config.lab_port, self._lab),
         ):
             self.loop.listen(service)
@@ -70,7 +74,7 @@ class Server:
     def run(self) -> None:
         """Tick until stopped."""
         self._warm_up()
-        self.clock.is_real_time = _ask_for_real_time()
+        self.clock.is_real_time = raise_priority(PRIORITY, inherited=False)
         gc.collect()
         gc.freeze()
         self._began = time.monotonic() - self.controller.time_s
@@ -130,7 +134,7 @@ def run_simulator(
 
     Args:
         config: What to stand in for.
-        parent: Is told when the stand-in serves, and ends it.
+        parent: Gets a message when the stand-in serves, and ends it.
         on_listening: Called once all ports are open.
 
     Raises:
@@ -153,12 +157,3 @@ def run_child(parent: Parent) -> None:
         run_simulator(parent.next(), parent)
     except Td3RobotError as error:
         parent.answer(error)
-
-
-def _ask_for_real_time() -> bool:
-    """Request real-time scheduling, and return whether it was granted; most systems grant it to administrators only."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
-    except (AttributeError, OSError):
-        return False
-    return True

@@ -6,63 +6,33 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from td3robot.config import Box, NonNegative, RobotConfig, Section
+from td3robot.config import Box, RobotConfig, Section, explain
 from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError, choose
 from td3robot.registry import ARMS, GRIPPERS
-from td3robot.robots.interface import RobotSpec
-from td3robot.robots.spec import robot_spec
-from td3robot.robots.ur.generations import DASHBOARD_PORT, PRIMARY_PORT, RTDE_PORT, is_ur, model_names
-from td3robot.simulators.cell_model import NOMINAL, CellModel
-from td3robot.simulators.fault_kinds import AnyFault, first_error, load_faults
+from td3robot.robots.interface import RobotSpec, robot_spec
+from td3robot.robots.ur.generations import (
+    DASHBOARD_PORT,
+    GRIPPER_PORT,
+    PRIMARY_PORT,
+    RTDE_PORT,
+    SCRIPT_PORT,
+    SECONDARY_PORT,
+    is_ur,
+    model_names,
+)
+from td3robot.simulators.faults import AnyFault, load_faults
+from td3robot.simulators.presets import NOMINAL_CELL, CalibrationConfig, CellModel
 from td3robot.state import ObjectModel
 
-# Ports of a UR controller and of Robotiq's URCap on it; ur_rtde 1.6.5 has RTDE, dashboard and script built in.
-SCRIPT_PORT, SECONDARY_PORT, GRIPPER_PORT = 30003, 30002, 63352
 # The lab's port is our own: what a person beside the arm would do or see.
 LAB_PORT = 29990
+# ur_rtde 1.6.5 has the ports of RTDE, dashboard and script built in.
 PORTS = (RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT, GRIPPER_PORT, LAB_PORT)
 # PolyScope versions (major, minor, bugfix, build) by their first two numbers; bugfix and build are examples.
 VERSIONS = {"5.11": (5, 11, 6, 1092), "5.23": (5, 23, 0, 1101)}
-
-
-class SafetyConfig(Section):
-    """When the stand-in stops the arm. All but the first two are this project's assumptions.
-
-    Attributes:
-        max_joint_speed_rad_s: Limit for any joint; by default, 191/180 of each joint's own limit, as in a UR5e's
-            default safety configuration (191 deg/s) and data sheet (180 deg/s).
-        max_tcp_speed_m_s: 1.5 m/s, the tool speed limit of the same configuration.
-        max_target_jump_rad: Largest step between two servoJ targets, for any joint.
-        max_deviation_rad: Largest distance of the arm from the controller's target posture, for any joint.
-        max_contact_force_n: Force between arm or gripper and anything that is not an object to handle.
-        box: Where the tool centre point may be, besides above the table; by default, no limit.
-    """
-
-    max_joint_speed_rad_s: PositiveFloat | None = None
-    max_tcp_speed_m_s: PositiveFloat = 1.5
-    max_target_jump_rad: PositiveFloat = 0.2
-    max_deviation_rad: PositiveFloat = 0.1
-    max_contact_force_n: PositiveFloat = 150.0
-    box: Box | None = None
-
-
-class CalibrationConfig(Section):
-    """How far the stand-in's own arm deviates from the nominal one, as every real arm does from its data sheet.
-
-    The defaults move the tool by a millimetre or two; real arms differ by up to centimetres.
-
-    Attributes:
-        seed: Seed of the arm; another seed is another arm.
-        length_m: Standard deviation of every length of the Denavit-Hartenberg parameters.
-        angle_rad: Standard deviation of every angle.
-    """
-
-    seed: int = 0
-    length_m: NonNegative = 3e-4
-    angle_rad: NonNegative = 5e-4
 
 
 class ControllerConfig(Section):
@@ -76,14 +46,12 @@ class ControllerConfig(Section):
         calibration: How this arm differs from the nominal one; ``off`` for not at all.
         cell_model: How this cell differs from the one that the training simulation assumes.
         objects: Objects on the table, by name.
+        safety_box: Where the tool centre point may be, besides above the table; by default, no limit.
         tracker: ``HOST:PORT`` to which object poses are sent.
         lab_port: Port of the lab: faults, objects, truth.
         remote: Whether the controller starts in remote control.
         powered: Whether it starts with brakes released; otherwise powered off.
-        tcp_offset_m: The installation's tool centre point, from the flange along its z axis; by default, the cell's.
-        payload_kg: The installation's payload; by default, the gripper's mass to 0.1 kg, as people enter it.
         gripper_active: Whether the gripper is activated from the start, as by an earlier program.
-        accounting_window_s: Window over which the speed of received targets is averaged.
         token: Lets the process that starts the stand-in recognise it.
         allow_network: Allow addresses that other computers can reach.
     """
@@ -92,18 +60,15 @@ class ControllerConfig(Section):
     polyscope: Literal["5.11", "5.23"] = "5.11"
     robot: RobotConfig = RobotConfig()
     calibration: CalibrationConfig | Literal["off"] = CalibrationConfig()
-    cell_model: CellModel = NOMINAL
+    cell_model: CellModel = NOMINAL_CELL
     objects: dict[str, ObjectConfig] = Field(default_factory=dict)
-    safety: SafetyConfig = SafetyConfig()
+    safety_box: Box | None = None
     faults: tuple[AnyFault, ...] = ()
     tracker: Annotated[str, Field(pattern=r"^[^:]+:\d+$")] | None = None
     lab_port: Annotated[int, Field(gt=0, lt=65536)] = LAB_PORT
     remote: bool = True
     powered: bool = True
-    tcp_offset_m: NonNegative | None = None
-    payload_kg: NonNegative | None = None
     gripper_active: bool = False
-    accounting_window_s: Annotated[float, Field(ge=0.002, le=1.0)] = 0.1
     seed: int = 0
     token: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")] = "0"
     allow_network: bool = False
@@ -147,7 +112,7 @@ class ControllerConfig(Section):
             raise ValueError(f"host {self.host!r} is no IP address; use 127.0.0.2 to 127.255.255.254") from None
         if not loopback and not self.allow_network:
             raise ValueError(
-                f"host {self.host} can be reached by other computers, and the stand-in obeys whoever connects; "
+                f"host {self.host} can be reached by other computers, and any client may move the simulated arm; "
                 "use 127.0.0.2 to 127.255.255.254, or --allow-network"
             )
         return self
@@ -212,10 +177,4 @@ def check_controller_config(values: Mapping[str, Any]) -> ControllerConfig:
     try:
         return ControllerConfig.model_validate(values)
     except ValidationError as error:
-        first = first_error(error)
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "value_error":
-            raise ConfigError(f"{first['ctx']['error']}") from None
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(choose("setting of a stand-in", name, ControllerConfig.model_fields)) from None
-        raise ConfigError(f"stand-in: {name} {first.get('input')!r}: {first['msg']}") from None
+        raise ConfigError(f"stand-in: {explain(error, ControllerConfig, values)}") from None

@@ -11,7 +11,7 @@ import numpy as np
 
 from td3robot.geometry import quaternion
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
-from td3robot.simulators.cell_model import NOMINAL, CameraModel
+from td3robot.simulators.presets import NOMINAL_CELL, CameraModel
 from td3robot.state import Pose
 
 
@@ -45,7 +45,7 @@ class VisionSystem:
     """
 
     def __init__(
-        self, arm: SimulatedArm, address: str | None, model: CameraModel = NOMINAL.camera, seed: int = 0
+        self, arm: SimulatedArm, address: str | None, model: CameraModel = NOMINAL_CELL.camera, seed: int = 0
     ) -> None:
         self._arm, self._model = arm, model
         self._address: tuple[str, int] | None = None

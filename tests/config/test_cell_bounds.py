@@ -9,7 +9,7 @@ from td3robot.deploy.check import check_values
 from td3robot.errors import ConfigError
 from td3robot.registry import CELLS
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.findings import Check
+from td3robot.robots.physical import Check
 
 HUGE, TINY = 1e9, 1e-9
 

@@ -9,7 +9,7 @@ from td3robot.cli.training import TrainRequest, configured
 from td3robot.config import parse_config, to_yaml
 from td3robot.errors import ConfigError
 from td3robot.robots.cells import load_cell
-from td3robot.robots.taught import TaughtPose
+from td3robot.robots.objects import TaughtPose
 
 
 @pytest.fixture

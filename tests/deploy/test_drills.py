@@ -65,7 +65,7 @@ def test_a_fault(scene, drill):
 
 
 def test_every_fault_of_the_standin_is_drilled():
-    from td3robot.simulators.fault_kinds import FAULTS
+    from td3robot.simulators.faults import FAULTS
 
     held = [cell.cell_contents for drill in DRILLS for cell in drill.strike.__closure__ or ()]
     drilled = {value for value in held if isinstance(value, str)}

@@ -11,7 +11,7 @@ from td3robot.deploy.report import summarize
 from td3robot.registry import GRIPPERS
 from td3robot.report.figures import ROWS
 from td3robot.robots.simulated.mujoco import MujocoRobot
-from td3robot.robots.simulated.variation import Variation
+from td3robot.robots.simulated.robot import Variation
 from td3robot.state import JointCommand
 
 GRIPPER = GRIPPERS["robotiq_2f85"]

@@ -13,7 +13,7 @@ SOURCES = [
     *(PACKAGE / "robots" / "driver").glob("*.py"),
     *(
         PACKAGE / "robots" / name
-        for name in ("travel.py", "trackers/__init__.py", "trackers/udp.py", "taught.py", "guard.py", "spec.py")
+        for name in ("travel.py", "trackers/__init__.py", "trackers/udp.py", "objects.py", "guard.py", "interface.py")
     ),
     *(PACKAGE / "deploy" / name for name in ("ledger.py", "operator.py", "deployment.py", "loaded_policy.py")),
     PACKAGE / "records.py",
@@ -27,7 +27,8 @@ ERRORS = {
 OF_PROGRAMS = (
     "call connect() first", "call close() first", "opened for reading only", "close the robot before", "has no figures",
     "did not answer within 1 s", "does not jump to a posture", "finite joint angles and was not sent",
-    "a command of shape", "is no record", "is a record of version", "cannot be read: ",
+    "finite joint angles and a closed fraction", "a command of shape", "is no record", "is a record of version",
+    "cannot be read: ",
     "is damaged; restore it from a copy",
 )  # fmt: skip
 

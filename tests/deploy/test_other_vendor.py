@@ -23,9 +23,9 @@ from td3robot.records import read_record
 from td3robot.report.session import read_session
 from td3robot.report.session_page import verdict
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.kinematic import KinematicRobot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.physical import PhysicalRobot, Status
+from td3robot.robots.toolbox import KinematicRobot
 from td3robot.robots.trackers.udp import UdpTrackerConfig
 from td3robot.state import Pose
 

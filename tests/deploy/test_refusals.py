@@ -10,8 +10,8 @@ from td3robot.deploy.deployment import Request, check_cell, deploy
 from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
 from td3robot.policy.contract import IRRELEVANT, Contract
-from td3robot.robots.findings import Check
-from td3robot.robots.ur.messages import connection_refused_message
+from td3robot.robots.physical import Check
+from td3robot.robots.ur.connection import connection_refused_message
 
 
 def numbers(terms, prefix=()):

@@ -8,7 +8,7 @@ from td3robot.deploy.trained import check_camera, check_gripper_speed, compare_c
 from td3robot.errors import TrackerError
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.findings import ATTENTION, GO, Check
+from td3robot.robots.physical import ATTENTION, GO, Check
 
 OFF = DISTURBANCES["off"]
 REAL = DisturbanceConfig(

@@ -17,7 +17,7 @@ from td3robot.errors import CommandRefusedError, EnvironmentFaultError, RobotErr
 from td3robot.geometry import about_vertical
 from td3robot.learning.environments import EnvironmentProcesses, LocalEnvironments
 from td3robot.learning.runs import training_environments
-from td3robot.robots.franky_sim import PACKAGE
+from td3robot.robots.arms.franka import PACKAGE
 from td3robot.state import Pose
 from td3robot.tasks import TASKS
 from td3robot.tasks.grasp import OBJECT, Grasp

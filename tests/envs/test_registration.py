@@ -18,7 +18,7 @@ from td3robot.config import DISTURBANCES, RobotConfig, RobotEnvironmentConfig, l
 from td3robot.envs.registration import RELEASED, with_overrides
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.policy.checkpoint import opened
-from td3robot.robots.kinematic import KinematicRobot
+from td3robot.robots.toolbox import KinematicRobot
 from td3robot.state import Pose
 
 CONFIGS = Path(__file__).parents[2] / "configs"

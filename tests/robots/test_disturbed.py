@@ -6,13 +6,12 @@ import pytest
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import DISTURBANCES, DisturbanceConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.robots.arms import SERVO_LAG_S
-from td3robot.robots.kinematic import KinematicRobot
-from td3robot.robots.simulated.camera import Camera
-from td3robot.robots.simulated.disturbed import DisturbedRobot
+from td3robot.robots.simulated.disturbed import Camera, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
-from td3robot.robots.simulated.variation import Variation
+from td3robot.robots.simulated.robot import Variation
+from td3robot.robots.toolbox import KinematicRobot
 from td3robot.simulators.arm import RATE_HZ, SimulatedArm
-from td3robot.simulators.cell_model import FrictionModel, ToolModel
+from td3robot.simulators.presets import FrictionModel, ToolModel
 from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig
 

@@ -471,7 +471,7 @@ def test_a_fault_that_nobody_hears_makes_the_worker_leave(scene):
     def vanish():
         scene.channel.close()
         scene.alive = False
-        scene.worker._obey = lambda now: None  # it has not noticed yet
+        scene.worker._take_orders = lambda now: None  # it has not noticed yet
         scene.arm.objection = StoppedError("at rest")
 
     scene.at(0.1, vanish)

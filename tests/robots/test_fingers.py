@@ -2,7 +2,7 @@
 
 import pytest
 
-from td3robot.robots.simulated.fingers import Fingers
+from td3robot.robots.simulated.robot import Fingers
 
 
 def test_it_goes_at_its_rate_and_no_further_than_asked():

@@ -18,10 +18,10 @@ from td3robot.deploy.station import Station
 from td3robot.errors import CommandRefusedError, ConfigError, ContractError, MissingExtraError, RobotError
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.driver.link import StoppedError
-from td3robot.robots.findings import Check
 from td3robot.robots.franka.link import FrankaLink, FrankaState
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.physical import Check
 from td3robot.simulators.franka.process import VARIABLE, FrankaSimulator, check_log
 from td3robot.simulators.sessions import SimulatorConfig, start_session
 from td3robot.state import JointCommand, ObjectModel

@@ -12,13 +12,12 @@ from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, MissingExtraError, RobotError
 from td3robot.robots.arms import ARMS
-from td3robot.robots.arms.franka import ENVELOPE_LOWER, ENVELOPE_UPPER
-from td3robot.robots.franky_sim import PACKAGE
+from td3robot.robots.arms.franka import ENVELOPE_LOWER, ENVELOPE_UPPER, PACKAGE
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.simulated.robot import Variation
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, require_chain, set_gripper
-from td3robot.robots.simulated.variation import Variation
 from td3robot.state import JointCommand
 from td3robot.tasks.scripted import scripted_grasp
 
@@ -50,7 +49,7 @@ def reach():
 
 
 def test_without_the_extra_a_sentence_names_it(monkeypatch):
-    monkeypatch.setattr("td3robot.robots.franky_sim.find_spec", lambda name: None)
+    monkeypatch.setattr("td3robot.robots.arms.franka.find_spec", lambda name: None)
     for make in (ARM.make_spec, HAND.make_spec):
         with pytest.raises(MissingExtraError, match=r"model of the FR3 and its hand needs the extra 'franka'"):
             make()
@@ -58,7 +57,7 @@ def test_without_the_extra_a_sentence_names_it(monkeypatch):
 
 def test_a_model_file_that_is_missing_is_named(monkeypatch, tmp_path):
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr("td3robot.robots.franky_sim.find_spec", lambda name: spec)
+    monkeypatch.setattr("td3robot.robots.arms.franka.find_spec", lambda name: spec)
     with pytest.raises(RobotError, match=r"has no model .*fr3\.xml; install franky-sim==1\.0\.4 again"):
         ARM.make_spec()
 

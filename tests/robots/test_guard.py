@@ -520,3 +520,13 @@ def test_an_arm_that_rests_just_outside_its_workspace_can_leave_that_wall_and_no
     assert max(heights) <= z + 1e-6
     assert min(heights) < z - 0.05
     assert stopped >= 15
+
+
+def test_every_limit_either_scales_with_speed_or_holds_at_any():
+    config = GuardConfig()
+    half = config.scaled(0.5)
+    scaled = {name for name in GuardConfig.model_fields if getattr(half, name) != getattr(config, name)}
+    assert scaled == {"max_tcp_speed_m_s", "joint_speed_fraction", "max_joint_acceleration_rad_s2"}
+    assert all(getattr(half, name) == getattr(config, name) / 2 for name in scaled)
+    fixed = {"position_margin_rad", "workspace", "clearance_m", "max_lead_rad", "max_state_age_s"}
+    assert set(GuardConfig.model_fields) - scaled == fixed  # of a new limit, say which it is

@@ -14,8 +14,8 @@ from td3robot.errors import RobotError
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells.ur import GripperConfig
 from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
-from td3robot.robots.ur import dashboard as dashboard_module
-from td3robot.robots.ur.dashboard import DashboardClient
+from td3robot.robots.ur import connection as connection_module
+from td3robot.robots.ur.connection import DashboardClient
 from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 
 BANNER = b"Connected: Universal Robots Dashboard Server\n"
@@ -74,9 +74,9 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_dashboard_that_does_not_answer_as_one_is_one_sentence_in_time(monkeypatch, kind):
     misbehave, said = HOSTILE[kind]
-    monkeypatch.setattr(dashboard_module, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection_module, "TIMEOUT_S", 0.3)
     with peer(lambda link, request: link.sendall(BANNER) if request is None else misbehave(link)) as port:
-        monkeypatch.setattr(dashboard_module, "PORT", port)
+        monkeypatch.setattr(connection_module, "PORT", port)
         client, begin = DashboardClient("127.0.0.1"), monotonic()
         with pytest.raises(RobotError, match=said):
             client.ask("robotmode")
@@ -87,9 +87,9 @@ def test_a_dashboard_that_does_not_answer_as_one_is_one_sentence_in_time(monkeyp
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_dashboard_whose_greeting_is_none_is_one_sentence_in_time(monkeypatch, kind):
     misbehave, _ = HOSTILE[kind]
-    monkeypatch.setattr(dashboard_module, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection_module, "TIMEOUT_S", 0.3)
     with peer(lambda link, request: misbehave(link)) as port:
-        monkeypatch.setattr(dashboard_module, "PORT", port)
+        monkeypatch.setattr(connection_module, "PORT", port)
         begin = monotonic()
         with pytest.raises(RobotError, match=r"accepted the connection and .*: the dashboard hangs, or something else"):
             DashboardClient("127.0.0.1")

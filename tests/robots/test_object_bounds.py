@@ -13,7 +13,7 @@ from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, TrackerError
 from td3robot.geometry import about_vertical, rotation_of
 from td3robot.robots.cells import CellConfig
-from td3robot.robots.taught import TaughtObjects, taught_from_text
+from td3robot.robots.objects import TaughtObjects, taught_from_text
 from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
 from td3robot.state import Pose
 from td3robot.tasks.grasp import GraspConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from td3robot.errors import ConfigError, RobotError, TrackerError
-from td3robot.robots.taught import TaughtObjects, TaughtPose, taught_from_text
+from td3robot.robots.objects import TaughtObjects, TaughtPose, taught_from_text
 from td3robot.robots.trackers.udp import UdpTracker, UdpTrackerConfig
 
 HOST = "127.0.0.31"

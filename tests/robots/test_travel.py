@@ -12,8 +12,8 @@ from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.simulated.mujoco import MujocoRobot
 from td3robot.robots.travel import NEAR_RAD, SPEED_SHARE, Travel
 from td3robot.simulators.arm import SimulatedArm
-from td3robot.simulators.cell_model import ServoModel, ToolModel
 from td3robot.simulators.motion import Reference, Servo
+from td3robot.simulators.presets import ServoModel, ToolModel
 from td3robot.state import JointCommand
 
 CONFIG = GuardConfig()

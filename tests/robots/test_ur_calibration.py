@@ -13,9 +13,9 @@ import yaml
 from td3robot.errors import ConfigError, RobotError
 from td3robot.registry import ARMS
 from td3robot.robots.cells import CellConfig
+from td3robot.robots.interface import robot_spec
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.simulated.calibrated import calibrated_arm
-from td3robot.robots.spec import robot_spec
+from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.ur import calibration as module
 from td3robot.robots.ur.calibration import (
@@ -29,7 +29,7 @@ from td3robot.robots.ur.generations import model_names
 from td3robot.robots.ur.robot import UrRobot
 from td3robot.simulators.arm import drawn_parameters
 from td3robot.simulators.ports.primary import kinematics_info
-from td3robot.simulators.settings import CalibrationConfig
+from td3robot.simulators.presets import CalibrationConfig
 
 
 def is_ur(name):

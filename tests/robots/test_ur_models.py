@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from td3robot.config import RobotConfig
 from td3robot.errors import ConfigError
 from td3robot.registry import ARMS
+from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.driver.link import StoppedError, StreamSettings
+from td3robot.robots.interface import robot_spec
 from td3robot.robots.ur import link as module
-from td3robot.robots.ur.generations import model_names
+from td3robot.robots.ur.generations import is_ur, model_names
 from td3robot.robots.ur.link import UrLink
 
 SETTINGS = {
@@ -37,6 +40,17 @@ class Dashboard:
 )
 def test_what_a_controller_calls_its_arm(name, names):
     assert model_names(replace(ARMS["ur5e"], name=name)) == names
+
+
+@pytest.mark.parametrize("name", ["ur3", "ur5", "ur10"])
+@pytest.mark.parametrize("models", [None, ("UR5",)])
+def test_an_arm_of_a_cb3_is_not_taken_for_the_e_series_arm_whose_controller_answers_alike(name, models):
+    spec = robot_spec(RobotConfig())
+    cell = UrCell.model_validate({"ur": {"host": "127.0.0.1", "models": models}})
+    with pytest.raises(ConfigError, match=f"robot.arm is '{name}'.*PolyScope 3.*not driven.*has a {name}e"):
+        cell.driver(replace(spec, arm=replace(spec.arm, name=name)))
+    assert not is_ur(name)
+    assert is_ur(f"{name}e")
 
 
 def test_an_arm_of_another_maker_is_refused():
@@ -97,3 +111,11 @@ def test_a_controller_without_a_dashboard_is_asked_what_it_is(another_host, monk
         with pytest.raises(StoppedError, match=said) as stop:
             UrLink(SETTINGS | {"host": another_host}, STREAM)._require_controller()
     assert not stop.value.connected
+
+
+def test_an_arm_of_one_generation_does_not_run_on_a_controller_of_another():
+    link = UrLink(SETTINGS | {"generation": "3"}, STREAM)
+    with pytest.raises(
+        StoppedError, match=r"runs PolyScope 5\.11, and the cell's arm has controllers with PolyScope 3"
+    ):
+        link._identify(Dashboard())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from td3robot.robots.ur.messages import LONGEST, explain_ur_error
+from td3robot.robots.ur.connection import LONGEST, explain_ur_error
 
 SAID = {
     "One of the RTDE input registers are already in use! Currently you must disable the EtherNet/IP adapter, PROFINET "

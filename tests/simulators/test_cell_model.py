@@ -11,20 +11,22 @@ from td3robot.errors import ConfigError
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
-from td3robot.simulators.cell_model import (
-    NOMINAL,
+from td3robot.simulators.controller import Controller
+from td3robot.simulators.gripper import Gripper
+from td3robot.simulators.loop import Line
+from td3robot.simulators.motion import USUAL_GAIN, Reference, Servo
+from td3robot.simulators.presets import (
+    NAMED,
+    NOMINAL_CELL,
     CameraModel,
     CellModel,
     GripperTiming,
     NetworkModel,
     ServoModel,
     ToolModel,
+    drawn,
+    preset,
 )
-from td3robot.simulators.controller import Controller
-from td3robot.simulators.gripper import Gripper
-from td3robot.simulators.motion import USUAL_GAIN, Reference, Servo
-from td3robot.simulators.network import Line
-from td3robot.simulators.presets import NAMED, drawn, preset
 from td3robot.simulators.settings import ControllerConfig
 from td3robot.simulators.vision import VisionSystem
 from td3robot.state import Pose
@@ -218,7 +220,7 @@ def test_named_cells_are_settings_of_a_standin_and_say_what_differs():
     assert NAMED["slow-gripper"].differences() == {
         "gripper.latency_s": 0.1, "gripper.pause_s": 0.03, "gripper.fastest": 0.5
     }  # fmt: skip
-    assert NAMED["nominal"].cell_model == NOMINAL
+    assert NAMED["nominal"].cell_model == NOMINAL_CELL
 
 
 def test_a_cell_that_is_not_known_is_one_sentence():

@@ -5,12 +5,12 @@ import pytest
 
 from td3robot.config import Box, RobotConfig
 from td3robot.geometry import rotation_matrix, rotation_vector
-from td3robot.robots.spec import robot_spec
+from td3robot.robots.interface import robot_spec
 from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.motion import Brake, Hold, Move, Reference, Servo, Speed
-from td3robot.simulators.settings import ControllerConfig, SafetyConfig
+from td3robot.simulators.settings import ControllerConfig
 from td3robot.state import JointCommand
 
 
@@ -123,7 +123,7 @@ def test_safety_planes_and_the_way_back_out(arm):
     arm.reset(arm.spec.arm.home)
     x, y, z = arm.tcp().position
     box = Box(low=(x - 1, y - 1, z - 1), high=(x + 0.02, y + 1, z + 1))
-    controller = Controller(arm, ControllerConfig(safety=SafetyConfig(box=box)))
+    controller = Controller(arm, ControllerConfig(safety_box=box))
     start = arm.q.copy()
 
     def turned(t):

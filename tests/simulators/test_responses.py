@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import responses
 
-from td3robot.simulators.cell_model import CameraModel, CellModel, GripperTiming, ServoModel
-from td3robot.simulators.presets import NOMINAL, Preset
+from td3robot.simulators.presets import NOMINAL, CameraModel, CellModel, GripperTiming, Preset, ServoModel
 
 
 @pytest.fixture(scope="module")

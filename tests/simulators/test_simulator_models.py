@@ -7,12 +7,13 @@ import pytest
 
 from td3robot.errors import ConfigError
 from td3robot.registry import ARMS, GRIPPERS
-from td3robot.robots.spec import robot_spec
+from td3robot.robots.interface import robot_spec
 from td3robot.robots.ur.generations import model_names
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm, own_parameters
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.gripper import Gripper
-from td3robot.simulators.settings import CalibrationConfig, make_controller_config
+from td3robot.simulators.presets import CalibrationConfig
+from td3robot.simulators.settings import make_controller_config
 
 
 def is_ur(name):

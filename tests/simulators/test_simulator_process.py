@@ -17,7 +17,7 @@ from td3robot.cli import app
 from td3robot.cli.rehearsal import robot_and_objects
 from td3robot.errors import ConfigError, RobotError
 from td3robot.simulators import process
-from td3robot.simulators.fault_kinds import AnyFault, load_faults
+from td3robot.simulators.faults import AnyFault, load_faults
 from td3robot.simulators.process import free_host, start_ur_simulator
 from td3robot.simulators.settings import PORTS, ControllerConfig, check_controller_config, make_controller_config
 

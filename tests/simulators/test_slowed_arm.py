@@ -5,11 +5,10 @@ import pytest
 
 from td3robot.robots.ur import JOINTS
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
-from td3robot.simulators.cell_model import CellModel, FrictionModel, LimitModel, ServoModel
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.motion import Move, Reference, Servo, Speed
-from td3robot.simulators.ports.rtde_data import sources
-from td3robot.simulators.presets import NAMED, drawn
+from td3robot.simulators.ports.rtde import sources
+from td3robot.simulators.presets import NAMED, CellModel, FrictionModel, LimitModel, ServoModel, drawn
 from td3robot.simulators.settings import ControllerConfig
 
 LAG_S = 0.1

@@ -1,21 +1,80 @@
-"""Franka's FR3 (Franka Research 3).
+"""Franka's FR3 (Franka Research 3), and the Menagerie's model of it with its hand, from the wheel ``franky-sim``.
 
 Kinematics: Franka's own description of the robot, in Craig's convention, as ``franka_description`` generates it.
 Positions: the same, and the Menagerie's model. Speeds: libfranka, ``include/franka/rate_limiting.h`` (458b47e), whose
 numbers the description repeats as ``position_based_velocity_limits``.
+
+The wheel is a simulator in its own right. Only its model files are read: none of its Python is imported, and nothing is
+downloaded.
 """
 
+from importlib.util import find_spec
 from math import cos, pi, sin
+from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import numpy as np
 
+from td3robot.errors import MissingExtraError, RobotError
 from td3robot.registry import ARMS
 from td3robot.robots.arms.model import ArmModel, Chain, Region, Servo
-from td3robot.robots.franky_sim import as_xml, model_tree, one, remove
 
 if TYPE_CHECKING:
     import mujoco
+
+PACKAGE, VERSION = "franky_sim", "1.0.4"
+Element = ElementTree.Element
+
+
+def model_tree() -> Element:
+    """Read ``fr3.xml``, with absolute paths to its meshes.
+
+    Raises:
+        MissingExtraError: The wheel is not installed.
+        RobotError: The wheel is installed, but has no such file.
+    """
+    found = find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtraError("franka", "the model of the FR3 and its hand")
+    assets = Path(found.submodule_search_locations[0]) / "assets"
+    path = assets / "fr3.xml"
+    if not path.is_file():
+        raise RobotError(f"the package franky-sim has no model {path}; install franky-sim=={VERSION} again")
+    tree = ElementTree.parse(path).getroot()
+    one(tree, "compiler").set("meshdir", str(assets / "meshes"))  # the file says "assets", but they are not there
+    for tag in ("keyframe", "contact"):
+        tree.remove(one(tree, tag))
+    return tree
+
+
+def one(tree: Element, tag: str, name: str | None = None) -> Element:
+    """Return the element with a tag, and with a name if given.
+
+    Raises:
+        RobotError: There is none: the file is not the one that this code was written for.
+    """
+    for element in tree.iter(tag):
+        if name is None or element.get("name") == name:
+            return element
+    wanted = tag if name is None else f"{tag} {name!r}"
+    raise RobotError(f"the model of the FR3 has no {wanted}; install franky-sim=={VERSION}")
+
+
+def remove(tree: Element, tag: str, name: str) -> None:
+    """Remove an element, wherever it is in the tree."""
+    element = one(tree, tag, name)
+    next(parent for parent in tree.iter() if element in list(parent)).remove(element)
+
+
+def as_xml(tree: Element) -> str:
+    """Return the tree as XML, without the meshes that it does not use."""
+    used = {geom.get("mesh") for geom in tree.iter("geom")}
+    assets = one(tree, "asset")
+    for mesh in [mesh for mesh in assets.iter("mesh") if mesh.get("name") not in used]:
+        assets.remove(mesh)
+    return ElementTree.tostring(tree, encoding="unicode")
+
 
 JOINTS = tuple(f"fr3_joint{number}" for number in range(1, 8))
 LOWER = np.array([-2.7437, -1.7837, -2.9007, -3.0421, -2.8065, 0.5445, -3.0159])

@@ -85,6 +85,19 @@ class Chain:
             pose = pose @ _elementary("Rz", float(angle)) @ transform
         return pose
 
+    def tools(self, q: Array, offset_m: float) -> Array:
+        """Compute the points (m, 3) [m] an offset beyond the flange, along its z axis, at m postures q (m, n) [rad]."""
+        first, *others = self.transforms()
+        poses = np.broadcast_to(first, (len(q), 4, 4))
+        for joint, transform in enumerate(others):
+            turns = np.tile(np.eye(4), (len(q), 1, 1))
+            turns[:, 0, 0] = turns[:, 1, 1] = np.cos(q[:, joint])
+            turns[:, 1, 0] = np.sin(q[:, joint])
+            turns[:, 0, 1] = -turns[:, 1, 0]
+            poses = poses @ turns @ transform
+        points: Array = poses[:, :3, 3] + offset_m * poses[:, :3, 2]
+        return points
+
 
 def _product(steps: Sequence[Step]) -> Array:
     pose = np.eye(4)

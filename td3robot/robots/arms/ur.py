@@ -92,8 +92,7 @@ class UrArm:
 
         If the user's Menagerie has the arm, the model gets its meshes, but none of its numbers.
         """
-        from td3robot.robots.simulated.bodies import Link, arm_of_links
-        from td3robot.robots.simulated.meshes import dress, find_menagerie
+        from td3robot.robots.simulated.arm_spec import Link, add_visual_meshes, arm_of_links, find_menagerie
 
         rows = zip(LINKS, self.links, INERTIA_TURN, self.shell_mm[1:], strict=True)
         links = [Link(*row) for row in rows]
@@ -102,7 +101,7 @@ class UrArm:
         )
         meshes = find_menagerie(f"universal_robots_{self.name}", f"{self.name}.xml")
         if meshes is not None:
-            dress(spec, meshes)
+            add_visual_meshes(spec, meshes)
         return spec
 
     def model(self) -> ArmModel:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BeforeValidator,
@@ -24,28 +24,51 @@ from pydantic_core import PydanticUndefined
 
 from td3robot import catalog, registry
 from td3robot.config.loading import explain
-from td3robot.config.plain import parse_plain
+from td3robot.config.plain import read_plain
 from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError
 from td3robot.registry import Registry
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.object_bounds import ObjectBounds
-from td3robot.robots.objects import Objects
+from td3robot.robots.objects import ObjectBounds, Objects, TaughtObjects, TaughtPose
 from td3robot.robots.physical import PhysicalRobot
-from td3robot.robots.taught import TaughtObjects, TaughtPose
 from td3robot.robots.trackers import TrackerConfig, chosen_tracker
 
 CELLS: Registry[type["CellConfig"]] = registry.CELLS
 
-# In a second at 0.25 m/s, an arm whose state stream has stopped moves further than any task's tolerance.
-StateAge = Annotated[float, Field(gt=0.0, le=1.0)]
-ConnectTimeout = Annotated[float, Field(ge=0.5, le=120.0)]
-# Minimum number of targets streamed in a control period: fewer do not make a straight line.
+# Minimum number of targets streamed in a control period.
 TARGETS = 2.0
 # An object carried at the guard's tool speed limit may get this far from where it was last seen [m].
 UNSEEN_M = 0.15
+
+
+class DriverConfig(Section):
+    """How an arm's controller is reached and driven, of any make.
+
+    Attributes:
+        host: Name or address of the controller.
+        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint.
+        late_periods: Without a new target for this many control periods, the arm is stopped and the fault reported.
+        max_state_age_s: A state stream that stops for longer than this is a fault.
+        realtime_priority: The worker's priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
+        connect_timeout_s: How long the controller may take to answer, and to start its program.
+    """
+
+    host: Annotated[str, Field(min_length=1)]
+    stop_deceleration_rad_s2: Annotated[float, Field(ge=2.0, le=40.0)] = 10.0
+    late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
+    # In a second at 0.25 m/s, an arm whose state stream has stopped moves further than any task's tolerance.
+    max_state_age_s: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
+    connect_timeout_s: Annotated[float, Field(ge=0.5, le=120.0)] = 10.0
+
+    rate_key: ClassVar[str]  # the field that says how often targets are streamed and states are read
+
+    @property
+    def rate_hz(self) -> float:
+        """How often targets are streamed and states are read."""
+        return float(getattr(self, self.rate_key))
 
 
 class CellConfig(Section):
@@ -156,19 +179,24 @@ class CellConfig(Section):
         return build(values)
 
     @model_validator(mode="after")
+    def _streams_between_periods(self) -> Self:
+        """Refuse a control rate that leaves too few targets to a period: fewer do not make a straight line."""
+        control_hz = self.robot.control_rate_hz
+        for name in type(self).model_fields:
+            config = getattr(self, name)
+            if isinstance(config, DriverConfig) and control_hz * TARGETS > config.rate_hz:
+                raise ValueError(
+                    f"robot.control_rate_hz {control_hz:g} leaves less than {TARGETS:g} targets of {name}."
+                    f"{config.rate_key} {config.rate_hz:g} to a control period; set at most "
+                    f"{config.rate_hz / TARGETS:g}, or stream faster"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _one_source_of_poses(self) -> Self:
         if self.tracker is not None and self.taught:
             raise ValueError("tracker and taught both say where objects are; keep one of them")
         return self
-
-
-def require_rate(control_hz: float, key: str, stream_hz: float) -> None:
-    """Refuse a control rate that leaves fewer than ``TARGETS`` streamed targets per period; for validators."""
-    if control_hz * TARGETS > stream_hz:
-        raise ValueError(
-            f"robot.control_rate_hz {control_hz:g} leaves less than {TARGETS:g} targets of {key} {stream_hz:g} to a "
-            f"control period; set at most {stream_hz / TARGETS:g}, or stream faster"
-        )
 
 
 def _changes(section: Section, usual: Section | None, prefix: str = "") -> Iterator[tuple[str, str, str]]:
@@ -214,15 +242,10 @@ def load_cell(path: Path) -> CellConfig:
     Raises:
         ConfigError: It cannot be read, or does not describe a cell.
     """
-    try:
-        file = catalog.cell(path)
-        values = parse_plain(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(catalog.missing("cell", path, catalog.cells())) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cell {path} cannot be read: {error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} {error}") from None
+    file = catalog.cell(path)
+    if not file.exists():
+        raise ConfigError(catalog.missing("cell", path, catalog.cells()))
+    values = read_plain(file, "cell")
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, not {type(values).__name__}")
     try:

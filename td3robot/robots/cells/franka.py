@@ -1,56 +1,45 @@
 """The cell of a Franka FR3 with its hand: how to reach and drive both."""
 
 from math import inf
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from td3robot.config.robot import RobotConfig
-from td3robot.config.section import Section
 from td3robot.errors import require_extra
-from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
+from td3robot.robots.cells import CELLS, CellConfig, DriverConfig
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
 
 
-class FrankaConfig(Section):
+class FrankaConfig(DriverConfig):
     """How a Franka arm and its hand are driven.
 
     Attributes:
-        host: Name or address of the control box.
         serial_number: The robot's serial number, from its label: the Franka Control Interface (FCI) does not report it.
             It names the robot in the ledger; without it, the address does.
         realtime: ``enforce`` on a robot's computer (needs PREEMPT_RT); ``ignore`` against a stand-in.
         stream_hz: How often targets are handed to franka-rs, whose generator runs at 1 kHz.
         fraction: Share of the FR3's joint velocity, acceleration and jerk limits that the generator may use; at 1, a
             reflex once stopped the arm within half a second.
-        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint.
-        late_periods: Without a new target for this many control periods, the arm is stopped and the fault reported.
-        max_state_age_s: A state stream that stops for longer than this is a fault.
         contact_torque_nm, contact_force_n: Thresholds at which the robot's own contact reflex stops the arm.
         hand: Whether there is a Franka Hand.
         hand_speed_m_s: Speed at which the opening's width changes; the hand reaches up to 0.1.
         hand_force_n: Force of a grasp.
-        realtime_priority: The worker's priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
-        connect_timeout_s: How long the control box may take to answer.
     """
 
-    host: Annotated[str, Field(min_length=1)]
+    rate_key: ClassVar[str] = "stream_hz"
     serial_number: str = ""
     realtime: Literal["enforce", "ignore"] = "enforce"
     stream_hz: Annotated[float, Field(ge=50.0, le=1000.0)] = 250.0
     fraction: Annotated[float, Field(ge=0.1, le=0.9)] = 0.8
     stop_deceleration_rad_s2: Annotated[float, Field(ge=2.0, le=10.0)] = 6.0
-    late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
-    max_state_age_s: StateAge = 0.1
     contact_torque_nm: Annotated[float, Field(gt=0.0, le=87.0)] = 20.0
     contact_force_n: Annotated[float, Field(gt=0.0, le=100.0)] = 40.0
     hand: bool = True
     hand_speed_m_s: Annotated[float, Field(ge=0.01, le=0.1)] = 0.1
     hand_force_n: Annotated[float, Field(ge=1.0, le=70.0)] = 40.0
-    realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
-    connect_timeout_s: ConnectTimeout = 10.0
 
 
 class FrankaCell(CellConfig):
@@ -58,11 +47,6 @@ class FrankaCell(CellConfig):
 
     robot: RobotConfig = Field(default_factory=lambda: RobotConfig(backend="franka", arm="fr3", gripper="franka_hand"))
     franka: FrankaConfig
-
-    @model_validator(mode="after")
-    def _streams_between_periods(self) -> Self:
-        require_rate(self.robot.control_rate_hz, "franka.stream_hz", self.franka.stream_hz)
-        return self
 
     @classmethod
     def require_driver(cls) -> None:

@@ -2,7 +2,7 @@
 
 from math import inf
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,21 +10,21 @@ from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError, require_extra
 from td3robot.registry import GRIPPERS
-from td3robot.robots.cells import CELLS, CellConfig, ConnectTimeout, StateAge, require_rate
-from td3robot.robots.grippers.model import GripperModel
+from td3robot.robots.cells import CELLS, CellConfig, DriverConfig
+from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
+from td3robot.robots.ur.generations import DASHBOARD_PORT, GRIPPER_PORT, RTDE_PORT
 
 Count = Annotated[int, Field(ge=0, le=255)]
 # The shortest useful age limit, in state periods: states arrive with some jitter.
 STATES = 2.5
 
 
-class UrConfig(Section):
+class UrConfig(DriverConfig):
     """How a UR controller is driven.
 
     Attributes:
-        host: Name or address of the controller.
         models: Accepted answers of its dashboard to ``get robot model``; by default, the names of the cell's arm.
         serial_number: Serial number of the controller, if no other one will do.
         calibration: Kinematics for tool pose and guard: the ``controller``'s own, the ``nominal`` ones of the data
@@ -32,19 +32,13 @@ class UrConfig(Section):
         rtde_rate_hz: How often targets are streamed and states reported.
         lookahead_s, gain: Arguments of ``servoj``; ur_rtde accepts 0.03 to 0.2 s, and 100 to 2000.
         watchdog_hz: The controller stops the arm if nothing arrives for one period of this rate.
-        stop_deceleration_rad_s2: Deceleration of a controlled stop, for the fastest joint; not below the guard's
-            acceleration limit.
         servo_stop_deceleration_m_s2: Tool deceleration for the motion left when servoing ends: the argument of
             ``servoStop``. Below 1, stopping would take longer than the controller's watchdog waits.
-        late_periods: Without a new target for this many control periods, the arm is stopped and the fault reported.
-        max_state_age_s: A state stream that stops for longer than this is a fault.
         min_speed_scaling: Below this setting of the speed slider, the arm lags behind its targets and is not driven; at
             half speed it would fall further behind with every period.
-        realtime_priority: The worker's priority on SCHED_FIFO, if the system allows it; 0 leaves the scheduler alone.
-        connect_timeout_s: How long the controller may take to answer, and to start its program.
     """
 
-    host: Annotated[str, Field(min_length=1)]
+    rate_key: ClassVar[str] = "rtde_rate_hz"
     models: tuple[str, ...] | None = None
     serial_number: str | None = None
     calibration: Literal["controller", "nominal"] | Path = "controller"
@@ -52,13 +46,8 @@ class UrConfig(Section):
     lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] = 0.1
     gain: Annotated[float, Field(ge=100, le=2000)] = 300.0
     watchdog_hz: Annotated[float, Field(ge=2.0, le=100.0)] = 10.0
-    stop_deceleration_rad_s2: Annotated[float, Field(ge=2.0, le=40.0)] = 10.0
     servo_stop_deceleration_m_s2: Annotated[float, Field(ge=1.0, le=20.0)] = 10.0
-    late_periods: Annotated[float, Field(ge=1.5, le=100.0)] = 2.5
-    max_state_age_s: StateAge = 0.1
     min_speed_scaling: Annotated[float, Field(ge=0.5, le=1.0)] = 0.95
-    realtime_priority: Annotated[int, Field(ge=0, le=80)] = 20
-    connect_timeout_s: ConnectTimeout = 10.0
 
     @model_validator(mode="after")
     def _watchdog_is_fed(self) -> Self:
@@ -88,7 +77,7 @@ class GripperConfig(Section):
         answer_timeout_s: How long one answer may take.
     """
 
-    port: Annotated[int, Field(ge=1, le=65535)] = 63352
+    port: Annotated[int, Field(ge=1, le=65535)] = GRIPPER_PORT
     open_count: Count | None = None
     closed_count: Count | None = None
     speed: Count = 255
@@ -96,6 +85,13 @@ class GripperConfig(Section):
     poll_hz: Annotated[float, Field(ge=10.0, le=125.0)] = 60.0
     max_age_s: Annotated[float, Field(ge=0.05, le=5.0)] = 0.5
     answer_timeout_s: Annotated[float, Field(ge=0.01, le=2.0)] = 0.3
+
+    def calibrated(self, counts: Counts) -> tuple[int, int]:
+        """Return the counts when open and closed: the cell's if it has them, otherwise the model's."""
+        return (
+            counts.open if self.open_count is None else self.open_count,
+            counts.closed if self.closed_count is None else self.closed_count,
+        )
 
 
 class UrCell(CellConfig):
@@ -106,17 +102,11 @@ class UrCell(CellConfig):
     gripper: GripperConfig = GripperConfig()
 
     @model_validator(mode="after")
-    def _streams_between_periods(self) -> Self:
-        require_rate(self.robot.control_rate_hz, "ur.rtde_rate_hz", self.ur.rtde_rate_hz)
-        return self
-
-    @model_validator(mode="after")
     def _closes_upwards(self) -> Self:
         counts = GRIPPERS[self.robot.gripper].counts
         if counts is None:
             return self  # the driver says that this gripper has no URCap
-        low = counts.open if self.gripper.open_count is None else self.gripper.open_count
-        high = counts.closed if self.gripper.closed_count is None else self.gripper.closed_count
+        low, high = self.gripper.calibrated(counts)
         if high < low + 50:
             raise ValueError(
                 f"gripper: closed_count {high} is not well above open_count {low}; a Robotiq gripper goes from about 3 "
@@ -141,8 +131,6 @@ class UrCell(CellConfig):
 
     def endpoints(self) -> dict[str, tuple[str, int]]:
         """Return the ports of the controller and of the gripper's URCap."""
-        from td3robot.robots.ur.generations import DASHBOARD_PORT, RTDE_PORT
-
         ports = {"RTDE": RTDE_PORT, "dashboard": DASHBOARD_PORT, "gripper": self.gripper.port}
         return {name: (self.ur.host, port) for name, port in ports.items()}
 

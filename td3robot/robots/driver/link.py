@@ -1,12 +1,15 @@
 """The vendor's part of the worker: the connection to one controller."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
 
 from td3robot.robots.driver.shared_memory import WorkerState
+
+# At rest, an arm and what holds it are this close to each other [rad].
+REST_RAD = 0.02
 
 
 class StoppedError(Exception):
@@ -96,6 +99,14 @@ class ArmLink(ABC):
     def require_healthy(self, state: Any, now: float) -> None:
         """Raise if the arm is stopped, or its state is no longer known."""
 
+    def require_recent(self, state: Any, now: float) -> None:
+        """Raise if the controller's clock stands still: the stream stopped, or repeats itself."""
+        age, limit = now - state.stamp, self._settings["max_state_age_s"]
+        if age > limit:
+            raise StoppedError(
+                f"the controller's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False
+            )
+
     def require_streamable(self, state: Any) -> None:  # noqa: B027  # most have nothing to add
         """Raise if the arm must not be driven any further; called while targets are streamed."""
 
@@ -134,9 +145,19 @@ class ArmLink(ABC):
         """End our program on the controller; the arm stays where it is, held by the controller."""
 
 
+def require_rest(q: Sequence[float], held: Sequence[float], where: str, holds: str) -> None:
+    """Raise if an arm at rest is elsewhere than it should be [rad]: a motion would begin with a jump."""
+    away = max(abs(a - b) for a, b in zip(q, held, strict=True))
+    if not away <= REST_RAD:
+        raise StoppedError(
+            f"the {where} is {away:.3f} rad away from where {holds} (limit {REST_RAD:g} rad): a motion from there "
+            "would begin with a jump"
+        )
+
+
 def quantiles_ms(name: str, seconds: Iterable[float]) -> dict[str, float]:
     """Return median, 99th percentile and maximum of durations as ``<name>_p50_ms`` and so on; empty without any."""
-    ordered = sorted(seconds)
+    ordered = sorted(seconds)  # plain Python: a worker imports no NumPy
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0} if ordered else {}
     return {
         f"{name}_{label}_ms": 1e3 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]

@@ -88,7 +88,7 @@ class WorkerProcess(Generic[S]):
         except BaseException:
             self._child.close()
             raise
-        self._watch = threading.Thread(target=self._watch_over, name="worker-watch", daemon=True)
+        self._watch = threading.Thread(target=self._watch_worker, name="worker-watch", daemon=True)
         self._watch.start()
         return facts
 
@@ -126,7 +126,7 @@ class WorkerProcess(Generic[S]):
             self._target = Target(now, now, self._target.count + 1, tuple(q.tolist()), closed)
             self._memory.target.write(self._target)
 
-    def tell_kinematics(self, links: Sequence[Sequence[float]]) -> None:
+    def send_kinematics(self, links: Sequence[Sequence[float]]) -> None:
         """Have the tool's pose checked from now on; for links see :class:`ToolCheck`."""
         with suppress(ChannelClosedError):  # the watch says so, and why
             self._child.channel.send({"order": "kinematics", "links": links})
@@ -207,25 +207,25 @@ class WorkerProcess(Generic[S]):
             raise RobotError(f"the arm's worker process ended while it connected ({self._how_it_ended()})") from None
         raise RobotError(too_slow)
 
-    def _watch_over(self) -> None:
+    def _watch_worker(self) -> None:
         """Exchange signs of life; report a fault once, and every silence."""
-        told = False
+        reported = False
         self._watched_at = monotonic()
         while not self._closing.wait(BEAT_S):
             now = monotonic()
             if now - self._watched_at > MAX_STALL_S:
                 self._stall_s, self._stalled_at = now - self._watched_at, now
             self._watched_at = now
-            reason = self._look()
-            if reason is not None and not told:
-                told = True
+            reason = self._find_fault()
+            if reason is not None and not reported:
+                reported = True
                 self._on_fault(reason)
             with self._lock:
                 now = monotonic()
                 self._target = replace(self._target, beat=now)
                 self._memory.target.write(self._target)
 
-    def _look(self) -> str | None:
+    def _find_fault(self) -> str | None:
         """Read messages and signs of life, and return why the arm no longer follows, or None."""
         try:
             while self._child.channel.poll():

@@ -6,13 +6,15 @@ Nothing here is a safety function. The robot's own safety configuration comes fi
 import threading
 from abc import abstractmethod
 from collections import deque
+from dataclasses import fields
 from math import ceil, inf
 from time import monotonic
-from typing import Any, Generic, Protocol
+from typing import ClassVar, Generic
 
 import numpy as np
 
 from td3robot.errors import CommandRefusedError, RobotError, Td3RobotError
+from td3robot.robots.cells import DriverConfig
 from td3robot.robots.driver.link import StreamSettings, quantiles_ms
 from td3robot.robots.driver.process import WorkerProcess, WorkerSpec
 from td3robot.robots.driver.shared_memory import S
@@ -30,14 +32,6 @@ WORKER_SPEAKS_S = 0.1
 KEPT_TICKS = 100_000
 
 
-class StreamConfig(Protocol):
-    """The streaming settings in every vendor's configuration."""
-
-    late_periods: float
-    stop_deceleration_rad_s2: float
-    realtime_priority: int
-
-
 class DrivenRobot(PhysicalRobot, Generic[S]):
     """An arm whose worker process streams targets to the controller.
 
@@ -46,13 +40,21 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
 
     Args:
         spec: The robot that it has to be.
+        config: How its controller is reached and driven.
         passive: Read only: nothing is started on the controller, and the gripper is not moved.
         max_tcp_speed_m_s: Targets are played slower when the measured tool gets near this speed.
+
+    Attributes:
+        status_type: What :meth:`status` returns; its own fields are those of the worker's state with the same names.
     """
 
-    def __init__(self, spec: RobotSpec, passive: bool = False, max_tcp_speed_m_s: float = inf) -> None:
+    status_type: ClassVar[type[Status]] = Status
+
+    def __init__(
+        self, spec: RobotSpec, config: DriverConfig, passive: bool = False, max_tcp_speed_m_s: float = inf
+    ) -> None:
         super().__init__(spec, passive)
-        self._max_tcp_speed = max_tcp_speed_m_s
+        self._config, self._max_tcp_speed = config, max_tcp_speed_m_s
         self.missed_ticks, self.stretched_s = 0, 0.0
         self._process: WorkerProcess[S] | None = None
         self._latch, self._faulted = threading.Lock(), threading.Event()
@@ -221,30 +223,37 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         """Return everything that the worker published last, for checks and measurements; raises no fault."""
         return self._open_process().state()
 
+    @property
+    def state_period_s(self) -> float:
+        """Nominal time between two measured states."""
+        return 1.0 / self._config.rate_hz
+
+    @property
+    def max_state_age_s(self) -> float:
+        """Age of the latest state above which the driver reports a fault."""
+        return self._config.max_state_age_s
+
     def status(self) -> Status:
-        """Return stamp and age of the latest state, missed ticks and the fault."""
-        return Status(**self._status())
+        """Return what the controller reports besides the measured state, by this robot's kind of status."""
+        state, kind = self.latest(), self.status_type
+        own = {field.name: getattr(state, field.name) for field in fields(kind) if hasattr(state, field.name)}
+        return kind(
+            **own,
+            state_age_s=monotonic() - state.stamp,
+            missed_ticks=self.missed_ticks,
+            fault=self._fault,
+        )
 
     def figures(self) -> dict[str, float]:
         """Return quantiles of streaming periods and of the lateness of ticks, and how much time slipped [ms]."""
         ticks = quantiles_ms("tick_late", self._lateness) | {"stretched_ms": 1e3 * self.stretched_s}
         return self._open_process().figures() | ticks
 
-    def _status(self) -> dict[str, Any]:
-        state = self.latest()
-        return {
-            "stamp": state.stamp,
-            "controller_time": state.controller_time,
-            "state_age_s": monotonic() - state.stamp,
-            "missed_ticks": self.missed_ticks,
-            "fault": self._fault,
-        }
-
-    def _stream(self, config: StreamConfig, rate_hz: float, recover_after_s: float | None) -> StreamSettings:
+    def _stream(self, recover_after_s: float | None) -> StreamSettings:
         """Return how the worker streams to this robot."""
-        arm = self.spec.arm
+        arm, config = self.spec.arm, self._config
         return StreamSettings(
-            rate_hz=rate_hz,
+            rate_hz=config.rate_hz,
             period_s=self.spec.period_s,
             control=not self.passive,
             recover_after_s=recover_after_s,
@@ -280,7 +289,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         try:
             self._opened()
             if not self.passive:
-                process.tell_kinematics(_links(self.spec))
+                process.send_kinematics(_links(self.spec))
         except Td3RobotError:
             self.close()
             raise

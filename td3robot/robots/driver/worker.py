@@ -1,8 +1,8 @@
 """The process that holds the connection to a controller, and nothing else.
 
-It runs one loop at the link's rate: take the measured state, obey orders, judge, stream the next target. It ends with
-the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes of
-this process, the controller stops the arm by itself when nothing arrives any more.
+It runs one loop at the link's rate: read the measured state, carry out orders, check, stream the next target. It ends
+with the process that started it, and stops the arm when that process sends no more targets or is gone. Whatever becomes
+of this process, the controller stops the arm by itself when nothing arrives any more.
 """
 
 import gc
@@ -14,7 +14,7 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from td3robot.processes import Channel, ChannelClosedError, Parent
+from td3robot.processes import Channel, ChannelClosedError, Parent, raise_priority
 from td3robot.robots.driver.interpolation import TargetStream, speed_scale
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, quantiles_ms
 from td3robot.robots.driver.plausibility import Plausibility, ToolCheck
@@ -56,13 +56,13 @@ class Worker:
         return facts
 
     def run(self) -> None:
-        """Loop until told to leave, or until the deciding process is gone."""
+        """Loop until ordered to leave, or until the deciding process is gone."""
         due = monotonic()
         while not (self._leaving and self._state.status in (Status.HOLDING, Status.FAILED)):
             now = monotonic()
             try:
                 self._state = replace(self._state, beat=now, **self._link.observe(now, self._state))
-                self._obey(now)
+                self._take_orders(now)
                 self._link.require_healthy(self._state, now)
                 if self._fault is None:  # an arm that is braked needs no measurement for it
                     self._plausibility.check(self._state, self._state.status in (Status.STREAMING, Status.BRAKING))
@@ -79,7 +79,7 @@ class Worker:
             sleep(max(0.0, due - monotonic()))
         self._link.leave()
 
-    def _obey(self, now: float) -> None:
+    def _take_orders(self, now: float) -> None:
         try:
             while self._channel.poll():
                 message = self._channel.receive()
@@ -213,7 +213,7 @@ def run_worker(parent: Parent) -> NoReturn:
     """Run the worker of a vendor's link; the first message has the link, its settings, and the shared memory."""
     try:
         _work(parent.channel)
-    except ChannelClosedError:  # nobody is there to work for
+    except ChannelClosedError:  # the process that decides is gone
         pass
     except BaseException:  # noqa: BLE001  # the process that decides shows it as our last words
         traceback.print_exc()
@@ -224,7 +224,7 @@ def run_worker(parent: Parent) -> NoReturn:
 def _work(channel: Channel) -> None:
     link, link_settings, settings, descriptor = channel.receive()
     memory: SharedMemory[Any] = SharedMemory(descriptor, link.first)
-    realtime = _raise_priority(settings.realtime_priority)
+    realtime = raise_priority(settings.realtime_priority)
     worker = Worker(channel, memory, link(link_settings, settings), settings)
     channel.send({"connecting": True})
     try:
@@ -239,17 +239,6 @@ def _work(channel: Channel) -> None:
     gc.freeze()
     gc.disable()
     worker.run()
-
-
-def _raise_priority(priority: int) -> bool:
-    """Request SCHED_FIFO for this thread and those that the client starts, and return whether it was granted."""
-    if priority == 0:
-        return False
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except OSError:
-        return False
-    return True
 
 
 def _end(status: int) -> NoReturn:

@@ -1,13 +1,122 @@
-"""An FR3 through franka-rs, with every call checked. Only this file and ``hand.py`` import its module ``franka``."""
+"""An FR3 and its hand through franka-rs, with every call checked. The only file that imports its module ``franka``."""
 
 import socket
+import threading
 from dataclasses import dataclass
 from math import inf, isfinite
+from time import monotonic
 from typing import Any, ClassVar
 
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, require_rest
 from td3robot.robots.driver.shared_memory import WorkerState
-from td3robot.robots.franka.hand import Hand, connect_hand
+
+OPEN_WIDTH_M = 0.08
+# From this closed fraction on, the fingers grasp with force; below, they move to a width.
+GRASP_FROM = 0.9
+# Requests nearer to the last one than this count as the same; the hand takes 0.1 s for any command [closed fraction].
+SAME = 0.02
+# Fingers that met nothing end closer together than this, and the hand still calls it a grasp [m].
+NOTHING_M = 0.002
+
+
+class Hand:
+    """Fingers that go to the latest requested position once they have finished the one before it.
+
+    Attributes:
+        refused: Commands that the hand did not carry out, for example because something was in the way.
+        fault: Why its state is no longer known, or None.
+    """
+
+    def __init__(self, robot_host: str, speed_m_s: float, force_n: float) -> None:
+        import franka
+
+        self._error = franka.FrankaError
+        self._hand: Any = franka.Gripper(robot_host)
+        self._speed, self._force = speed_m_s, force_n
+        self._wake = threading.Condition()
+        self._wanted: float | None = None
+        self._commanded: float | None = None
+        self.width, self.grasped, self.stamp = 0.0, False, 0.0
+        self.refused = 0
+        # The hand reports a grasp until its next command is done, even while its fingers open. Its report about
+        # commands before ours is taken as it is.
+        self._gripping = True
+        self.fault: str | None = None
+        self._read_state()
+        for work, name in ((self._poll, "hand-poll"), (self._act, "hand-act")):
+            threading.Thread(target=work, name=name, daemon=True).start()
+
+    def go_to(self, closed: float) -> None:
+        """Go to a closed fraction in [0, 1]; below 0, stay."""
+        if closed < 0.0 or (self._wanted is not None and abs(closed - self._wanted) < SAME):
+            return
+        with self._wake:
+            self._wanted = closed
+            self._wake.notify()
+
+    def _read_state(self) -> None:
+        state = self._hand.read_once()
+        self.width, self.stamp = state.width, monotonic()
+        self.grasped = state.is_grasped and state.width > NOTHING_M and self._gripping
+
+    def _poll(self) -> None:
+        try:
+            while True:
+                self._read_state()
+        except self._error as error:
+            self.fault = f"the hand no longer reports: {' '.join(str(error).split())}"
+
+    def _act(self) -> None:
+        while self.fault is None:
+            with self._wake:
+                self._wake.wait_for(lambda: self._wanted != self._commanded)
+                self._commanded = closed = self._wanted
+            if closed is not None:
+                self._go(closed)
+
+    def _go(self, closed: float) -> None:
+        self._gripping = False
+        try:
+            if closed >= GRASP_FROM:
+                self._hand.grasp(0.0, self._speed, self._force, 0.005, OPEN_WIDTH_M)
+                self._gripping = True
+            else:
+                self._hand.move(OPEN_WIDTH_M * (1.0 - closed), self._speed)
+        except self._error:
+            self.refused += 1
+
+
+def home_hand(host: str) -> None:
+    """Home the hand to find its widest opening; its fingers close and open.
+
+    Raises:
+        StoppedError: There is no hand, or homing failed.
+        ImportError: franka-rs is not installed.
+    """
+    import franka
+
+    try:
+        franka.Gripper(host).homing()
+    except franka.FrankaError as error:
+        raise StoppedError(f"the hand at {host} cannot be made ready: {' '.join(str(error).split())}") from None
+
+
+def connect_hand(settings: dict[str, Any]) -> Hand:
+    """Connect to the hand of a robot, by the settings of ``FrankaConfig``.
+
+    Raises:
+        StoppedError: There is no hand.
+    """
+    import franka
+
+    try:
+        return Hand(settings["host"], settings["hand_speed_m_s"], settings["hand_force_n"])
+    except franka.FrankaError as error:
+        raise StoppedError(
+            f"the hand at {settings['host']} cannot be used ({' '.join(str(error).split())}); initialise it in Desk, "
+            "or set franka.hand to false"
+        ) from None
+
 
 JOINTS = 7
 
@@ -18,8 +127,6 @@ ANYWHERE = 6.5
 MAX_HAND_AGE_S = 0.5
 # The robot's clock may fall this far behind ours before its time counts as slipped: deliveries may be late [s].
 CLOCK_SLACK_S = 0.003
-# At rest, the measured posture, the client's own target and the last sent target are this close to each other [rad].
-REST_RAD = 0.02
 MODES = {
     "reflex": "a reflex holds the arm",
     "user_stopped": "the arm is stopped by its user: release the stop, then close the brakes again in Desk",
@@ -106,7 +213,7 @@ class FrankaLink(ArmLink):
         try:
             state = self._robot.read_once() if self._targets is None else self._targets.state()
         except self._errors as error:
-            raise self._why(f"the connection to the control box failed: {_line(error)}") from None
+            raise self._stop_reason(f"the connection to the control box failed: {_line(error)}") from None
         if state.time == self._time:
             return self._fingers()
         self._time = state.time
@@ -135,10 +242,8 @@ class FrankaLink(ArmLink):
             StoppedError: The arm is stopped, or its state is no longer known.
         """
         if self._targets is not None and not self._targets.running:
-            raise self._why("the motion ended")
-        age, limit = now - state.stamp, self._settings["max_state_age_s"]
-        if age > limit:
-            raise StoppedError(f"the robot's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False)
+            raise self._stop_reason("the motion ended")
+        self.require_recent(state, now)
         if self._stream.control:
             self._require_ready()
         hand = self._hand
@@ -155,12 +260,12 @@ class FrankaLink(ArmLink):
         try:
             self._targets.move_to(q)
         except (self._errors, ValueError) as error:
-            raise self._why(f"a target was refused: {_line(error)}") from None
+            raise self._stop_reason(f"a target was refused: {_line(error)}") from None
 
     def grip(self, closed: float) -> None:
         """Send the hand, if there is one, to a closed fraction."""
         if self._hand is not None:
-            self._hand.want(closed)
+            self._hand.go_to(closed)
 
     def resting(self, state: FrankaState) -> tuple[float, ...]:
         """Return the last target: the motion is open, and the arm rests on it.
@@ -169,12 +274,7 @@ class FrankaLink(ArmLink):
             StoppedError: The arm, or the client's generator, is elsewhere: a motion would begin with a jump.
         """
         for where, q in (("measured posture", state.q), ("posture that the client holds", state.q_d)):
-            away = max(abs(a - b) for a, b in zip(q, state.target, strict=True))
-            if not away <= REST_RAD:
-                raise StoppedError(
-                    f"the {where} is {away:.3f} rad away from where the arm was sent to rest (limit {REST_RAD:g} rad): "
-                    "a motion from there would begin with a jump"
-                )
+            require_rest(q, state.target, where, "the arm was sent to rest")
         return state.target
 
     def follows(self, state: FrankaState) -> bool:
@@ -239,8 +339,8 @@ class FrankaLink(ArmLink):
         if (reason := MODES.get(self._mode)) is not None:
             raise StoppedError(reason)
 
-    def _why(self, otherwise: str) -> StoppedError:
-        """Return why the motion ended, from the client; it tells only once."""
+    def _stop_reason(self, otherwise: str) -> StoppedError:
+        """Return why the motion ended, from the client, which gives the reason only once."""
         targets, self._targets = self._targets, None
         if targets is None:
             return StoppedError(otherwise, connected=False)

@@ -17,16 +17,13 @@ from td3robot.robots.cells.franka import FrankaCell
 from td3robot.robots.driver.link import StoppedError
 from td3robot.robots.driver.process import WorkerSpec
 from td3robot.robots.driver.robot import DrivenRobot
-from td3robot.robots.findings import ATTENTION, Check
-from td3robot.robots.franka.hand import home_hand
-from td3robot.robots.franka.link import ROBOT_PORT, FrankaLink, FrankaState
+from td3robot.robots.franka.link import ROBOT_PORT, FrankaLink, FrankaState, home_hand
 from td3robot.robots.interface import RobotSpec
+from td3robot.robots.physical import ATTENTION, Check
 from td3robot.state import Array, Pose
 
 # Rotation about z from the hand's frame, which Desk's tool has, to one whose x axis is the fingers' direction [rad].
 HAND_TURN = pi / 2
-# A payload that is off by more than this makes the arm sag and its contact reflex err.
-PAYLOAD_KG = 0.3
 # How long the control box may take to accept a connection [s].
 ACCEPT_S = 2.0
 
@@ -48,7 +45,7 @@ class FrankaRobot(DrivenRobot[FrankaState]):
     def __init__(
         self, spec: RobotSpec, cell: FrankaCell, passive: bool = False, max_tcp_speed_m_s: float = inf
     ) -> None:
-        super().__init__(spec, passive, max_tcp_speed_m_s)
+        super().__init__(spec, cell.franka, passive, max_tcp_speed_m_s)
         self.cell, self.config = cell, cell.franka
 
     def activate_gripper(self) -> None:
@@ -100,26 +97,12 @@ class FrankaRobot(DrivenRobot[FrankaState]):
         what = "open the brakes and activate FCI in Desk; after a reflex: recover"
         check.add("mode", "idle", mode, mode == "idle", what)
         check.add("errors", "none", errors or "none", not errors, f"find the cause; then: {self.cell.recovery}")
-        known, mass = self.config.serial_number, self.spec.gripper.mass_kg
+        known = self.config.serial_number
         check.add(
             "serial number", "in the cell's file", known or "not given", bool(known),
-            "copy it from the robot's label to franka.serial_number; FCI does not tell it", ATTENTION,
+            "copy it from the robot's label to franka.serial_number; FCI does not report it", ATTENTION,
         )  # fmt: skip
-        told = self.facts["tool_mass_kg"]
-        check.add(
-            "payload", f"{mass:g} kg, within {PAYLOAD_KG:g}", f"{told:.2f} kg", abs(told - mass) < PAYLOAD_KG,
-            "choose the end effector in Desk",
-        )  # fmt: skip
-
-    @property
-    def state_period_s(self) -> float:
-        """Nominal time between two measured states: the worker reads as often as it streams."""
-        return 1.0 / self.config.stream_hz
-
-    @property
-    def max_state_age_s(self) -> float:
-        """Age of the latest state above which the driver reports a fault."""
-        return self.config.max_state_age_s
+        check.payload(self.facts["tool_mass_kg"], self.spec.gripper.mass_kg, "choose the end effector in Desk")
 
     @property
     def holds(self) -> bool:
@@ -135,7 +118,7 @@ class FrankaRobot(DrivenRobot[FrankaState]):
         return WorkerSpec(
             link=FrankaLink,
             settings=config.model_dump(mode="json"),
-            stream=self._stream(config, config.stream_hz, None if fault_age_s is None else 0.0),
+            stream=self._stream(None if fault_age_s is None else 0.0),
             extra="franka",
             purpose="driving a Franka arm",
             connect_s=config.connect_timeout_s,

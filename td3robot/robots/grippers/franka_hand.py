@@ -4,7 +4,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from td3robot.registry import GRIPPERS
-from td3robot.robots.franky_sim import Element, as_xml, model_tree, one
+from td3robot.robots.arms.franka import Element, as_xml, model_tree, one
 from td3robot.robots.grippers.model import GripperModel, Jaw
 
 if TYPE_CHECKING:

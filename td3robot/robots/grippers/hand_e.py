@@ -63,8 +63,8 @@ def _add_finger(model: "GripperBuilder", side_body: "mujoco.MjsBody", side: str)
 
 # Payload: HM, "W = (2 x 130 N x 0.3) / 2.4 = 32.5 N ... a 3.3 kg part". Grasp height: the fingers' ends are 10.5 mm
 # beyond the tool centre point, 5 mm off the table with 3 mm of play; but no lower than the workspace of the arms here,
-# 20 mm. Lowest and highest object: pads that overlap it by 9.5 mm, a palm 4 mm above it. Narrowest: told from nothing
-# by 0.16 of the way. The gap is linear in the drivers. Counts: assumed to be the 2F-85's.
+# 20 mm. Lowest and highest object: pads that overlap it by 9.5 mm, a palm 4 mm above it. Narrowest: distinguished from
+# nothing by 0.16 of the way. The gap is linear in the drivers. Counts: assumed to be the 2F-85's.
 ROBOTIQ_HAND_E: GripperModel = GRIPPERS.register(
     "robotiq_hand_e",
     GripperModel(
@@ -89,11 +89,6 @@ ROBOTIQ_HAND_E: GripperModel = GRIPPERS.register(
         ),
         counts=Counts(open=3, closed=230, speed_m_s=SPEED_M_S, force_n=FORCE_N),
         make_spec=robotiq_hand_e,
-        base="base_mount",
-        palm="base",
-        actuator="fingers_actuator",
-        control_open=0.0,
-        control_closed=255.0,
         links=((("right_finger_joint", 1.0),), (("left_finger_joint", 1.0),)),
     ),
 )

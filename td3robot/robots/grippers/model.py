@@ -24,7 +24,7 @@ class Jaw:
     Attributes:
         stroke_m: Width of the open jaw.
         margin_m: Clearance that the jaw needs to go around an object.
-        min_width_m: Drivers that stop on something thinner cannot be told from drivers that close on nothing.
+        min_width_m: Drivers that stop on something thinner cannot be distinguished from drivers that close on nothing.
         payload_kg: What it holds by friction (data sheet).
         grasp_height_m: Height of the tool centre point above the table at the lowest grasp: how far the fingers reach
             beyond it, plus the guard's clearance.
@@ -91,7 +91,8 @@ class GripperModel:
         mass_kg: Payload to set at an arm's controller, coupling included.
         jaw: What fits between the fingers.
         counts: The device's counts, if it is driven by counts.
-        make_spec: Makes the MuJoCo model, for a flange whose z axis points out of the arm.
+        make_spec: Makes the MuJoCo model, for a flange whose z axis points out of the arm. By default, the parts below
+            have the names and numbers of the Menagerie's 2F-85, and of every model of a ``GripperBuilder``.
         base: Its root body; a coupling moves it along z.
         palm: Its heaviest body, to which an unknown payload is added.
         actuator: The actuator of the fingers.
@@ -114,12 +115,12 @@ class GripperModel:
     jaw: Jaw
     counts: Counts | None
     make_spec: Callable[[], "mujoco.MjSpec"]
-    base: str
-    palm: str
-    actuator: str
-    control_open: float
-    control_closed: float
     links: tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]
+    base: str = "base_mount"
+    palm: str = "base"
+    actuator: str = "fingers_actuator"
+    control_open: float = 0.0
+    control_closed: float = 255.0
     pads: str = "_pad"
     driver_at: Callable[[float], float] | None = None
     label: str = ""

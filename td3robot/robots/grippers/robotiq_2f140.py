@@ -99,7 +99,7 @@ def _add_finger(model: "GripperBuilder", side_body: "mujoco.MjsBody", side: str)
 
 # Payload by friction: assumed. Grasp height: the guard boxes the closed gripper, whose ends are 32.6 mm beyond the tool
 # centre point; 5 mm off the table, and 3 mm of play. Lowest and highest object: pads that overlap it by 10 mm where the
-# fingers are long, a palm 4 mm above it. Narrowest: told from nothing by 0.13 of the way.
+# fingers are long, a palm 4 mm above it. Narrowest: distinguished from nothing by 0.13 of the way.
 # Counts: assumed to be the 2F-85's.
 ROBOTIQ_2F140: GripperModel = GRIPPERS.register(
     "robotiq_2f140",
@@ -126,11 +126,6 @@ ROBOTIQ_2F140: GripperModel = GRIPPERS.register(
         ),
         counts=Counts(open=3, closed=230, speed_m_s=SPEED_M_S, force_n=FORCE_N),
         make_spec=robotiq_2f140,
-        base="base_mount",
-        palm="base",
-        actuator="fingers_actuator",
-        control_open=0.0,
-        control_closed=255.0,
         links=(
             (("right_driver_joint", 1.0), ("right_follower_joint", -1.0)),
             (("left_driver_joint", 1.0), ("left_follower_joint", -1.0)),

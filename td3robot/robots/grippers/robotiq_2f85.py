@@ -76,11 +76,6 @@ ROBOTIQ_2F85: GripperModel = GRIPPERS.register(
         ),
         counts=Counts(open=3, closed=230, speed_m_s=(0.02, 0.15), force_n=(20.0, 235.0)),
         make_spec=menagerie_2f85,
-        base="base_mount",
-        palm="base",
-        actuator="fingers_actuator",
-        control_open=0.0,
-        control_closed=255.0,
         links=(_linkage("right"), _linkage("left")),
     ),
 )

@@ -1,12 +1,44 @@
-"""What simulated robots add to a robot: variations from the model, and placed objects."""
+"""What simulated robots have in common: the interface, variations of the cell, and the fingers' motor."""
 
 from abc import abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from td3robot.robots.interface import Robot
 from td3robot.robots.objects import Objects
-from td3robot.robots.simulated.variation import Variation
-from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.state import Array
+
+if TYPE_CHECKING:
+    from td3robot.robots.toolbox import ToolboxKinematics
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """Physical differences from the nominal cell.
+
+    Attributes:
+        servo_stiffness, servo_lag: Factors on the arm's servos.
+        payload_kg: Mass at the gripper that the controller does not know of.
+        table_offset_m: How much higher the table top is than configured.
+        object_mass_kg: The object's mass, if it differs.
+        object_friction: Sliding friction of pads and object, if it differs.
+        object_scale: Factor on every extent of the object.
+        tool_offset_m: (3,) from the assumed to the true position of the tool, along the axes of its parent body.
+        gripper_speed: Share of the fingers' fastest speed.
+        gripper_delay_s: From a new position to their first motion.
+    """
+
+    servo_stiffness: float = 1.0
+    servo_lag: float = 1.0
+    payload_kg: float = 0.0
+    table_offset_m: float = 0.0
+    object_mass_kg: float | None = None
+    object_friction: float | None = None
+    object_scale: float = 1.0
+    tool_offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    gripper_speed: float = 1.0
+    gripper_delay_s: float = 0.0
 
 
 class SimulatedRobot(Robot):
@@ -17,7 +49,7 @@ class SimulatedRobot(Robot):
         period_share: Duration of the next control periods, as a share of the nominal one.
     """
 
-    kinematics: ToolboxKinematics | None = None
+    kinematics: "ToolboxKinematics | None" = None
     period_share: float = 1.0
 
     @abstractmethod
@@ -31,3 +63,51 @@ class SimulatedRobot(Robot):
     def objects(self) -> Objects | None:
         """Return the objects of the scene, or None if the simulation has no contacts."""
         return None
+
+
+class Fingers:
+    """The motor's target for the fingers, as a closed fraction.
+
+    Args:
+        rate: Largest change of the closed fraction [1/s].
+
+    Attributes:
+        share: Share of that rate to use.
+        delay_s: From a new position to the first motion.
+        fraction: 0 open to 1 closed; it runs ahead of fingers that an object stops, which is what squeezes the object.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self.share, self.delay_s = 1.0, 0.0
+        self.place(0.0)
+
+    def place(self, closed: float) -> None:
+        """Place the fingers at a closed fraction, at rest."""
+        self.fraction = self._goal = self._asked = closed
+        self._coming: deque[tuple[float, float]] = deque()
+        self._now_s = 0.0
+
+    def go_to(self, closed: float) -> None:
+        """Request a closed fraction, which takes effect after the delay."""
+        if closed != self._asked:
+            self._asked = closed
+            self._coming.append((self._now_s + self.delay_s, closed))
+
+    def advance(self, seconds: float, measured: float) -> float:
+        """Advance time with the fingers at ``measured``, and return :attr:`fraction`."""
+        end = self._now_s + seconds
+        while self._coming and self._coming[0][0] < end - 1e-9:
+            at, goal = self._coming.popleft()
+            self._approach(max(at - self._now_s, 0.0))
+            self._now_s = max(at, self._now_s)
+            self._goal = goal
+            if (goal - measured) * (self.fraction - measured) < 0.0:
+                self.fraction = measured  # go back from where the fingers are, not from the target that squeezes
+        self._approach(end - self._now_s)
+        self._now_s = end
+        return self.fraction
+
+    def _approach(self, seconds: float) -> None:
+        reach = self.share * self._rate * seconds
+        self.fraction += min(max(self._goal - self.fraction, -reach), reach)

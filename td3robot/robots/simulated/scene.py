@@ -15,12 +15,11 @@ from td3robot.geometry import quaternion
 from td3robot.robots.arms.model import ArmModel
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.simulated import bodies
+from td3robot.robots.simulated.arm_spec import FLANGE_SITE as FLANGE_SITE
 from td3robot.state import Array, ObjectModel, Pose
 
 GRIPPER_PREFIX = "gripper_"
 TCP_SITE = "tcp"
-FLANGE_SITE = bodies.FLANGE_SITE
 TABLE_GEOM = "table"
 
 # Two computations of the same kinematics agree in position to within [m], and in the rotation's entries to within [1].

@@ -22,8 +22,7 @@ from td3robot.errors import TrackerError, choose
 from td3robot.geometry import rotation_of
 from td3robot.registry import Registry
 from td3robot.robots.camera_figures import Arrival
-from td3robot.robots.object_bounds import ObjectBounds
-from td3robot.robots.objects import Objects, Sighting
+from td3robot.robots.objects import ObjectBounds, Objects, Sighting
 from td3robot.state import Array, Pose
 
 TRACKERS: Registry[type["TrackerConfig"]] = registry.TRACKERS

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from td3robot.errors import TrackerError
-from td3robot.robots.object_bounds import ObjectBounds
+from td3robot.robots.objects import ObjectBounds
 from td3robot.robots.trackers import TRACKERS, ObjectTracker, Report, TrackerConfig
 from td3robot.state import Array
 

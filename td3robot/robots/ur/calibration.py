@@ -22,7 +22,6 @@ from td3robot.robots.arms.model import ArmModel, Chain, Step
 from td3robot.robots.cells.ur import UrConfig
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.generations import PRIMARY_PORT
-from td3robot.state import Array
 
 # A controller sends the kinematics with its first state, a tenth of a second after a client connects [s].
 PATIENCE_S = 5.0
@@ -146,7 +145,7 @@ def largest_difference(arm: ArmModel, chain: Chain, tool_m: float) -> float:
     """
     rng = np.random.default_rng(0)
     q = rng.uniform(np.maximum(arm.lower, -np.pi), np.minimum(arm.upper, np.pi), (SAMPLES, JOINTS))
-    ours, theirs = _tools(arm.chain, q, tool_m), _tools(chain, q, tool_m)
+    ours, theirs = arm.chain.tools(q, tool_m), chain.tools(q, tool_m)
     box = arm.regions["workspace"]
     inside = ((ours >= box.low) & (ours <= box.high)).all(axis=1)
     return float(np.linalg.norm(ours - theirs, axis=1)[inside].max())
@@ -219,17 +218,3 @@ def _link(values: tuple[float, ...]) -> tuple[Step, ...]:
     """Return a frame composed as in URDF: fixed-axis roll, pitch, yaw."""
     x, y, z, roll, pitch, yaw = values
     return (("tx", x), ("ty", y), ("tz", z), ("Rz", yaw), ("Ry", pitch), ("Rx", roll))
-
-
-def _tools(chain: Chain, q: Array, tool_m: float) -> Array:
-    """Compute the tool centre point (m, 3) [m] at joint angles (m, n) [rad]."""
-    first, *others = chain.transforms()
-    poses = np.broadcast_to(first, (len(q), 4, 4))
-    for index, transform in enumerate(others):
-        turns = np.tile(np.eye(4), (len(q), 1, 1))
-        turns[:, 0, 0] = turns[:, 1, 1] = np.cos(q[:, index])
-        turns[:, 1, 0] = np.sin(q[:, index])
-        turns[:, 0, 1] = -turns[:, 1, 0]
-        poses = poses @ turns @ transform
-    tools: Array = (poses @ np.array([0.0, 0.0, tool_m, 1.0]))[:, :3]
-    return tools

@@ -1,7 +1,7 @@
 """Generations of UR controllers: what differs between them, and which are driven. Plain Python, for workers.
 
 To add one, try this driver on such a controller, then add a record to :data:`GENERATIONS` (or take out the refusal of
-the one that is there) with what differs: dashboard commands and answers, ports, RTDE variables, waiting times. The
+the one that is there) with what differs: its arms, dashboard commands and answers, RTDE variables, waiting times. The
 simulated controller (``td3robot.simulators``) answers as :data:`POLYSCOPE_5` does.
 """
 
@@ -18,7 +18,8 @@ from td3robot.errors import ConfigError
 if TYPE_CHECKING:
     from td3robot.robots.arms.model import ArmModel
 
-RTDE_PORT, DASHBOARD_PORT, PRIMARY_PORT = 30004, 29999, 30001
+RTDE_PORT, DASHBOARD_PORT, GRIPPER_PORT = 30004, 29999, 63352
+PRIMARY_PORT, SECONDARY_PORT, SCRIPT_PORT = 30001, 30002, 30003
 # The dashboard command that every generation with a dashboard knows, to tell them apart.
 WHICH = "PolyscopeVersion"
 
@@ -32,9 +33,10 @@ class Generation:
     Attributes:
         name: The major version's name for people: ``5``.
         majors: The major versions of PolyScope that it has.
+        arms: Names of arms that it alone has.
         refusal: Why it is not driven, with ``{host}`` and ``{version}``; empty if it is.
         answer: How its dashboard's answer to :data:`WHICH` begins.
-        commands: Its dashboard commands, by what they ask for.
+        commands: Its dashboard commands, by what they ask for; without ``remote``, it knows no remote control.
         outputs: The RTDE variables of a state. ur_rtde accepts truncated packages, and then reads old or random values
             at their end. The time is last, and the tool's pose before it, because both are checked in every state.
         unlock_after_s: How long after a protective stop it may be unlocked [s].
@@ -42,6 +44,7 @@ class Generation:
 
     name: str
     majors: range
+    arms: tuple[str, ...] = ()
     refusal: str = ""
     answer: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class Generation:
 CB3 = Generation(
     "3",
     range(5),
+    ("ur3", "ur5", "ur10"),
     "the controller at {host} runs PolyScope {version}, which is a CB3: its arms have other kinematics than the "
     "e-Series arms of the same names, and nothing here describes them; use an e-Series",
 )
@@ -77,6 +81,7 @@ POLYSCOPE_5 = Generation(
 POLYSCOPE_X = Generation(
     "X",
     range(6, 1 << 16),
+    (),
     "the controller at {host} runs PolyScope X {version}: ur_rtde starts no program on it before 10.10 and then drops "
     "every command in silence, and nobody has tried this driver on a later one; use PolyScope 5",
 )
@@ -87,6 +92,16 @@ def refusal(host: str, version: tuple[int, int]) -> str | None:
     """Return why a controller of a version (major, minor) is not driven, or None if it is."""
     found = next((each for each in GENERATIONS if version[0] in each.majors), POLYSCOPE_X)
     return found.refusal.format(host=host, version="{}.{}".format(*version)) or None
+
+
+def generation_of(arm: str) -> Generation:
+    """Return the generation whose controllers have an arm of this name: that which has it alone, or the usual one."""
+    return next((each for each in GENERATIONS if arm in each.arms), POLYSCOPE_5)
+
+
+def generation_named(name: str) -> Generation:
+    """Return the generation with a name, as a worker gets it."""
+    return next(each for each in GENERATIONS if each.name == name)
 
 
 def version_in(answer: str) -> tuple[int, int] | None:
@@ -116,18 +131,25 @@ def model_names(arm: "ArmModel") -> tuple[str, ...]:
     """Return a controller's possible answers to ``get robot model`` for an arm, the usual one first.
 
     An e-Series answers without its ``e``: ``UR5``, like the CB3 arm of that name. PolyScope's version tells the two
-    apart.
+    apart, so an arm of a generation that is not driven has no names here.
 
     Raises:
-        ConfigError: The arm is not from Universal Robots.
+        ConfigError: The arm is not from Universal Robots, or no controller that is driven has it.
     """
     match = _ARM.fullmatch(arm.name)
     if match is None:
         raise ConfigError(f"{arm.name} is not an arm of Universal Robots, whose controllers this driver speaks to")
     short = f"UR{match[1]}"
+    other = generation_of(arm.name)
+    if other.refusal:
+        raise ConfigError(
+            f"robot.arm is {arm.name!r}, an arm of controllers with PolyScope {other.name}, which are not driven; a "
+            f"controller with PolyScope 5 that calls itself {short} has a {arm.name}e: set robot.arm to the arm that "
+            "is there"
+        )
     return (short, f"{short}e") if match[2] else (short,)
 
 
 def is_ur(name: str) -> bool:
-    """Whether an arm of that name is from Universal Robots."""
-    return _ARM.fullmatch(name) is not None
+    """Whether an arm of that name is from Universal Robots, and of a generation that is driven."""
+    return _ARM.fullmatch(name) is not None and not generation_of(name).refusal

@@ -11,12 +11,20 @@ from math import hypot, isfinite
 from time import monotonic, sleep
 from typing import Any, ClassVar
 
-from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost
+from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, require_rest
 from td3robot.robots.driver.plausibility import pose_of
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.ur import JOINTS
-from td3robot.robots.ur.generations import DASHBOARD_PORT, POLYSCOPE_5, RTDE_PORT, refusal, rtde_version, version_in
-from td3robot.robots.ur.messages import connection_refused_message, explain_ur_error
+from td3robot.robots.ur.connection import connection_refused_message, explain_ur_error
+from td3robot.robots.ur.generations import (
+    DASHBOARD_PORT,
+    POLYSCOPE_5,
+    RTDE_PORT,
+    generation_named,
+    refusal,
+    rtde_version,
+    version_in,
+)
 
 # UR's numbers of safety modes and robot modes (RTDE guide).
 NORMAL, REDUCED, PROTECTIVE_STOP, SAFEGUARD_STOP = 1, 2, 3, 5
@@ -26,8 +34,6 @@ RUNNING = 7
 UNFED = 0.25
 # The controller may slow the arm down for this long [s].
 SLOWED_S = 0.2
-# At rest, the measured posture and the controller's own target are this close [rad].
-REST_RAD = 0.02
 # No component of a tool's pose is this large [m, rad].
 ANYWHERE = 100.0
 # Speed and acceleration are arguments of servoJ that the controller does not use.
@@ -72,6 +78,7 @@ class UrLink(ArmLink):
     def __init__(self, settings: dict[str, Any], stream: StreamSettings) -> None:
         super().__init__(settings, stream)
         self._host = settings["host"]
+        self._generation = generation_named(settings.get("generation", POLYSCOPE_5.name))
         self._slow: float = UNFED * settings["servo_stop_deceleration_m_s2"] / settings["watchdog_hz"]
         self._control: Any = None
         self._receive: Any = None
@@ -91,7 +98,7 @@ class UrLink(ArmLink):
             dashboard.connect(int(1e3 * self._settings["connect_timeout_s"]))
             facts = self._identify(dashboard)
             rate, what = float(self._settings["rtde_rate_hz"]), "RTDE server (port 30004)"
-            self._receive = RTDEReceiveInterface(self._host, rate, list(POLYSCOPE_5.outputs))
+            self._receive = RTDEReceiveInterface(self._host, rate, list(self._generation.outputs))
             unlock_after_s = self._stream.recover_after_s
             if unlock_after_s is not None and self._receive.getSafetyMode() == PROTECTIVE_STOP:
                 sleep(unlock_after_s)
@@ -155,11 +162,7 @@ class UrLink(ArmLink):
         """
         if not self._receive.isConnected():
             raise connection_lost()
-        age, limit = now - state.stamp, self._settings["max_state_age_s"]
-        if age > limit:
-            raise StoppedError(
-                f"the controller's clock has not moved for {age:.2f} s (limit {limit:g} s)", connected=False
-            )
+        self.require_recent(state, now)
         if not self._stream.control:
             return
         if (reason := _stopped_by_safety(state.safety_mode)) is not None:
@@ -195,13 +198,7 @@ class UrLink(ArmLink):
         Raises:
             StoppedError: The measured posture and the controller's target differ.
         """
-        held = self._receive.getTargetQ()
-        away = max(abs(measured - target) for measured, target in zip(state.q, held, strict=True))
-        if not away <= REST_RAD:
-            raise StoppedError(
-                f"the measured posture is {away:.3f} rad away from where the controller holds the arm (limit "
-                f"{REST_RAD:g} rad): a motion from there would begin with a jump"
-            )
+        require_rest(state.q, self._receive.getTargetQ(), "measured posture", "the controller holds the arm")
         self._slowed_since = state.stamp
         return state.q
 
@@ -262,11 +259,11 @@ class UrLink(ArmLink):
         _require_listener(self._host, RTDE_PORT, timeout_s)
         try:
             _require_listener(self._host, DASHBOARD_PORT, timeout_s)
-        except StoppedError as nobody:
+        except StoppedError as missing:
             version = rtde_version(self._host, RTDE_PORT, timeout_s)  # PolyScope X has RTDE and no dashboard
             if version is not None and (why := refusal(self._host, version)) is not None:
                 raise StoppedError(why, connected=False) from None
-            raise nobody from None
+            raise missing from None
 
     def _identify(self, dashboard: Any) -> dict[str, Any]:
         polyscope = dashboard.polyscopeVersion().strip()
@@ -274,6 +271,11 @@ class UrLink(ArmLink):
         version = version_in(polyscope)
         if version is not None and (why := refusal(self._host, version)) is not None:
             raise StoppedError(why)
+        if version is not None and version[0] not in self._generation.majors:
+            raise StoppedError(
+                f"the controller at {self._host} runs PolyScope {version[0]}.{version[1]}, and the cell's arm has "
+                f"controllers with PolyScope {self._generation.name}; check ur.host and robot.arm"
+            )
         model, models = dashboard.getRobotModel().strip(), self._settings["models"]
         if model not in models:
             raise StoppedError(
@@ -305,7 +307,7 @@ class UrLink(ArmLink):
                 f"the arm is not ready ({dashboard.robotmode().strip()}): power it on and release its brakes at the "
                 "pendant, then try again"
             )
-        if not dashboard.isInRemoteControl():
+        if "remote" in self._generation.commands and not dashboard.isInRemoteControl():
             raise StoppedError(
                 "the robot is in local control: switch it to remote control at the pendant, then try again"
             )

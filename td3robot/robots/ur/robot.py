@@ -6,7 +6,7 @@ Nothing here is a safety function. The robot's own safety configuration comes fi
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,19 +15,20 @@ from td3robot.geometry import rotation_matrix
 from td3robot.robots.cells.ur import UrCell
 from td3robot.robots.driver.process import START_S, WorkerSpec
 from td3robot.robots.driver.robot import DrivenRobot
-from td3robot.robots.findings import Check
 from td3robot.robots.interface import RobotSpec
-from td3robot.robots.physical import Status
-from td3robot.robots.simulated.calibrated import calibrated_arm
-from td3robot.robots.ur import check as ur_check
+from td3robot.robots.physical import ATTENTION, Check, Status, in_words, round_trips
+from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.ur.calibration import Calibration, find_calibration, largest_difference, require_same_arm
-from td3robot.robots.ur.generations import POLYSCOPE_5, model_names
+from td3robot.robots.ur.connection import DashboardClient
+from td3robot.robots.ur.generations import WHICH, generation_of, model_names
 from td3robot.robots.ur.link import UrLink, UrState
-from td3robot.robots.ur.urcap import RobotiqGripper
+from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 from td3robot.state import Array, Pose
 
 # If the whole controller is gone, the worker will say so within this, and knows better than the gripper [s].
 WORKER_FIRST_S = 0.05
+# A count this far beyond the calibrated range is not noise.
+COUNTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,13 @@ class UrRobot(DrivenRobot[UrState]):
         max_tcp_speed_m_s: Targets are played slower when the measured tool gets near this speed.
     """
 
+    status_type: ClassVar[type[Status]] = UrStatus
+
     def __init__(self, spec: RobotSpec, cell: UrCell, passive: bool = False, max_tcp_speed_m_s: float = inf) -> None:
-        super().__init__(spec, passive, max_tcp_speed_m_s)
-        self.cell = cell
+        super().__init__(spec, cell.ur, passive, max_tcp_speed_m_s)
+        usual = model_names(spec.arm)  # also if the cell names others: refuses arms that are not driven
+        self.cell, self._models = cell, cell.ur.models or usual
+        self._generation = generation_of(spec.arm.name)
         self.calibration: Calibration | None = None
         self._nominal = spec
         self.gripper = RobotiqGripper(cell.ur.host, cell.gripper, spec.gripper, cell.recovery)
@@ -76,28 +81,6 @@ class UrRobot(DrivenRobot[UrState]):
         """Whether the gripper holds something."""
         return self.gripper.state().holds
 
-    @property
-    def state_period_s(self) -> float:
-        """Nominal time between two measured states."""
-        return 1.0 / self.cell.ur.rtde_rate_hz
-
-    @property
-    def max_state_age_s(self) -> float:
-        """Age of the latest state above which the driver reports a fault."""
-        return self.cell.ur.max_state_age_s
-
-    def status(self) -> UrStatus:
-        """Return what the controller reports besides the measured state; it contains a fault instead of raising it."""
-        state = self.latest()
-        return UrStatus(
-            **self._status(),
-            safety_mode=state.safety_mode,
-            robot_mode=state.robot_mode,
-            runtime_state=state.runtime_state,
-            speed_slider=state.speed_slider,
-            speed_scaling=state.speed_scaling,
-        )
-
     def reported_tool(self) -> tuple[Array, Pose]:
         """Return joint angles [rad] and the controller's tool pose for them, both from when it was connected."""
         self._open_process()
@@ -109,12 +92,35 @@ class UrRobot(DrivenRobot[UrState]):
         self.gripper.activate()
 
     def check_controller(self, check: Check) -> bool:
-        """Check dashboard and gripper; return whether connecting makes sense."""
-        return ur_check.check_controller(check, self.cell, self.spec)
+        """Check dashboard and gripper, each whatever the other says; connecting makes sense anyway."""
+        try:
+            self._check_dashboard(check)
+        except RobotError as error:
+            check.add("controller", f"a UR at {self.cell.ur.host}", "no dashboard", False, str(error))
+        check.answers("gripper answers", lambda: self._check_gripper_answers(check))
+        return True
 
     def check_settings(self, check: Check) -> None:
-        """Check speed slider, payload and gripper calibration."""
-        ur_check.check_settings(check, self)
+        """Check speed slider, payload, kinematics and gripper calibration of the connected robot."""
+        slider, least = self.latest().speed_slider, self.cell.ur.min_speed_scaling
+        check.add(
+            "speed slider", f"at least {100 * least:.0f} %", f"{100 * slider:.0f} %", slider >= least,
+            "set it to 100 % at the pendant, and limit speeds with --speed",
+        )  # fmt: skip
+        check.payload(
+            self.facts["payload_kg"], self.spec.gripper.mass_kg, "set the payload at the pendant to the gripper's mass"
+        )
+        self._check_kinematics(check)
+        gripper = self.gripper
+        if gripper.fault is not None:
+            check.add("gripper", "active, and answering", "not ready", False, gripper.fault)
+            return
+        count, low, high = gripper.state().count, gripper.open_count, gripper.closed_count
+        check.add(
+            "gripper calibration", f"counts {low} open to {high} closed", f"now at {count}",
+            low - COUNTS <= count <= high + COUNTS,
+            "open and close the gripper at the pendant, and set gripper.open_count and closed_count to what it reports",
+        )  # fmt: skip
 
     def figures(self) -> dict[str, float]:
         """Return every driver's figures, and quantiles of the gripper's response times [ms]."""
@@ -126,12 +132,13 @@ class UrRobot(DrivenRobot[UrState]):
 
     def _worker(self, fault_age_s: float | None) -> WorkerSpec[UrState]:
         config = self.cell.ur
-        recover_after_s = None if fault_age_s is None else max(0.0, POLYSCOPE_5.unlock_after_s - fault_age_s)
+        recover_after_s = None if fault_age_s is None else max(0.0, self._generation.unlock_after_s - fault_age_s)
         connect_s = START_S + 2.0 * config.connect_timeout_s + (recover_after_s or 0.0)
         return WorkerSpec(
             link=UrLink,
-            settings={"models": model_names(self.spec.arm)} | config.model_dump(mode="json", exclude_none=True),
-            stream=self._stream(config, config.rtde_rate_hz, recover_after_s),
+            settings=config.model_dump(mode="json", exclude_none=True)
+            | {"models": self._models, "generation": self._generation.name},
+            stream=self._stream(recover_after_s),
             extra="ur",
             purpose="driving a UR arm",
             connect_s=connect_s,
@@ -199,3 +206,56 @@ class UrRobot(DrivenRobot[UrState]):
             "calibration": self.calibration.checksum,
             "nominal_tool_error_mm": round(1e3 * away, 2),
         }
+
+    def _check_dashboard(self, check: Check) -> None:
+        cell, driven, models = self.cell, self._generation, self._models
+        dashboard = DashboardClient(cell.ur.host, cell.robot.arm)
+        try:
+            said = {what: dashboard.ask(command) for what, command in driven.commands.items()}
+            model, serial = said["model"], said["serial_number"]
+            mode, safety = said["robot_mode"].rpartition(" ")[2], said["safety"].rpartition(" ")[2]
+            version = dashboard.ask(WHICH)
+            check.facts |= {"serial_number": serial, "model": model, "polyscope": version}
+            check.measured("arm_round_trip_ms", round_trips(lambda: dashboard.ask(driven.commands["robot_mode"])))
+        finally:
+            dashboard.close()
+        check.add("model", " or ".join(models), model, model in models, "check ur.host, robot.arm and ur.models")
+        check.add(
+            "PolyScope", driven.name, version, version.startswith(driven.answer),
+            f"only PolyScope {driven.name} was tried", ATTENTION,
+        )  # fmt: skip
+        check.add("robot mode", "RUNNING", mode, mode == "RUNNING", "power the arm on and release its brakes")
+        check.add(
+            "safety", "NORMAL or REDUCED", safety, safety in ("NORMAL", "REDUCED"),
+            f"find the cause; after a protective stop: {cell.recovery}",
+        )  # fmt: skip
+        if (remote := said.get("remote")) is not None:
+            on = {"true": "on", "false": "off"}.get(remote, remote)
+            check.add("remote control", "on", on, on == "on", "switch to remote control at the pendant")
+
+    def _check_kinematics(self, check: Check) -> None:
+        """Report whose kinematics the guard uses, and how far off the data sheet's would be."""
+        facts, own = self.facts, self.calibration is not None
+        found = "those of the data sheet"
+        if own:
+            found = (
+                f"those of {facts['kinematics']} (checksum {facts['calibration']}); the data sheet's are up to "
+                f"{facts['nominal_tool_error_mm']:.1f} mm off at the tool"
+            )
+        check.add(
+            "kinematics", "the arm's own", found, own,
+            "set ur.calibration to controller: arms differ from the data sheet by up to centimetres", ATTENTION,
+        )  # fmt: skip
+
+    def _check_gripper_answers(self, check: Check) -> None:
+        cell = self.cell
+        link = UrCapSocket(cell.ur.host, cell.gripper.port, cell.gripper.answer_timeout_s)
+        try:
+            found = check.measured("gripper_round_trip_ms", round_trips(lambda: link.get("POS")))
+        finally:
+            link.close()
+        assert found is not None
+        limit = 1e3 * cell.gripper.answer_timeout_s / 2
+        check.add(
+            "gripper answers", f"within {limit:g} ms", in_words(found), found["max"] < limit, "see to network and URCap"
+        )

@@ -16,7 +16,7 @@ from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.cells.ur import GripperConfig
 from td3robot.robots.driver.link import quantiles_ms
 from td3robot.robots.grippers.model import GripperModel
-from td3robot.robots.ur.dashboard import LineReader
+from td3robot.robots.ur.connection import LineReader
 
 ACTIVE = 3
 STOPPED_OPENING, STOPPED_CLOSING = 1, 2
@@ -129,7 +129,7 @@ class UrCapSocket:
             while data := self._socket.recv(4096):
                 dropped += len(data)
                 if dropped > LONGEST_DRAIN:
-                    raise ConnectionError("it keeps sending what nobody asked for")
+                    raise ConnectionError("it keeps sending unrequested data")
 
 
 class RobotiqGripper:
@@ -152,7 +152,9 @@ class RobotiqGripper:
         self, host: str, config: GripperConfig, model: GripperModel, recovery: str = "td3robot recover --robot CELL"
     ) -> None:
         self.host, self.config, self._recovery = host, config, recovery
-        self.open_count, self.closed_count = _calibrated_counts(config, model)
+        if model.counts is None:
+            raise ConfigError(f"a {model.name} has no position counts: it is not driven through Robotiq's URCap")
+        self.open_count, self.closed_count = config.calibrated(model.counts)
         self.fault: str | None = None
         self._wanted: int | None = None
         self._state: FingerState | None = None
@@ -267,13 +269,3 @@ class RobotiqGripper:
             )
         if (fault := link.get("FLT")) != 0:
             raise RobotError(f"the gripper reports fault code {fault}; see its manual, then activate it again")
-
-
-def _calibrated_counts(config: GripperConfig, model: GripperModel) -> tuple[int, int]:
-    """Return the counts when open and closed: the cell's if it has them, otherwise the model's."""
-    if model.counts is None:
-        raise ConfigError(f"a {model.name} has no position counts: it is not driven through Robotiq's URCap")
-    return (
-        model.counts.open if config.open_count is None else config.open_count,
-        model.counts.closed if config.closed_count is None else config.closed_count,
-    )

@@ -8,6 +8,8 @@ The first message has the options of :func:`serve`. Every answer is a dictionary
 ``reflex`` for every motion that the stand-in aborted, ``violation`` for each limit that a command broke (once per kind
 and motion), ``flushed``, and ``end``. The message ``reflex`` stops the arm as a contact would; ``flush`` writes out the
 log. The process ends when the parent closes the channel.
+
+:func:`run_check` checks a log of 1 kHz commands against the FR3's limits, with franka-sim's offline checker.
 """
 
 import gc
@@ -27,20 +29,23 @@ import numpy as np
 from franka_sim import mujoco_franka_sim
 from franka_sim.control_modes import ControlMode
 from franka_sim.franka_sim_server import FrankaSimServer
+from franka_sim.limits import tables
+from franka_sim.limits.checker import MotionLimitChecker
 
-from td3robot.processes import Channel, ChannelClosedError, Parent
+from td3robot.processes import Channel, ChannelClosedError, Parent, raise_priority
 
 # Reflected inertia of the motors at joints 5 to 7 [kg m2]. The model's 0.074 lets joint 7 buzz in this simulator.
 WRIST_ARMATURE = 0.195
 # How long a thread may keep the interpreter while another waits [s]; Python's own 5 ms are five cycles.
 SWITCH_S = 1e-4
 # A robot gives its client 1 ms. Without a real-time kernel, an answer is sometimes later, and a lost cycle would count
-# as a jump that nobody commanded. The stand-in, and its cycles with it, waits this long [s].
+# as a jump that was never commanded. The stand-in, and its cycles with it, waits this long [s].
 PATIENCE_S = 0.1
 # The protocol's number for a contact detected at a joint.
 JOINT_REFLEX = 6
 # One record of the command log: time on this computer [s], message number, mode, and q_c or dq_c [rad or rad/s].
 RECORD = struct.Struct("<dQq7d7d")
+LOG = np.dtype([("t", "f8"), ("id", "u8"), ("mode", "i8"), ("c", "f8", 7), ("q", "f8", 7)])
 # Initial posture: Franka's "ready" posture, turned towards +y [rad].
 READY = (1.570796, -0.785398, 0.0, -2.356194, 0.0, 1.570796, 0.785398)
 # The hand on the flange, as in Desk: mass [kg]; distance from the frame of joint 7 to the flange, and from there to the
@@ -56,7 +61,7 @@ class Events:
     def __init__(self, channel: Channel) -> None:
         self._channel, self._lock, self._begin = channel, threading.Lock(), monotonic()
 
-    def tell(self, event: str, **values: Any) -> None:
+    def send(self, event: str, **values: Any) -> None:
         """Send one event; end if the parent is gone."""
         with self._lock:
             try:
@@ -75,14 +80,14 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         self._events, self.reflexes, self.violations = events, 0, 0
         self._log = None if log is None else log.open("wb", buffering=1 << 16)
         super().__init__(**options)
-        self._know_the_hand()
+        self._report_hand()
 
     def reset_state(self) -> None:
         """Begin a connection, with the hand known from the start."""
         super().reset_state()
-        self._know_the_hand()
+        self._report_hand()
 
-    def _know_the_hand(self) -> None:
+    def _report_hand(self) -> None:
         """Report the tool like a robot whose end effector was chosen in Desk; franka-sim stops at joint 7."""
         robot_state, (c, s) = self.robot_state, HAND_TURN
         robot_state.state["m_ee"] = HAND_KG
@@ -120,14 +125,14 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
         checker = super()._build_motion_limit_checker()
         report = checker.report
 
-        def tell(violation: Any, *, enforced: bool) -> None:
+        def report_and_send(violation: Any, *, enforced: bool) -> None:
             """Count and report a violation, and pass it on."""
             if checker.should_log(violation):
                 self.violations += 1
-                self._events.tell("violation", what=violation.describe(), enforced=enforced)
+                self._events.send("violation", what=violation.describe(), enforced=enforced)
             report(violation, enforced=enforced)
 
-        checker.report = tell
+        checker.report = report_and_send
         return checker
 
     def _absorb_within_motion_limits(self, command: dict[str, Any], *, fresh: bool) -> bool:
@@ -140,7 +145,7 @@ class WatchedServer(FrankaSimServer):  # type: ignore[misc]  # there are no type
 
     def _abort_with_error(self, error_index: Any, reason: str, motion_id: int = 0) -> None:
         self.reflexes += 1
-        self._events.tell("reflex", why=reason)
+        self._events.send("reflex", why=reason)
         super()._abort_with_error(error_index, reason, motion_id)
 
 
@@ -205,16 +210,6 @@ def _make_punctual() -> None:
     gc.disable()
 
 
-def _raise_priority(priority: int) -> bool:
-    if priority == 0:
-        return False
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except OSError:
-        return False
-    return True
-
-
 def run_child(parent: Parent) -> None:
     """Serve until the parent is gone; the first message has the options."""
     options = parent.next()
@@ -250,7 +245,7 @@ def serve(
         arm, hand = write_models(Path(folder))
         mujoco_franka_sim.ARM_INITIAL_Q = np.array(READY)
         os.environ["FR3_MJCF"], os.environ["FRANKA_HAND_MJCF"] = str(arm), str(hand)
-        realtime = _raise_priority(priority)
+        realtime = raise_priority(priority)
         server = WatchedServer(
             events, log, host=host, enforce_motion_limits=True, enforce_comm_constraints=enforce_communication,
             gripper_physics=not instant_hand, gripper_object_width=object_width,
@@ -259,24 +254,90 @@ def serve(
     server.physics_sim.initialize_simulation = lambda: None
     _make_punctual()
     threading.Thread(target=_announce, args=(server, events, realtime), daemon=True).start()
-    threading.Thread(target=_obey, args=(parent, server, events), daemon=True).start()
+    threading.Thread(target=_take_orders, args=(parent, server, events), daemon=True).start()
     server.start()
 
 
 def _announce(server: WatchedServer, events: Events, realtime: bool) -> None:
     while not (server.physics_sim.running and server.gripper_server.running):
         threading.Event().wait(0.02)
-    events.tell("ready", host=server.host, port=server.port, pid=os.getpid(), realtime=realtime)
+    events.send("ready", host=server.host, port=server.port, pid=os.getpid(), realtime=realtime)
 
 
-def _obey(parent: Parent, server: WatchedServer, events: Events) -> None:
+def _take_orders(parent: Parent, server: WatchedServer, events: Events) -> None:
     """Follow the parent's orders, and end with the channel."""
     while (order := parent.next()) is not None:
         if order == "flush":
             server.flush()
-            events.tell("flushed")
+            events.send("flushed")
         if order == "reflex":
             server._abort_with_error(JOINT_REFLEX, "joint_reflex: asked for by a drill")
     server.flush()
-    events.tell("end", reflexes=server.reflexes, violations=server.violations)
+    events.send("end", reflexes=server.reflexes, violations=server.violations)
     os._exit(0)
+
+
+# A pause of this many cycles begins a new motion; fewer commands than the second number are not a motion.
+PAUSE, SHORTEST = 50, 4
+
+
+def run_check(parent: Parent) -> None:
+    """Check the log that the first message names, and answer with the result."""
+    parent.answer(check_limits(parent.next()))
+
+
+def check_limits(path: Path) -> dict[str, Any]:
+    """Check every command of a log.
+
+    Returns:
+        ``commands``, ``gaps`` (cycles without one), ``violations`` in words, and the largest ``acceleration`` [rad/s2],
+        ``jerk`` [rad/s3] and ``speed_share`` (joint speed by what the arm allows there).
+    """
+    data = np.fromfile(path, dtype=LOG)
+    ids = data["id"].astype(np.int64)
+    cuts = np.flatnonzero((np.diff(ids) > PAUSE) | (np.diff(ids) <= 0)) + 1
+    violations: list[str] = []
+    peaks = np.zeros(3)
+    for part in np.split(data, cuts):
+        if len(part) >= SHORTEST:
+            violations += _check(part)
+            peaks = np.maximum(peaks, _peaks(part))
+    acceleration, jerk, share = peaks.tolist()
+    return {
+        "commands": len(data),
+        "gaps": int((np.diff(ids) > 1).sum()),
+        "violations": violations,
+        "acceleration": acceleration,
+        "jerk": jerk,
+        "speed_share": share,
+    }
+
+
+def _check(data: Any) -> list[str]:
+    checker = MotionLimitChecker(enforce=False)
+    first = data["c"][0].tolist()
+    at_rest = {"q_d": first, "q": first, "dq_d": [0.0] * 7, "ddq_d": [0.0] * 7}
+    checker.start_motion(ControlMode.POSITION, at_rest, 1)
+    found = []
+    for message, commanded, q in zip(data["id"].tolist(), data["c"].tolist(), data["q"].tolist(), strict=True):
+        command = {"message_id": message, "q_c": commanded}
+        checker.note_published(message)
+        violation = checker.check(command, q)
+        if violation is not None:
+            found.append(f"{message}: {violation.describe()}")
+        checker.record(command)
+    return found
+
+
+def _peaks(data: Any) -> Any:
+    steps = np.diff(data["id"].astype(np.int64))
+    velocity = np.diff(data["c"], axis=0) / steps[:, None] * 1e3
+    acceleration = np.diff(velocity, axis=0) * 1e3
+    jerk = np.diff(acceleration, axis=0) * 1e3
+    one = (steps[1:] == 1) & (steps[:-1] == 1)
+    share = 0.0
+    for v, q in zip(velocity[::10], data["c"][1::10], strict=False):
+        up, down = np.array(tables.upper_joint_velocity_limits(q)), np.array(tables.lower_joint_velocity_limits(q))
+        share = max(share, float(np.max(np.where(v > 0, v / np.maximum(up, 1e-9), v / np.minimum(down, -1e-9)))))
+    most, jerks = np.abs(acceleration[one]).max(initial=0.0), np.abs(jerk[one[1:] & one[:-1]]).max(initial=0.0)
+    return np.array([most, jerks, share])

@@ -15,13 +15,11 @@ from td3robot.errors import ConfigError, Td3RobotError, choose
 from td3robot.geometry import quaternion, rotation_of
 from td3robot.simulators.accounting import Clock
 from td3robot.simulators.controller import Controller
-from td3robot.simulators.fault_kinds import parse_fault
-from td3robot.simulators.faults import Faults
+from td3robot.simulators.faults import Faults, parse_fault
 from td3robot.simulators.gripper import READABLE
-from td3robot.simulators.loop import Connection, Handler
+from td3robot.simulators.loop import Connection, LineHandler
 from td3robot.state import Pose
 
-MAX_LINE = 1 << 16
 # More rows at once would delay the controller's ticks.
 MAX_ROWS = 200
 
@@ -35,23 +33,17 @@ class LabContext:
     clock: Clock
 
 
-class LabPort(Handler):
+class LabPort(LineHandler):
     """One person in the lab."""
 
     def __init__(self, connection: Connection, lab: LabContext) -> None:
-        self._connection, self._lab = connection, lab
-        self._buffer = b""
+        super().__init__(connection)
+        self._lab = lab
 
-    def received(self, data: bytes) -> None:
-        """Answer every complete line."""
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        if len(self._buffer) > MAX_LINE:
-            self._connection.close()
-            return
-        for line in lines:
-            self._connection.send(json.dumps(self._answer(line)).encode() + b"\n")
+    def _answer(self, line: bytes) -> bytes:
+        return json.dumps(self._reply(line)).encode() + b"\n"
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _reply(self, line: bytes) -> dict[str, Any]:
         try:
             request = json.loads(line)
             if not isinstance(request, dict) or not request:

@@ -7,14 +7,10 @@ a second. Two of the state's parts are modelled: the tool's pose and, once per c
 import struct
 import zlib
 
-import numpy as np
-
-from td3robot.geometry import compose, rotation_vector
 from td3robot.robots.ur.calibration import DhParameters
-from td3robot.simulators.arm import RATE_HZ
+from td3robot.simulators.arm import RATE_HZ, six
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.loop import Connection, Handler
-from td3robot.state import Pose
 
 STATE_HZ = 10
 STATE, MESSAGE = 16, 20
@@ -44,7 +40,7 @@ class PrimaryPort(Handler):
             self._send(STATE, self._tool())
 
     def _send(self, kind: int, body: bytes) -> None:
-        self._connection.send(struct.pack(">iB", 5 + len(body), kind) + body)
+        self._connection.send(_part(kind, body))
 
     def _version(self) -> bytes:
         major, minor, bugfix, build = self._controller.config.version
@@ -54,9 +50,8 @@ class PrimaryPort(Handler):
         return head + name + struct.pack(">BBii", major, minor, bugfix, build) + date
 
     def _tool(self) -> bytes:
-        offset = self._controller.tcp_offset
-        pose = compose(self._controller.arm.flange(), offset)
-        return _part(CARTESIAN_INFO, struct.pack(">12d", *_six(pose), *_six(offset)))
+        controller = self._controller
+        return _part(CARTESIAN_INFO, struct.pack(">12d", *six(controller.tool()), *six(controller.tcp_offset)))
 
 
 def kinematics_info(parameters: DhParameters) -> bytes:
@@ -69,7 +64,3 @@ def kinematics_info(parameters: DhParameters) -> bytes:
 
 def _part(kind: int, body: bytes) -> bytes:
     return struct.pack(">iB", 5 + len(body), kind) + body
-
-
-def _six(pose: Pose) -> list[float]:
-    return [float(value) for value in np.concatenate([pose.position, rotation_vector(pose.rotation)])]

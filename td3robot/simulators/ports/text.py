@@ -5,7 +5,7 @@ import hashlib
 from td3robot.simulators.control_script import ControlScript
 from td3robot.simulators.controller import Controller, RuntimeState
 from td3robot.simulators.gripper import READABLE
-from td3robot.simulators.loop import Connection, Handler
+from td3robot.simulators.loop import Connection, Handler, LineHandler
 
 BANNER = "Connected: Universal Robots Dashboard Server"
 # These are answered in remote control only.
@@ -20,29 +20,25 @@ KNOWN_SCRIPTS = {
 WHOLE_AFTER_S = 0.3
 
 
-class DashboardPort(Handler):
+class DashboardPort(LineHandler):
     """One dashboard client."""
 
     def __init__(self, connection: Connection, controller: Controller) -> None:
-        self._connection, self._controller = connection, controller
-        self._buffer = b""
-        self._answer(BANNER)
+        super().__init__(connection)
+        self._controller = controller
+        connection.send(BANNER.encode() + b"\n")
 
-    def received(self, data: bytes) -> None:
-        """Answer every complete line."""
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
-            command = line.decode("utf-8", "replace").strip()
-            if command:
-                self._answer(self._obey(command))
-                if command.lower() == "quit":
-                    self._connection.close()
-                    return
+    def _answer(self, line: bytes) -> bytes:
+        command = line.decode("utf-8", "replace").strip()
+        if not command:
+            return b""
+        answer = self._reply(command).encode() + b"\n"
+        if command.lower() == "quit":
+            self._connection.send(answer)
+            self._connection.close()
+        return answer
 
-    def _answer(self, text: str) -> None:
-        self._connection.send(text.encode() + b"\n")
-
-    def _obey(self, command: str) -> str:
+    def _reply(self, command: str) -> str:
         controller, lower = self._controller, command.lower()
         if not controller.remote and any(lower == word or lower.startswith(f"{word} ") for word in REMOTE_ONLY):
             return f'Command "{command}" is not allowed: the robot is not in remote control'
@@ -144,21 +140,18 @@ class ScriptPort(Handler):
         self._buffer = b""
 
 
-class GripperPort(Handler):
+class GripperPort(LineHandler):
     """One client of the URCap's server."""
 
     def __init__(self, connection: Connection, controller: Controller) -> None:
-        self._connection, self._controller = connection, controller
-        self._buffer = b""
+        super().__init__(connection)
+        self._controller = controller
 
-    def received(self, data: bytes) -> None:
-        """Answer every complete line."""
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        answers = "".join(self._answer(line.decode("ascii", "replace").split()) for line in lines)
-        if answers and not self._controller.gripper_silent:
-            self._connection.send(answers.encode())
+    def _answer(self, line: bytes) -> bytes:
+        answer = self._reply(line.decode("ascii", "replace").split())
+        return b"" if self._controller.gripper_silent else answer.encode()
 
-    def _answer(self, words: list[str]) -> str:
+    def _reply(self, words: list[str]) -> str:
         gripper = self._controller.gripper
         if len(words) == 2 and words[0] == "GET":
             name = words[1]

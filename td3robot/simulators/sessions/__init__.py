@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from td3robot.config import RobotConfig
 from td3robot.errors import ConfigError
@@ -17,6 +17,9 @@ from td3robot.registry import Registry
 from td3robot.robots.cells import CellConfig
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.state import ObjectModel, Pose
+
+if TYPE_CHECKING:
+    from td3robot.simulators.process import StandstillMonitor
 
 SESSIONS: Registry[type["SimulatorSession"]] = Registry("backend", "td3robot.simulators.sessions")
 
@@ -45,26 +48,6 @@ class SimulatorConfig:
     preset: Preset = NOMINAL
 
 
-class StandstillMonitor(Protocol):
-    """Sample the arm's speed from outside, over a separate connection."""
-
-    def start(self) -> None:
-        """Start sampling."""
-
-    def finish(self) -> None:
-        """Stop sampling."""
-
-    def moved_before(self, at: float) -> bool:
-        """Whether the arm moved in the 0.3 s before a time on the monotonic clock [s]."""
-
-    def rest_after(self, at: float) -> float:
-        """Return how long after a time the arm last moved [s].
-
-        Raises:
-            RobotError: There is no sample after that time.
-        """
-
-
 class SimulatorSession(ABC):
     """A running stand-in with its table and its tracker, as a context manager. It dies with this process.
 
@@ -77,48 +60,47 @@ class SimulatorSession(ABC):
     Attributes:
         arms: The arms that it can stand in for, as in ``robot.arm``.
         ports: The TCP ports that it listens on.
+        cell_type: The type of its cell, which knows what packages its driver needs.
         cell: How to reach and drive the stand-in; with a tracker if there are objects.
     """
 
     arms: ClassVar[Sequence[str]]
     ports: ClassVar[Sequence[int]]
+    cell_type: ClassVar[type[CellConfig]]
     cell: CellConfig
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
 
-    @classmethod
-    @abstractmethod
-    def require_driver(cls) -> None:
-        """Require the packages that drive the arm from this computer.
+    def place(self, name: str, pose: Pose) -> None:
+        """Place an object at a pose in the base frame, at rest.
 
         Raises:
-            MissingExtraError: They are not installed.
+            ConfigError: There are no objects.
         """
+        raise ConfigError(f"the stand-in has no object {name!r} to place")
 
-    @abstractmethod
-    def place(self, name: str, pose: Pose) -> None:
-        """Place an object at a pose in the base frame, at rest."""
+    def begin_episode(self, number: int) -> None:  # noqa: B027  # where no fault waits for one
+        """Announce an episode, so that the faults that wait for it begin, if there are any."""
 
-    @abstractmethod
-    def begin_episode(self, number: int) -> None:
-        """Announce an episode, so that the faults that wait for it begin."""
-
-    @abstractmethod
-    def clear_faults(self) -> None:
+    def clear_faults(self) -> None:  # noqa: B027  # where recovering does it all
         """Do what an operator does at the cell after a fault, up to saying that the robot may recover.
 
         Faults end, buttons are released, settings are restored; the arm stays where it is. What the driver's
-        ``recover`` clears (a protective stop) is left to it.
+        ``recover`` clears (a protective stop, a reflex) is left to it.
         """
 
-    @abstractmethod
     def gripper_ready(self) -> bool:
         """Whether the gripper needs no activation."""
+        return True
 
-    @abstractmethod
-    def standstill_monitor(self) -> StandstillMonitor:
-        """Return a watch of the arm's speed, not started yet."""
+    def standstill_monitor(self) -> "StandstillMonitor":
+        """Return a monitor of the arm's speed, not started yet.
+
+        Raises:
+            ConfigError: The stand-in takes one client, which drives it.
+        """
+        raise ConfigError("the stand-in takes one client, so that nothing can watch the arm from outside")
 
     @abstractmethod
     def reset_wire(self) -> None:

@@ -6,16 +6,12 @@ from time import monotonic
 from typing import Any
 
 from td3robot.errors import ConfigError
-from td3robot.robots.arms import ARMS
 from td3robot.robots.cells.franka import FrankaCell
 from td3robot.robots.franka.link import HAND_PORT, ROBOT_PORT
-from td3robot.robots.grippers import GRIPPERS
-from td3robot.robots.interface import RobotSpec
-from td3robot.simulators.franka.log import extremes, read_log, timekeeping
-from td3robot.simulators.franka.process import FrankaSimulator
+from td3robot.robots.interface import robot_spec
+from td3robot.simulators.franka.process import FrankaSimulator, extremes, read_log, timekeeping
 from td3robot.simulators.presets import NOMINAL
-from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession, StandstillMonitor
-from td3robot.state import Pose
+from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession
 
 # The stand-in reports its first state within this time, even on a busy computer; a robot is given 0.1 s [s].
 MAX_STATE_AGE_S = 0.5
@@ -29,6 +25,7 @@ class FrankaSession(SimulatorSession):
 
     arms = ("fr3",)
     ports = (ROBOT_PORT, HAND_PORT)
+    cell_type = FrankaCell
 
     def __init__(self, config: SimulatorConfig) -> None:
         super().__init__(config)
@@ -46,44 +43,13 @@ class FrankaSession(SimulatorSession):
         self._log, self._since = Path(self._folder.name) / "commands.bin", 0.0
         self.simulator = FrankaSimulator(config.host, log=self._log)
 
-    @classmethod
-    def require_driver(cls) -> None:
-        """Require franka-rs."""
-        FrankaCell.require_driver()
-
-    def place(self, name: str, pose: Pose) -> None:
-        """Refuse: there are no objects.
-
-        Raises:
-            ConfigError: Always.
-        """
-        raise ConfigError(f"franka-sim has no object {name!r} to place")
-
-    def begin_episode(self, number: int) -> None:
-        """Do nothing: no fault waits for an episode."""
-
-    def clear_faults(self) -> None:
-        """Do nothing: a reflex is cleared by the driver's ``recover``."""
-
-    def gripper_ready(self) -> bool:
-        """Whether the hand needs no homing; it never does."""
-        return True
-
-    def standstill_monitor(self) -> StandstillMonitor:
-        """Refuse: a second connection would have to wait for the first to end.
-
-        Raises:
-            ConfigError: Always.
-        """
-        raise ConfigError("franka-sim takes one client, so that nobody can watch the arm from outside")
-
     def reset_wire(self) -> None:
         """Reset the extremes of :meth:`wire`."""
         self._since = monotonic()
 
     def wire(self) -> dict[str, Any]:
         """Return the extremes of the received 1 kHz commands, and of the measurements."""
-        data, spec = self._records(), _spec(self.config)
+        data, spec = self._records(), robot_spec(self.config.robot)
         return {"targets": extremes(data, "c", spec), "measured": extremes(data, "q", spec)}
 
     def clock(self) -> dict[str, float]:
@@ -98,12 +64,6 @@ class FrankaSession(SimulatorSession):
     def _records(self) -> Any:
         self.simulator.flush()
         return read_log(self._log, self._since)
-
-
-def _spec(config: SimulatorConfig) -> RobotSpec:
-    robot, gripper = config.robot, GRIPPERS[config.robot.gripper]
-    offset = gripper.tcp_offset_m + robot.coupling_thickness_m
-    return RobotSpec(ARMS[robot.arm], gripper, robot.control_rate_hz, offset, robot.table_height_m)
 
 
 def _cell(config: SimulatorConfig) -> dict[str, Any]:

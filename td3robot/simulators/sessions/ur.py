@@ -5,7 +5,7 @@ from typing import Any
 from td3robot.geometry import quaternion
 from td3robot.robots.cells.ur import UrCell, UrConfig
 from td3robot.robots.ur.urcap import ACTIVE
-from td3robot.simulators.fault_kinds import load_faults
+from td3robot.simulators.faults import load_faults
 from td3robot.simulators.process import StandstillMonitor, start_ur_simulator
 from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession
 from td3robot.simulators.settings import (
@@ -23,16 +23,12 @@ class UrSession(SimulatorSession):
 
     arms = known_arms()
     ports = PORTS
+    cell_type = UrCell
 
     def __init__(self, config: SimulatorConfig) -> None:
         super().__init__(config)
         self.cell: UrCell = UrCell.model_validate(_cell(config))
         self.simulator = start_ur_simulator(config.host, **_settings(config))
-
-    @classmethod
-    def require_driver(cls) -> None:
-        """Require ur_rtde."""
-        UrCell.require_driver()
 
     def place(self, name: str, pose: Pose) -> None:
         """Place an object at a pose in the base frame, at rest."""
