@@ -16,7 +16,7 @@ TOLERANCE_S = 0.001
 # Above this share of the limit, targets are played slower: by GAIN times the excess. The tool responds within a servo's
 # lag of 0.1 s, so a loop of this gain and 8 ms does not oscillate.
 BEGINS_AT, GAIN = 0.92, 5.0
-# Lower bound: the deciding process waits as much longer in its next period, and one period does not make a target late.
+# Lower bound: the control process waits as much longer in its next period, and one period does not make a target late.
 SLOWEST = 0.5
 
 

@@ -1,4 +1,4 @@
-"""The deciding process's view of its worker process."""
+"""The control process's view of its worker process."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ from td3robot.state import Array
 
 # How often signs of life are exchanged, and how long a worker may be silent [s].
 BEAT_S, MAX_SILENCE_S = 0.02, 0.15
-# A deciding process that stalled for longer than this has only itself to blame for what it missed recently [s].
+# A control process that stalled for longer than this has only itself to blame for what it missed recently [s].
 MAX_STALL_S, STALL_COUNTS_S = 0.25, 1.0
 # Time for interpreter and imports, on top of the controller's own [s].
 START_S = 20.0

@@ -1,4 +1,4 @@
-"""The latest state and target, shared by the deciding process and the worker, and always read whole."""
+"""The latest state and target, shared by the control process and the worker, and always read whole."""
 
 import mmap
 import os
@@ -59,7 +59,7 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target that the deciding process publishes.
+    """The target that the control process publishes.
 
     Attributes:
         beat: When that process was last alive [s].

@@ -20,7 +20,7 @@ from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, c
 from td3robot.robots.driver.plausibility import Plausibility, ToolCheck
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, WorkerState
 
-# A deciding process whose sign of life is older than this hangs, whatever its targets say [s].
+# A control process whose sign of life is older than this hangs, whatever its targets say [s].
 MAX_PARENT_SILENCE_S = 0.5
 # Below this speed the arm is at rest, and no stop takes longer than this [rad/s, s].
 AT_REST_RAD_S, SETTLE_S = 0.005, 1.0
@@ -56,7 +56,7 @@ class Worker:
         return facts
 
     def run(self) -> None:
-        """Loop until ordered to leave, or until the deciding process is gone."""
+        """Loop until ordered to leave, or until the control process is gone."""
         due = monotonic()
         while not (self._leaving and self._state.status in (Status.HOLDING, Status.FAILED)):
             now = monotonic()
