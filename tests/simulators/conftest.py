@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from td3robot.simulators.process import UrSimulator, start_ur_simulator
 
 
 @pytest.fixture(scope="session")
-def running() -> Iterator[UrSimulator]:
+def running(ends_with: Callable[..., None]) -> Iterator[UrSimulator]:
     """A stand-in with a cube on the table."""
     with start_ur_simulator(objects={"object": {}}) as standin:
+        ends_with(Path(__file__).parent, standin)
         yield standin
 
 
