@@ -5,6 +5,7 @@ A layout is ordered and complete: nothing outside this file writes ``observation
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -116,14 +117,19 @@ class Layout:
         Raises:
             ContractError: Naming the first field that differs, and both values.
         """
-        for index in range(max(len(self.fields), len(other.fields))):
-            mine = self.fields[index] if index < len(self.fields) else None
-            theirs = other.fields[index] if index < len(other.fields) else None
+        if (first := self.first_difference(other)) is not None:
+            index, mine, theirs = first
+            raise ContractError(
+                f"{what} field {index} differs: {mine} here, {theirs} there; "
+                "use a checkpoint of the same robot, task and action kind"
+            )
+
+    def first_difference(self, other: "Layout") -> tuple[int, str, str] | None:
+        """Return the index of the first field that differs, and the field in either layout, formatted."""
+        for index, (mine, theirs) in enumerate(zip_longest(self.fields, other.fields)):
             if mine != theirs:
-                raise ContractError(
-                    f"{what} field {index} differs: {_describe(mine)} here, {_describe(theirs)} there; "
-                    "use a checkpoint of the same robot, task and action kind"
-                )
+                return index, _describe(mine), _describe(theirs)
+        return None
 
 
 def _describe(field: Field | None) -> str:

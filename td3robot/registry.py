@@ -66,7 +66,9 @@ class Registry(Mapping[str, T], Generic[T]):
     def _unknown(self, name: str) -> str:
         return self._withheld.get(name) or choose(self.kind, name, self)
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: Any) -> T:
+        if not isinstance(name, str):  # a file may hold a list where a name belongs
+            raise KeyError(name)
         return self._all()[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -99,7 +101,7 @@ class ModuleRegistry(Registry[T]):
     So a module may import what is slow to load. In another distribution, it is the entry point that has the name.
     """
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: Any) -> T:
         if name not in self._things:
             if name not in self._modules():
                 raise KeyError(name)
@@ -107,7 +109,7 @@ class ModuleRegistry(Registry[T]):
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._things or name in self._modules()
+        return isinstance(name, str) and (name in self._things or name in self._modules())
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._things.keys() | self._modules().keys()))

@@ -1,5 +1,6 @@
 """The documents are right: commands parse and run, files and links exist, examples work, the site builds."""
 
+import dataclasses
 import importlib.util
 import pkgutil
 import re
@@ -16,6 +17,7 @@ from typer.main import get_command
 
 from td3robot import catalog
 from td3robot.cli import app
+from td3robot.robots.arms.model import ArmModel
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -373,3 +375,10 @@ def test_lengths_of_files_are_what_the_pages_say():
         if (have := len((ROOT / file).read_text(encoding="utf-8").splitlines())) != lines
     ]
     assert wrong == []
+
+
+def test_the_fields_of_an_arm_are_those_that_add_arm_lists():
+    text = (ROOT / "docs" / "add_arm.md").read_text(encoding="utf-8").split("## 2.")[0]
+    listed = set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
+    assert listed >= {"chain", "make_spec", "home", "servo"}
+    assert listed <= {field.name for field in dataclasses.fields(ArmModel)}

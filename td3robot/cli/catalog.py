@@ -62,9 +62,10 @@ def copy(
         raise ConfigError(choose("configuration or cell", name, known))
     path = out or Path(f"{name}.yaml")
     lines = known[name].read_text(encoding="utf-8").splitlines(keepends=True)
+    beside = path.absolute().parent == known[name].absolute().parent  # the schema's path is relative to the original
     try:
-        with path.open("x", encoding="utf-8") as file:  # the schema's path is relative to the original
-            file.writelines(line for line in lines if not line.startswith("# yaml-language-server:"))
+        with path.open("x", encoding="utf-8") as file:
+            file.writelines(line for line in lines if beside or not line.startswith("# yaml-language-server:"))
     except FileExistsError:
         raise ConfigError(f"{path} exists already; give another name") from None
     stderr.say(f"wrote {path}")

@@ -30,6 +30,7 @@ class AgentConfig(Section):
         device: ``auto`` uses CUDA if available.
         trained: The networks that updates change; a checkpoint for play holds them, and another run starts from them.
         optimizers: The groups with the state of their optimizers: ``actor_optimizer``, for example.
+        more_groups: Further groups that resuming needs, of any shapes: a temperature and its optimizer, for example.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class AgentConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     trained: ClassVar[tuple[str, ...]] = ("actor",)
     optimizers: ClassVar[tuple[str, ...]] = ()
+    more_groups: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def chosen(cls, values: Mapping[str, Any]) -> type[Section]:

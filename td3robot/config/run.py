@@ -137,6 +137,16 @@ class RobotEnvironmentConfig(Section):
                 f"disturbance.observation_delay_s {disturbance.observation_delay_s} makes states {age:g} s "
                 f"old, and the guard refuses them from guard.max_state_age_s {oldest:g} s on"
             )
+        objects = self.task.objects()
+        for key, own in (("object_mass_kg", "mass_kg"), ("object_friction", "friction")):
+            drawn = getattr(disturbance, key)
+            outside = [each for each in objects if drawn and not drawn[0] <= getattr(each, own) <= drawn[1]]
+            if outside and len(objects) > 1:
+                raise ValueError(
+                    f"disturbance.{key} {drawn} replaces the value of every object, and the {own} of "
+                    f"{outside[0].name!r}, {getattr(outside[0], own):g}, is outside; widen it, or set it to null, "
+                    "which keeps each object's own"
+                )
         return self
 
 
@@ -243,6 +253,10 @@ class RunConfig(Section):
         default_factory=lambda: chosen_agent({})
     )
     training: TrainingConfig = TrainingConfig()
+
+    def updates_due(self, step: int) -> int:
+        """Return how many updates a number of environment steps call for; none before learning begins."""
+        return max(0, int((step - self.training.random_steps) * self.agent.updates_per_step))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -55,12 +55,14 @@ class InitialStateSampler:
         violation = ""
         for _ in range(MAX_DRAWS):
             goal = self._task.sample(rng, self.practice)
-            reachable, violation = self.posture_at(goal.position)
+            reachable, why = self.posture_at(goal.position)
             if reachable is None:
+                violation = f"the tool at the goal, {why}"
                 continue
-            q, violation = self.posture_at(goal.start)
+            q, why = self.posture_at(goal.start)
             if q is not None:
                 return InitialState(goal, q)
+            violation = f"the tool at the start, {why}"
         raise ConfigError(
             f"no admissible start was found in {MAX_DRAWS} draws (the last: {violation}); check task and guard"
         )

@@ -81,7 +81,7 @@ class ReferenceLearner(Learner):
         super().__init__(agent, torch.get_num_threads())
 
     def learn(self, replay: ReplayBuffer, rng: np.random.Generator, count: int) -> list[Metrics]:
-        """Do updates one by one."""
+        """Do updates one by one; what those without an actor's update measured is left out, as by every learner."""
         agent, found = self._agent, []
         for _ in range(count):
             metrics = agent.update(replay.sample(agent.config.batch_size, rng, agent.device))

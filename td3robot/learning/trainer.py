@@ -289,13 +289,11 @@ class Trainer(ABC):
 
     def _update_agent(self, step: int) -> None:
         """Do the updates due by ``updates_per_step`` up to a step count."""
-        learning_steps = step - self.config.training.random_steps
-        if learning_steps <= 0 or self.replay.size < self.config.agent.batch_size:
+        due, agent = self.config.updates_due(step), self.config.agent
+        if not due or self.replay.size < agent.batch_size:
             return
-        agent = self.config.agent
         dropped = 0 < agent.learning_rate_drop_step < step
         self.agent.learning_rate_share = DROPPED_SHARE if dropped else 1.0
-        due = int(learning_steps * agent.updates_per_step)
         if self.learner is not None and self.agent.updates < due:
             self.window.losses += self.learner.learn(self.replay, self.replay_rng, due - self.agent.updates)
 

@@ -153,6 +153,8 @@ def _compared(
 ) -> Difference:
     if name in IRRELEVANT:
         return Difference(name, mine, theirs, True, "any other will do")
+    if name == "observation" and (first := here.observation.first_difference(trained.observation)) is not None:
+        return Difference(name, *first[1:])
     if not all(isinstance(value, float) for value in (mine, theirs)):
         return Difference(name, mine, theirs)
     if name in VARIED_BY:

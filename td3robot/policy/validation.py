@@ -145,7 +145,8 @@ class _Validation:
     def require_resumable(self, groups: list[str]) -> None:
         """Check what resuming needs in addition."""
         counters, environments = self.counters, self.config.training.environments
-        wanted = {*self.networks, *self.config.agent.optimizers, "episodes", "torch_generator", "random"}
+        agent = self.config.agent
+        wanted = {*self.networks, *agent.optimizers, *agent.more_groups, "episodes", "torch_generator", "random"}
         missing = sorted(wanted - {*groups, *self.documents})
         self.require(not missing, f"{', '.join(missing)} is missing")
         for name in ("replay", "episodes"):
@@ -166,16 +167,17 @@ class _Validation:
 
     def require_updates(self) -> None:
         """Refuse more updates than the steps call for, or so few that a resumed run would catch up all at once."""
-        training, rate, environment = self.config.training, self.config.agent.updates_per_step, self.config.environment
+        config, environment = self.config, self.config.environment
         changed = {name for change in self.documents.get("changes", ()) for name in change["settings"]}
         if changed & {"agent.updates_per_step", "training.random_steps"}:
             return
         step, updates = self.counters["step"], self.counters["updates"]
-        self.require(updates <= step * rate, f"{updates} updates are more than {step} steps allow")
+        most = config.updates_due(step + config.training.environments)  # a save may come between updates and step
+        self.require(updates <= most, f"{updates} updates are more than {step} steps allow")
         # On an arm, updates wait for the end of an episode; with overlap, for the next step.
-        waiting = 2 * training.environments
+        waiting = 2 * config.training.environments
         waiting += environment.episode_steps if isinstance(environment, RobotEnvironmentConfig) else 0
-        enough = updates >= (step - training.random_steps - waiting) * rate - 1.0
+        enough = updates >= config.updates_due(step - waiting) - 1
         self.require(not updates or enough, f"{updates} updates are fewer than {step} steps call for")
 
     def require_replay(self) -> None:

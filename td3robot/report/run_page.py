@@ -67,7 +67,8 @@ def heading(run: Run) -> str:
     """Return a title of what a run trains."""
     environment = run.config.get("environment", {})
     if environment.get("kind") != "robot":
-        return f"{environment['id']} with TD3" if "id" in environment else run.title
+        agent = name_of(run.config.get("agent", {}).get("kind", "td3"))
+        return f"{environment['id']} with {agent}" if "id" in environment else run.title
     robot, task = environment["robot"], sentence_case(environment["task"]["name"])
     return f"{task} with a {name_of(robot['arm'])} and a {name_of(robot['gripper'])}"
 

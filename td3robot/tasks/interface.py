@@ -133,7 +133,7 @@ class Goal:
     """What one episode asks for, and how it begins.
 
     Attributes:
-        position: (3,) where the tool centre point, or the object, must end up [m].
+        position: (3,) where the tool centre point, or the object, must end up [m]. The tool must be able to go there.
         start: (3,) where the tool centre point begins [m].
         gripper: Closed fraction that the gripper keeps, if the task does not use it.
         intent: The gripper's intent to begin with, if the task uses the gripper, in [0, 1].

@@ -241,6 +241,15 @@ def cubes(monkeypatch):
     return lambda count: begun([config] * count)
 
 
+def test_an_object_whose_mass_the_disturbances_never_draw_is_refused_beside_others(monkeypatch):
+    models = tuple(ObjectConfig(mass_kg=mass).model(f"of {mass:g} kg") for mass in (0.1, 0.5))
+    monkeypatch.setattr(TASKS["grasp"].Config, "objects", lambda self: models)
+    values = {"task": {"name": "grasp"}, "disturbance": {"object_mass_kg": [0.02, 0.3]}}
+    with pytest.raises(ValueError, match=r"value of every object, and the mass_kg of 'of 0.5 kg', 0.5, is"):
+        RobotEnvironmentConfig.model_validate(values)
+    RobotEnvironmentConfig.model_validate(values | {"disturbance": {"object_mass_kg": None}})
+
+
 def test_a_batch_with_two_objects_sees_where_each_lies(cubes):
     rows = cubes(3)
     batch = rows.batch

@@ -71,6 +71,16 @@ def in_a_fresh_process(function, *arguments) -> None:
     assert process.exitcode == 0
 
 
+def test_a_run_with_another_schedule_of_updates_can_be_resumed(tmp_path, monkeypatch):
+    """What is due is said once: whoever changes it changes what a checkpoint may hold."""
+    monkeypatch.setattr(RunConfig, "updates_due", lambda self, step: 0 if step <= 200 else 5 * step)
+    config = configuration("gym_pendulum", False, "training.steps=400", "training.evaluate_every=10000")
+    train(config, tmp_path / "run", stop_at=300)
+    assert newest(tmp_path / "run").document("counters")["updates"] > 1000
+    resume(tmp_path / "run")
+    assert newest(tmp_path / "run").document("counters")["updates"] == 2000
+
+
 @pytest.mark.parametrize(
     ("overlap", "learner"),
     [

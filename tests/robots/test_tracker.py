@@ -180,7 +180,7 @@ def test_datagrams_without_sense_are_refused_and_named_when_nothing_else_comes(t
     send(**changes)
     settled(tracker)
     assert tracker.refused == 1
-    with pytest.raises(TrackerError, match=f"refused 1 datagrams, the last because .*{reason}"):
+    with pytest.raises(TrackerError, match=f"refused 1 poses, the last because .*{reason}"):
         tracker.read()
     send()
     settled(tracker, 2)

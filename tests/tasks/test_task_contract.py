@@ -129,8 +129,9 @@ def test_score_is_pure(task, transitions):
 
 def test_reward_terms_are_finite_and_within_their_weights(task, transitions):
     weights = task.config.rewards.model_dump()
+    observes_joints = getattr(task.config, "joint_way", False)
     scores = task.score(together(transitions))
-    assert set(scores.terms) == {name for name in weights if task.config.joint_way or not name.startswith("joint_")}
+    assert set(scores.terms) == {name for name in weights if observes_joints or not name.startswith("joint_")}
     for name, values in scores.terms.items():
         assert values.shape == (len(transitions),)
         assert np.isfinite(values).all() and (abs(values) <= weights[name] + 1e-12).all(), name

@@ -216,7 +216,7 @@ class ObjectTracker(Objects):
                 if distance > self._limits.max_jump_m:
                     self._jump = (
                         f"{report.name!r} jumped {distance:.3f} m within {sighting.stamp - before.stamp:.3f} s "
-                        f"(limit {self._limits.max_jump_m:g} m from one datagram to the next); check the tracker"
+                        f"(limit {self._limits.max_jump_m:g} m from one pose to the next); check the tracker"
                     )
             self._seen[report.name] = sighting
 
@@ -272,4 +272,4 @@ class ObjectTracker(Objects):
     def _refusals(self) -> str:
         if not self.refused:
             return ""
-        return f"; it refused {self.refused} datagrams, the last because {self._last_refusal}"
+        return f"; it refused {self.refused} poses, the last because {self._last_refusal}"

@@ -1,8 +1,10 @@
 """Generations of UR controllers: what differs between them, and which are driven. Plain Python, for workers.
 
-To add one, try this driver on such a controller, then add a record to :data:`GENERATIONS` (or take out the refusal of
-the one that is there) with what differs: its arms, dashboard commands and answers, RTDE variables, waiting times. The
-simulated controller (``td3robot.simulators``) answers as :data:`POLYSCOPE_5` does.
+To add one, try this driver on such a controller, then add a record to :data:`GENERATIONS` with everything that differs:
+its arms, dashboard commands and answers, RTDE variables, waiting times. The CB3's record has a refusal in place of
+these. Taking it out alone would drive a UR5 as a UR5e, whose controller gives the same name: its arms need a file of
+their own, and its controller accepts 125 targets a second only. The simulated controller (``td3robot.simulators``)
+answers as :data:`POLYSCOPE_5` does.
 """
 
 import re
