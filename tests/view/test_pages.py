@@ -281,7 +281,7 @@ def test_the_slider_of_a_record_counts_moments_as_the_words_do():
     source = Resting()
     source.actions = frozenset({"seek"})
     with closing(ViserPage(source, LOOPBACK, free_port(LOOPBACK, None))) as page:
-        page.seek(161, 186)  # "Moment 161 of 186" is in view
+        page.seek(161, 186)  # "Step 161 of 186" is in view
         assert (page._seeker.min, page._seeker.value, page._seeker.max) == (1, 161, 186)
         (moved,) = page._seeker._impl.update_cb
         moved(type("Event", (), {"client": object()})())
