@@ -43,13 +43,16 @@ class LineHandler(Handler):
         self._buffer = b""
 
     def received(self, data: bytes) -> None:
-        """Answer every complete line."""
+        """Answer every complete line, those that came together in one piece."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if len(self._buffer) > MAX_LINE:
             self._connection.close()
+        answers = b""
         for line in lines:
             if self._connection.is_open:
-                self._connection.send(self._answer(line))
+                answers += self._answer(line)
+        if self._connection.is_open:
+            self._connection.send(answers)
 
     @abstractmethod
     def _answer(self, line: bytes) -> bytes:
