@@ -214,7 +214,10 @@ def test_an_arm_that_stands_outside_the_limits_begins_no_episode(environment):
 
 def test_draws_without_any_start_are_given_up_with_the_last_objection(environment):
     environment.initial.posture_at = lambda position: (None, "the guard's limit: clearance")
-    with pytest.raises(ConfigError, match=r"no admissible start .* 100 draws \(the last: the tool at the goal, the guard's limit: clearance"):
+    with pytest.raises(
+        ConfigError,
+        match=r"no admissible start .* 100 draws \(the last: the tool at the goal, the guard's limit: clearance",
+    ):
         environment.reset(seed=0)
 
 
