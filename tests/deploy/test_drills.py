@@ -58,7 +58,7 @@ def test_a_fault(scene, drill):
     assert outcome.ended == "fault"
     # On a full disk, what latches the robot is that it is driven, which was written before it moved.
     assert outcome.latched and ("disk" in drill.name or outcome.said.startswith(outcome.latched))
-    assert outcome.told_s < 3.0  # docs/rehearsal.md has what a quiet machine takes
+    assert outcome.told_s < 1.0
     assert last == ("period" if "disk" in drill.name else "rest")
     if drill.rests_within_s is not None:
         assert outcome.rest_s < drill.rests_within_s
