@@ -4,27 +4,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
-
 from td3robot.jit import cache_folder, compiled
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Sums may be reordered, and a product and a sum rounded once; NaN and infinity keep their meaning.
 _SEMANTICS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
-_njit: Any = numba.njit
 
 
 def jit(function: Function) -> Function:
     """Compile a function that only compiled code calls."""
-    result: Function = _njit(function, **_SEMANTICS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-    return result
+    return compiled(function, None, **_SEMANTICS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def fold(function: Function) -> Function:
     """Compile a function inlined at its only call site, which takes less compile time."""
-    result: Function = _njit(function, **_SEMANTICS, inline="always")
-    return result
+    return compiled(function, None, **_SEMANTICS, inline="always")
 
 
 def entry(function: Function) -> Function:
