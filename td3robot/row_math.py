@@ -98,31 +98,10 @@ def totals(values: Array) -> Array:
     return found
 
 
-@kernel
-def times(matrices: Array, vectors: Array) -> Array:
-    """Multiply each of the matrices (m, k, n) by its vector (m, n)."""
-    count, size, inner = matrices.shape
-    product = np.zeros((count, size))
-    for row in range(count):
-        for index in range(size):
-            for k in range(inner):
-                product[row, index] += matrices[row, index, k] * vectors[row, k]
-    return product
-
-
 @formula
 def yaw(rotation: Array) -> float:
     """Compute the direction of a frame's x axis about the vertical, in [-pi, pi] [rad]."""
     return float(np.arctan2(rotation[1, 0], rotation[0, 0]))
-
-
-@kernel
-def yaws(rotations: Array) -> Array:
-    """Compute the directions (m,) of frames' x axes about the vertical, in [-pi, pi] [rad]."""
-    found = np.empty(len(rotations))
-    for row in range(len(rotations)):
-        found[row] = yaw(rotations[row])
-    return found
 
 
 @kernel

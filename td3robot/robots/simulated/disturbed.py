@@ -179,11 +179,6 @@ class DisturbedRobot(Robot):
         self.robot.close()
 
 
-def without_disturbances(robot: Robot) -> Robot:
-    """Return the robot behind a disturbed one's disturbances, or the robot itself."""
-    return robot.robot if isinstance(robot, DisturbedRobot) else robot
-
-
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """One frame: the poses of the objects in view, by name."""
