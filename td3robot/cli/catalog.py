@@ -80,13 +80,16 @@ def export(
     names: Annotated[
         str | None, typer.Option(metavar="fc1,fc2,fc3", help="With --legacy: that program's layer names.")
     ] = None,
+    without_optimizers: Annotated[
+        bool, typer.Option("--without-optimizers", help="With --legacy: write the networks' three files alone.")
+    ] = False,
     onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
 ) -> None:
     """Export a policy to ONNX, or to the older six-file format."""
     if legacy is None and onnx is None:
         raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
-    if legacy is None and (a_max is not None or names is not None):
-        raise ConfigError("--a-max and --names go with --legacy PREFIX")
+    if legacy is None and (a_max is not None or names is not None or without_optimizers):
+        raise ConfigError("--a-max, --names and --without-optimizers go with --legacy PREFIX")
     if onnx is not None:
         require_extra("onnx", "exporting to ONNX", "onnxruntime", "onnxscript")
 
@@ -94,7 +97,7 @@ def export(
         from td3robot.learning.six_files import to_legacy
 
         called = None if names is None else [name.strip() for name in names.split(",")]
-        for path in to_legacy(checkpoint_path, legacy, a_max, called):
+        for path in to_legacy(checkpoint_path, legacy, a_max, called, not without_optimizers):
             stderr.print(f"wrote {path}")
     if onnx is not None:
         from td3robot.learning.onnx import to_onnx

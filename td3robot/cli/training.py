@@ -1,5 +1,6 @@
 """Commands that train in simulation or on an arm, and import an older checkpoint as a run."""
 
+import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from datetime import datetime
 from math import ceil
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -158,34 +159,58 @@ def _trained(request: TrainRequest, watched: bool) -> tuple["Trainer", float, in
 
 
 def import_command(
-    prefix: Annotated[str, typer.Argument(help="Prefix of the six files' names.")],
+    path: Annotated[
+        str,
+        typer.Argument(help="A Stable-Baselines3 .zip, a .cleanrl_model, or how the names of several files begin."),
+    ],
     config: Annotated[Path, typer.Option(help="The matching configuration: a file, or a name.")],
     out: Annotated[Path, typer.Option(help="Run directory to create.")],
     a_max: Annotated[
         float | None, typer.Option("--a-max", help="The largest action of the program that made them.")
     ] = None,
+    scaling: Annotated[
+        Path | None, typer.Option(help="Its observation scaling: an .npz with mean and var, as of a VecNormalize.")
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Import an older six-file checkpoint as a resumable run. The files are torch.save state dicts."""
+    """Import a TD3 checkpoint of another program as a run that can be resumed; nothing in its files is run."""
     from td3robot.build import make_environment
     from td3robot.envs.gymnasium_env import action_range
-    from td3robot.learning.six_files import import_legacy
+    from td3robot.learning.foreign_files import read_foreign
+    from td3robot.learning.foreign_import import import_foreign, missing_parts
 
-    trainer = _started(TrainRequest(config, out=out, overrides=overrides or ()))
+    foreign = read_foreign(path)
+    fitting = {"hidden": foreign.hidden, "normalize_observations": scaling is not None}
+    trainer = _started(TrainRequest(config, out=out, overrides=_fitted(config, overrides or (), fitting)))
     try:
         with closing(make_environment(trainer.config.environment)) as environment:
             actions = action_range(environment)
-        for note in import_legacy(trainer.agent, prefix, a_max, actions):
+        for note in import_foreign(trainer.agent, path, a_max, actions, scaling):
             stderr.say(f"note: {note}")
         trainer.warm = True
         trainer.save(strict=True)
     finally:
         trainer.close()
-    stderr.print(
-        f"imported to {trainer.run_directory}. The six files carry no targets (they start as copies of the networks), "
-        "no normalizer, no replay buffer and no random states: a resumed run fills its empty buffer with the imported "
+    if foreign.may_be_scaled and scaling is None:
+        stderr.say("note: a VecNormalize is in a file of its own; if this policy was trained with one, add --scaling")
+    stderr.say(
+        f"imported to {trainer.run_directory}. {foreign.title[0].upper()}{foreign.title[1:]} carry "
+        f"{missing_parts(foreign, scaling is not None)}: a resumed run fills its empty buffer with the imported "
         "policy's actions, and is not an exact continuation."
     )
+
+
+def _fitted(config: Path, overrides: Sequence[str], fitting: dict[str, Any]) -> list[str]:
+    """Return overrides with an agent's settings as a checkpoint has them, where the user gave none."""
+    from td3robot.config import load_config
+
+    agent, result = load_config(config, overrides).agent.model_dump(mode="json"), list(overrides)
+    for name, value in fitting.items():
+        given = any(each.partition("=")[0].strip() == f"agent.{name}" for each in overrides)
+        if not given and agent[name] != value:
+            result.append(f"agent.{name}={json.dumps(value)}")
+            stderr.say(f"note: agent.{name} is {json.dumps(value)}, as in the files, not {json.dumps(agent[name])}")
+    return result
 
 
 def configured(request: TrainRequest) -> "RunConfig":

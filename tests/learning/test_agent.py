@@ -14,10 +14,11 @@ from td3robot.learning.agent import Agent, make_agent
 from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.benchmark import bench_learner
 from td3robot.learning.exploration import GaussianExploration
+from td3robot.learning.foreign_import import import_foreign
 from td3robot.learning.networks import Actor
 from td3robot.learning.onnx import to_onnx
 from td3robot.learning.runs import make_trainer
-from td3robot.learning.six_files import import_legacy, to_legacy
+from td3robot.learning.six_files import to_legacy
 from td3robot.learning.td3 import TD3
 from td3robot.policy.checkpoint import Checkpoint, find, load_policy, newest
 from td3robot.registry import AGENTS
@@ -133,5 +134,5 @@ def test_the_six_files_are_refused_for_another_agent(cloning, pendulum_trainer, 
     with pytest.raises(CheckpointError, match=re.escape(sentence)):
         to_legacy(trainer.run_directory, f"{tmp_path}/out_")
     with pytest.raises(CheckpointError, match=re.escape(sentence)):
-        import_legacy(trainer.agent, f"{tmp_path}/out_")
+        import_foreign(trainer.agent, f"{tmp_path}/out_")
     assert list(tmp_path.glob("out_*")) == []

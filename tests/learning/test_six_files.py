@@ -11,8 +11,9 @@ import torch
 from td3robot import load_policy
 from td3robot.errors import CheckpointError
 from td3robot.learning.agents.td3 import TD3Config
+from td3robot.learning.foreign_import import import_foreign
 from td3robot.learning.replay import Batch
-from td3robot.learning.six_files import export_legacy, import_legacy, to_legacy
+from td3robot.learning.six_files import export_legacy, to_legacy
 from td3robot.learning.td3 import TD3, TRAINED
 
 FILES = [f"{name}{suffix}" for name in TRAINED for suffix in ("", "_optimizer")]
@@ -52,7 +53,7 @@ def test_export_writes_the_six_files(prefix):
 
 def test_what_was_exported_is_imported_exactly(prefix):
     agent, original = make_agent(), make_agent(seed=1, updates=4)
-    import_legacy(agent, prefix)
+    import_foreign(agent, prefix)
     live = ("actor/", "Q1/", "Q2/", "actor_optimizer/", "Q1_optimizer/", "Q2_optimizer/")
     mine, theirs = tensors_of(agent), tensors_of(original)
     assert_same(*({name: value for name, value in a.items() if name.startswith(live)} for a in (mine, theirs)))
@@ -61,7 +62,7 @@ def test_what_was_exported_is_imported_exactly(prefix):
 
 def test_targets_start_as_copies_of_the_imported_networks(prefix):
     agent = make_agent()
-    import_legacy(agent, prefix)
+    import_foreign(agent, prefix)
     for name in TRAINED:
         for key, value in agent.networks()[name].state_dict().items():
             assert torch.equal(value, agent.networks()[f"{name}_target"].state_dict()[key])
@@ -69,7 +70,7 @@ def test_targets_start_as_copies_of_the_imported_networks(prefix):
 
 def test_an_imported_agent_learns_on(prefix):
     agent = make_agent()
-    import_legacy(agent, prefix)
+    import_foreign(agent, prefix)
     before = tensors_of(agent)
     agent.update(Batch(*(torch.ones(4, width) for width in (3, 2, 1, 3, 1, 1))))
     assert not torch.equal(before["Q1/net.0.weight"], agent.Q1.state_dict()["net.0.weight"])
@@ -84,7 +85,7 @@ def test_layers_are_matched_by_order_whatever_their_names(prefix):
             f"{prefix}{name}",
         )
     agent, original = make_agent(), make_agent(seed=1, updates=4)
-    import_legacy(agent, prefix)
+    import_foreign(agent, prefix)
     for name in TRAINED:
         for key, value in original.networks()[name].state_dict().items():
             assert torch.equal(value, agent.networks()[name].state_dict()[key])
@@ -118,7 +119,7 @@ class Touch:
 def test_a_pickle_with_code_is_refused_and_does_not_run(prefix, tmp_path, name, save):
     save({"net.0.weight": Touch(tmp_path / "ran")}, f"{prefix}{name}")
     with pytest.raises(CheckpointError, match=f"{name} is not a torch.save of plain tensors, so it was not loaded"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
     assert not (tmp_path / "ran").exists()
 
 
@@ -126,26 +127,26 @@ def test_a_pickle_with_code_is_refused_and_does_not_run(prefix, tmp_path, name, 
 def test_a_missing_file_is_named(prefix, name):
     Path(f"{prefix}{name}").unlink()
     with pytest.raises(CheckpointError, match=f"{name} is missing"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_other_kind_is_refused(prefix, name):
     torch.save([1, 2], f"{prefix}{name}")
     with pytest.raises(CheckpointError, match=f"{name} holds a list, not a state dict"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
 
 
 def test_networks_of_other_shapes_are_refused(prefix):
     with pytest.raises(CheckpointError, match=r"actor has tensors of shapes .*\(8, 3\).* has .*\(9, 3\)"):
-        import_legacy(make_agent(hidden=(9, 6)), prefix)
+        import_foreign(make_agent(hidden=(9, 6)), prefix)
 
 
 @pytest.mark.parametrize("hidden", [(8,), (9, 6), (8, 6, 6)])
 def test_moments_of_another_network_are_refused(prefix, hidden):
     torch.save(make_agent(updates=2, hidden=hidden).Q1_optimizer.state_dict(), f"{prefix}Q1_optimizer")
     with pytest.raises(CheckpointError, match="Q1_optimizer"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
 
 
 def test_moments_of_a_parameter_too_many_are_refused(prefix):
@@ -153,7 +154,7 @@ def test_moments_of_a_parameter_too_many_are_refused(prefix):
     state["state"][6] = state["state"][0]
     torch.save(state, f"{prefix}Q1_optimizer")
     with pytest.raises(CheckpointError, match="Q1_optimizer"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
 
 
 @pytest.mark.parametrize("key", ["exp_avg", "exp_avg_sq"])
@@ -162,14 +163,14 @@ def test_a_misshapen_moment_is_refused(prefix, key):
     state["state"][2][key] = torch.zeros(3)
     torch.save(state, f"{prefix}Q1_optimizer")
     with pytest.raises(CheckpointError, match="Q1_optimizer"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
 
 
 def test_the_state_of_another_optimizer_is_refused(prefix):
     sgd = torch.optim.SGD(make_agent().Q1.parameters(), 0.1, momentum=0.9)
     torch.save(sgd.state_dict() | {"state": {0: {"momentum_buffer": torch.zeros(8, 5)}}}, f"{prefix}Q1_optimizer")
     with pytest.raises(CheckpointError, match="Q1_optimizer is not the state of an Adam optimizer"):
-        import_legacy(make_agent(), prefix)
+        import_foreign(make_agent(), prefix)
 
 
 def test_a_refused_import_leaves_the_agent_as_it_was(prefix):
@@ -177,7 +178,7 @@ def test_a_refused_import_leaves_the_agent_as_it_was(prefix):
     before = tensors_of(agent)
     Path(f"{prefix}Q2_optimizer").unlink()
     with pytest.raises(CheckpointError):
-        import_legacy(agent, prefix)
+        import_foreign(agent, prefix)
     assert_same(before, tensors_of(agent))
 
 
@@ -192,7 +193,7 @@ def test_scaling_is_folded_into_the_exported_networks(untrained, tmp_path):
     np.testing.assert_allclose(actions, load_policy(untrained).act(observations), rtol=0, atol=1e-5)
 
 
-def test_critics_are_folded_too_and_their_moments_left_out(tmp_path):
+def test_critics_are_folded_too_and_their_moments_refused(tmp_path):
     config = TD3Config(hidden=(8,), normalize_observations=True, device="cpu")
     agent, plain = (
         TD3(3, 2, config, seed=1),
@@ -201,8 +202,11 @@ def test_critics_are_folded_too_and_their_moments_left_out(tmp_path):
     rng = np.random.default_rng(0)
     agent.normalizer.update(rng.normal(5.0, 3.0, (100, 3)))
     agent.update(Batch(*(torch.ones(4, width) for width in (3, 2, 1, 3, 1, 1))))
-    export_legacy(agent, f"{tmp_path}/out_")
-    import_legacy(plain, f"{tmp_path}/out_")
+    with pytest.raises(CheckpointError, match=r"moments mean nothing for those; add --without-optimizers"):
+        export_legacy(agent, f"{tmp_path}/out_")
+    assert list(tmp_path.iterdir()) == []
+    assert len(export_legacy(agent, f"{tmp_path}/out_", optimizers=False)) == 3
+    import_foreign(plain, f"{tmp_path}/out_")
     observation = torch.tensor(rng.normal(5.0, 3.0, (20, 3)), dtype=torch.float32)
     action = torch.tensor(rng.uniform(-1.0, 1.0, (20, 2)), dtype=torch.float32)
     for name in ("Q1", "Q2"):
@@ -214,7 +218,7 @@ def test_critics_are_folded_too_and_their_moments_left_out(tmp_path):
 def test_an_agent_that_scales_observations_imports_nothing(prefix):
     config = TD3Config(hidden=(8, 6), normalize_observations=True, device="cpu")
     with pytest.raises(CheckpointError, match=r"agent\.normalize_observations=false"):
-        import_legacy(TD3(3, 2, config, seed=0), prefix)
+        import_foreign(TD3(3, 2, config, seed=0), prefix)
 
 
 def test_a_checkpoint_is_exported_as_its_networks(pendulum_trainer, tmp_path):

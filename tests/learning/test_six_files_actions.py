@@ -10,8 +10,9 @@ from torch import nn
 
 from td3robot.errors import CheckpointError
 from td3robot.learning.agents.td3 import TD3Config
+from td3robot.learning.foreign_import import import_foreign
 from td3robot.learning.replay import Batch
-from td3robot.learning.six_files import export_legacy, import_legacy, to_legacy
+from td3robot.learning.six_files import export_legacy, to_legacy
 from td3robot.learning.td3 import TD3, TRAINED
 from td3robot.policy.checkpoint import Checkpoint, load_policy, newest
 
@@ -93,7 +94,7 @@ def assert_alike(agent, program, exact):
 def test_an_import_acts_and_judges_as_the_older_program_did(tmp_path, hidden, a_max, updates):
     program, agent = OlderProgram(hidden, a_max, updates), make_agent(hidden)
     program.save(f"{tmp_path}/")
-    assert import_legacy(agent, f"{tmp_path}/", a_max) == []
+    assert import_foreign(agent, f"{tmp_path}/", a_max) == []
     assert_alike(agent, program, exact=a_max == 1.0)
     assert bool(agent.Q1_optimizer.state) is (updates > 0)
 
@@ -108,7 +109,7 @@ def test_what_is_imported_and_exported_is_what_it_was(tmp_path, hidden, a_max, u
         make_agent(hidden),
     )
     program.save(f"{tmp_path}/in_")
-    import_legacy(agent, f"{tmp_path}/in_", a_max)
+    import_foreign(agent, f"{tmp_path}/in_", a_max)
     names = [f"l{number}" for number in range(1, len(hidden) + 2)]
     export_legacy(agent, f"{tmp_path}/out_", a_max, names)
     again.load(f"{tmp_path}/out_")  # strict: by its own names
@@ -127,7 +128,7 @@ def test_after_an_import_critics_learn_as_they_would_have(tmp_path):
     """One Adam step on the same loss, here and there."""
     program, agent = OlderProgram((8, 6), 2.0, 3), make_agent()
     program.save(f"{tmp_path}/")
-    import_legacy(agent, f"{tmp_path}/", 2.0)
+    import_foreign(agent, f"{tmp_path}/", 2.0)
     observation, action = some()
     for network, optimizer, values in (
         (program.networks["Q1"], program.optimizers["Q1"], program.value("Q1", observation, 2.0 * action)),
@@ -145,7 +146,7 @@ def test_after_an_import_critics_learn_as_they_would_have(tmp_path):
 def test_networks_in_double_precision_act_within_a_millionth(tmp_path, a_max):
     program, agent = OlderProgram((8, 6), a_max, 3, torch.float64), make_agent()
     program.save(f"{tmp_path}/")
-    import_legacy(agent, f"{tmp_path}/", a_max)
+    import_foreign(agent, f"{tmp_path}/", a_max)
     assert_alike(agent, program, exact=False)
     assert {tensor.dtype for group in agent.tensors().values() for tensor in group.values()} == {torch.float32}
     agent.update(Batch(*(torch.ones(4, width) for width in (OBSERVATION, ACTION, 1, OBSERVATION, 1, 1))))
@@ -160,7 +161,7 @@ def test_files_that_were_saved_on_a_gpu_are_read_without_one(tmp_path, monkeypat
         program.save(f"{tmp_path}/")
     with pytest.raises(RuntimeError, match="CUDA"):
         torch.load(tmp_path / "Q1", weights_only=True)
-    import_legacy(agent, f"{tmp_path}/", 2.0)
+    import_foreign(agent, f"{tmp_path}/", 2.0)
     assert_alike(agent, program, exact=True)
     agent.update(Batch(*(torch.ones(4, width) for width in (OBSERVATION, ACTION, 1, OBSERVATION, 1, 1))))
 
@@ -172,7 +173,7 @@ def test_scale_and_bias_beside_the_layers_are_understood(tmp_path):
     program.save(f"{tmp_path}/")
     actor = torch.load(tmp_path / "actor", weights_only=True) | {"action_scale": scale[None], "action_bias": bias[None]}
     torch.save(actor, tmp_path / "actor")
-    notes = import_legacy(agent, f"{tmp_path}/", None, (low, high))
+    notes = import_foreign(agent, f"{tmp_path}/", None, (low, high))
     observation, action = some()
     for name in ("Q1", "Q2"):
         expected = program.value(name, observation, scale * action + bias)
@@ -187,15 +188,15 @@ def test_where_nobody_says_how_large_actions_were_nothing_is_guessed(tmp_path):
     OlderProgram((8, 6), 2.0, 0).save(f"{tmp_path}/")
     two = np.full(ACTION, 2.0)
     with pytest.raises(CheckpointError, match=r"actions go from .*-2\.0.* add --a-max"):
-        import_legacy(make_agent(), f"{tmp_path}/", None, (-two, two))
-    (note,) = import_legacy(make_agent(), f"{tmp_path}/", 1.0, (-two, two))
+        import_foreign(make_agent(), f"{tmp_path}/", None, (-two, two))
+    (note,) = import_foreign(make_agent(), f"{tmp_path}/", 1.0, (-two, two))
     assert "acted from [-1.0, -1.0, -1.0]" in note
-    assert import_legacy(make_agent(), f"{tmp_path}/", 2.0, (-two, two)) == []
+    assert import_foreign(make_agent(), f"{tmp_path}/", 2.0, (-two, two)) == []
     actor = torch.load(tmp_path / "actor", weights_only=True) | {"action_scale": torch.tensor(2.0)}
     torch.save(actor, tmp_path / "actor")
-    assert import_legacy(make_agent(), f"{tmp_path}/", None, (-two, two)) == []
+    assert import_foreign(make_agent(), f"{tmp_path}/", None, (-two, two)) == []
     with pytest.raises(CheckpointError, match="--a-max is 1, and the actor's file says"):
-        import_legacy(make_agent(), f"{tmp_path}/", 1.0, (-two, two))
+        import_foreign(make_agent(), f"{tmp_path}/", 1.0, (-two, two))
     for bad in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(CheckpointError, match="--a-max"):
             export_legacy(make_agent(), f"{tmp_path}/out_", bad)
@@ -213,7 +214,7 @@ def test_a_number_that_is_not_finite_is_said_to_be_none(tmp_path, name, value):
     with pytest.raises(
         CheckpointError, match=rf"{name}: .* holds 1 numbers that are not finite, the first one {value}"
     ):
-        import_legacy(make_agent(), f"{tmp_path}/", 1.0)
+        import_foreign(make_agent(), f"{tmp_path}/", 1.0)
 
 
 def test_the_actor_that_plays_is_exported(tmp_path):
