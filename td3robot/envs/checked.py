@@ -8,9 +8,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
 
+Vector = NDArray[np.float32]
 LONGEST = 300  # characters of an exception's own text in a sentence
 
 
@@ -23,28 +25,28 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._shape = environment.observation_space.shape
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode.
+        """Begin an episode; the observation is a copy.
 
         Raises:
             EnvironmentFaultError: The environment raised an exception, or its observation has another shape.
         """
         with checked(self._title, "reset"):
             observation, info = self.env.reset(seed=seed, options=options)
-        self._require_shape(observation, "reset")
-        return observation, info
+            return self._copied(observation, "reset"), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step the environment.
+        """Step the environment; the observation is a copy, because an environment may return its own buffer each time.
 
         Raises:
-            EnvironmentFaultError: The environment raised an exception, its observation has another shape, or its
-                reward is not a number.
+            EnvironmentFaultError: The environment raised an exception, its observation has another shape, its reward
+                is not a number, or what says whether the episode ended is neither true nor false.
         """
         with checked(self._title, "step"):
             observation, reward, terminated, truncated, info = self.env.step(action)
-            reward = float(reward)
-        self._require_shape(observation, "step")
-        return observation, reward, bool(terminated), bool(truncated), info
+            return (
+                self._copied(observation, "step"), _number(reward), truth(terminated, "terminated"),
+                truth(truncated, "truncated"), info,
+            )  # fmt: skip
 
     def close(self) -> None:
         """Close the environment.
@@ -55,14 +57,33 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         with checked(self._title, "close"):
             self.env.close()
 
-    def _require_shape(self, observation: Any, where: str) -> None:
-        kind, shape = getattr(observation, "dtype", None), np.shape(observation)
-        if shape != self._shape or (kind is not None and kind.kind not in "fiub"):
+    def _copied(self, observation: Any, where: str) -> Vector:
+        array = np.asarray(observation)
+        if array.shape != self._shape or array.dtype.kind not in "fiub":
             raise EnvironmentFaultError(
-                f"the environment {self._title!r} returned an observation of shape {shape} in {where}"
-                f"{'' if shape != self._shape else f' of type {kind}'}; its observation space promises numbers of "
-                f"shape {self._shape}"
+                f"the environment {self._title!r} returned an observation of shape {array.shape} in {where}"
+                f"{'' if array.shape != self._shape else f' of type {array.dtype}'}; its observation space promises "
+                f"numbers of shape {self._shape}"
             )
+        return array.astype(np.float32)
+
+
+def _number(reward: Any) -> float:
+    return reward if isinstance(reward, float) else float(np.asarray(reward).item())
+
+
+def truth(value: Any, what: str) -> bool:
+    """Return what an environment says as a bool: a bool, 0 or 1, or an array of one of these.
+
+    Raises:
+        EnvironmentFaultError: It is anything else; ``what`` names it.
+    """
+    if isinstance(value, bool):
+        return value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
+        raise EnvironmentFaultError(f"the environment's {what} is {value!r}; it must be true or false")
+    return bool(array.item())
 
 
 @contextmanager

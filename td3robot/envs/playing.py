@@ -17,6 +17,10 @@ from td3robot.statistics import mean_interval, wilson_interval
 Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
 Environment = gymnasium.Env[Any, Any]
+# What is read in an environment's info. Nothing else of it is kept, or sent to another process.
+REPORTED = (
+    "success", "reward_terms", "interventions", "distance_m", "tcp_speed_m_s", "joint_speed_rad_s", "fault",
+)  # fmt: skip
 
 
 @dataclass(slots=True)

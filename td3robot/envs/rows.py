@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from td3robot.envs.batch import RobotBatch, StepResult
 from td3robot.envs.checked import checked
-from td3robot.envs.playing import Act, EpisodeFigures, require_finite
+from td3robot.envs.playing import REPORTED, Act, EpisodeFigures, require_finite
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.layout import Layout
 
@@ -112,7 +112,7 @@ class SingleRows(EnvironmentRows):
             [float(reward) for _, reward, *_ in taken],
             [bool(terminated) for _, _, terminated, _, _ in taken],
             [bool(truncated) for *_, truncated, _ in taken],
-            [info for *_, info in taken],
+            [{key: info[key] for key in REPORTED if key in info} for *_, info in taken],
         )
 
     def close(self) -> None:
