@@ -95,7 +95,7 @@ class Window:
 
     def figures(self) -> dict[str, float]:
         """Return the means over episodes, updates and steps, by column name of the row."""
-        episodes = {f"episode/{name}": float(np.mean(values)) for name, values in _columns(self._finished).items()}
+        episodes = {f"episode/{name}": float(np.mean(values)) for name, values in _columns(self._rated()).items()}
         losses = {f"learner/{name}": float(values.mean()) for name, values in self._losses().items()}
         return episodes | losses | {name: value / max(self._steps, 1) for name, value in self._sums.items()}
 
@@ -104,7 +104,7 @@ class Window:
         arrays = {"steps": np.array([self._steps], np.int64)}
         kinds: dict[str, dict[str, Any]] = {
             "sum": {name: [value] for name, value in self._sums.items()},
-            "episode": _columns(self._finished),
+            "episode": _columns(self._rated()),
             "loss": {name: values.detach().cpu().numpy() for name, values in self._losses().items()},
         }
         for kind, columns in kinds.items():
@@ -121,6 +121,11 @@ class Window:
         window._finished = _rows({name: values.tolist() for name, values in _numbered("episode", arrays)})
         window.losses = _rows({name: torch.from_numpy(values).to(device) for name, values in _numbered("loss", arrays)})
         return window
+
+    def _rated(self) -> list[dict[str, float]]:
+        """Return the finished episodes; one that says nothing about success is a failure if any other does."""
+        rated = any("success" in figures for figures in self._finished)
+        return [figures | {"success": figures.get("success", 0.0)} if rated else figures for figures in self._finished]
 
     def _losses(self) -> dict[str, torch.Tensor]:
         return {name: torch.stack(values) for name, values in _columns(self.losses).items()}

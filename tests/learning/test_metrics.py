@@ -4,8 +4,10 @@ import csv
 import re
 
 import pytest
+import torch
 
-from td3robot.learning.metrics import CsvTable
+from td3robot.learning.collector import CollectedSteps
+from td3robot.learning.metrics import CsvTable, Window
 from td3robot.learning.td3 import TD3
 from td3robot.metrics import METRICS, read_log, run_charts
 
@@ -94,3 +96,12 @@ def test_a_metric_is_one_line_where_it_is_computed(monkeypatch, pendulum_trainer
     (board,) = (trainer.run_directory / "tensorboard").rglob("events.*")
     assert b"learner/reward_mean" in board.read_bytes()
     assert "learner/reward_mean" in [chart.title for chart in run_charts([log])]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_episode_that_says_nothing_about_success_is_a_failure_beside_one_that_does(order):
+    silent, successful = {"return": 1.0, "steps": 3.0}, {"return": 2.0, "steps": 3.0, "success": 1.0}
+    window = Window()
+    window.add(CollectedSteps([], [], [silent, successful][::order]))
+    for each in (window, Window.of_state(window.state(), torch.device("cpu"))):
+        assert each.figures() == {"episode/return": 1.5, "episode/steps": 3.0, "episode/success": 0.5}
