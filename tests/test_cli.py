@@ -323,7 +323,6 @@ def test_a_change_that_was_never_saved_leaves_no_trace(td3robot, tmp_path, set_s
     assert not newest(run).has("changes")
 
 
-@pytest.mark.thorough
 def test_a_run_that_begins_with_networks_trained_for_something_else_says_for_what(td3robot, tmp_path):
     status, _, err = td3robot(
         "train", "ur5e_reach", "--init-from", "ur5e_reach", "--out", tmp_path / "run", "--steps", 2,

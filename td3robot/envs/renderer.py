@@ -1,6 +1,5 @@
 """Offscreen images of the cell, from joint angles alone: the same for any robot."""
 
-import os
 import sys
 import threading
 from typing import Any
@@ -9,6 +8,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.envs.video import drawing_library
 from td3robot.errors import ConfigError
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.scene import place_cell, simulation_spec
@@ -109,8 +109,8 @@ def _gl_context(width: int, height: int) -> Any:
 
     MuJoCo reads the variable when it is first imported, which is too early to expect a program to have set it.
     """
-    wanted = os.environ.get("MUJOCO_GL", "").lower()
-    if sys.platform == "linux" and (wanted == "egl" or not (wanted or "DISPLAY" in os.environ)):
+    wanted = drawing_library()
+    if wanted == "egl" and sys.platform == "linux":
         from mujoco.egl import GLContext
     elif wanted == "osmesa":
         from mujoco.osmesa import GLContext

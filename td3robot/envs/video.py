@@ -1,5 +1,7 @@
 """Recording episodes to an MP4 file."""
 
+import os
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,7 +44,8 @@ class VideoRecorder:
             except ConfigError:
                 raise
             except Exception as error:  # noqa: BLE001  # whatever the environment's drawing library raises
-                raise ConfigError(f"this environment cannot be drawn here: {error}") from None
+                advice = "without a display, it may need EGL (libegl1), or MUJOCO_GL=osmesa with libosmesa6"
+                raise ConfigError(f"this environment cannot be drawn here: {error}; {advice}") from None
             self._writer.append_data(frame)
             self.frames += 1
 
@@ -56,3 +59,9 @@ class VideoRecorder:
         if kind is None and self.frames:
             self._replacement.commit()
         self._replacement.discard()
+
+
+def drawing_library() -> str:
+    """Return what ``MUJOCO_GL`` names, or ``egl`` where there is no display; an empty text is MuJoCo's own choice."""
+    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    return "egl" if sys.platform == "linux" and not wanted and "DISPLAY" not in os.environ else wanted

@@ -143,7 +143,6 @@ def test_a_released_policy_succeeds_in_a_cell_whose_geometry_was_measured(own_ho
     assert (table["verdict"], table["found"]) == ("go", f"{robot['table_height_m']:g}")
 
 
-@pytest.mark.thorough
 def test_a_cell_that_training_does_not_cover_is_refused_with_the_command_that_trains_for_it(own_host, loaded, tmp_path):
     pytest.importorskip("rtde_control")
     here = loaded.environment.robot.model_copy(update={"table_height_m": -0.012})

@@ -102,7 +102,6 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
             assert len(processes.pids) == count
 
 
-@pytest.mark.thorough
 def test_evaluations_that_step_together_are_the_same_in_any_number_of_environments_and_processes():
     config = configuration(REACH, environments=4, evaluation_episodes=5)
     with closing(make_environment(config.environment)) as made:
@@ -264,7 +263,6 @@ def test_a_stop_during_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, stra
     assert_same_run(straight, run)
 
 
-@pytest.mark.thorough
 def test_a_stop_while_one_evaluation_waits_for_another_leaves_both(tmp_path, straight):
     run = tmp_path / "run"
     with closing(make_trainer(configuration(), run, Watcher())) as trainer:
@@ -340,7 +338,6 @@ def test_a_fault_in_an_evaluation_is_one_sentence_and_the_run_resumes_as_if_it_h
     assert_same_run(straight, run)
 
 
-@pytest.mark.thorough
 def test_an_evaluation_that_does_not_answer_is_named_and_ended(tmp_path, straight, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setenv("FAULT", "hang@71")
@@ -366,7 +363,6 @@ def has_ended(pid):
     return False
 
 
-@pytest.mark.thorough
 def test_the_numbers_of_processes_may_differ_in_a_resumed_run(tmp_path, straight):
     train(configuration(evaluators=0, steps=120), tmp_path)
     train(configuration(evaluators=2, steps=240), tmp_path, resumed=True)

@@ -100,7 +100,6 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, 
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
 
 
-@pytest.mark.thorough
 def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path):
     """Their episodes in progress are replayed one by one, and have delays, noise and a camera."""
     config = configuration(
@@ -142,7 +141,7 @@ def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_wo
         ),
     ],
 )
-@pytest.mark.quick("compiled-False")
+@pytest.mark.quick("all options-True", "compiled-False")
 def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent, overlap):
     shorter = ("training.steps=600", "training.evaluate_every=150", "training.checkpoint_every=150")
     config = configuration("gym_pendulum", overlap, *shorter, *agent)
@@ -167,7 +166,6 @@ def test_a_drop_of_the_learning_rates_is_a_resume_with_lower_rates(tmp_path, lea
     assert networks["dropped"] == networks["resumed"] != networks["constant"]
 
 
-@pytest.mark.thorough
 def test_a_step_that_begins_before_the_last_one_is_stored_changes_nothing(tmp_path):
     for name, saved in (("ahead", 300), ("in turn", 2)):  # a step that is saved is stored before the next begins
         options = "training.steps=300", f"training.checkpoint_every={saved}", "agent.normalize_observations=true"
@@ -192,7 +190,6 @@ def resumed_by(config: RunConfig, run: Path, steps: int) -> tuple[str, list[str]
     return newest(run).config().training.learner, listener.messages
 
 
-@pytest.mark.thorough
 def test_a_run_keeps_the_learner_that_it_began_with_unless_it_is_asked_for_another(tmp_path):
     def config(learner: str) -> RunConfig:
         return configuration("gym_pendulum", False, "training.steps=240", f"training.learner={learner}")
@@ -221,7 +218,6 @@ def test_a_new_run_records_what_auto_found_and_an_older_run_stays_with_the_refer
     assert resumed_by(older, tmp_path, 250) == ("reference", [])
 
 
-@pytest.mark.thorough
 def test_resuming_twice_changes_nothing(tmp_path):
     config = configuration("gym_pendulum", False, "training.log_every=50", "training.steps=600")
     train(config, tmp_path / "straight")
@@ -248,8 +244,8 @@ def steps_in(path: Path) -> list[int]:
         return [int(row["step"]) for row in csv.DictReader(file)]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("scene", "kills"), [("pendulum", 6), ("pendulum, overlap", 3)])
+@pytest.mark.quick("pendulum, overlap-3")
 def test_kills_at_random_moments_lose_nothing(tmp_path, scene, kills):
     draw = random.Random(0)
     killer = Killer(tmp_path, scene, draw)

@@ -10,7 +10,7 @@ import pytest
 from td3robot.errors import RobotError
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells.ur import GripperConfig
-from td3robot.robots.ur.urcap import RESPONSE_S, STILL_S, FingerWatch, RobotiqGripper, UrCapSocket
+from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
 
 CONFIG, MODEL = GripperConfig(), GRIPPERS["robotiq_2f85"]
 
@@ -162,50 +162,6 @@ def test_only_a_changed_count_is_sent(ask, another_host):
         b"SET POS 94 SPE 255 FOR 50 GTO 1\n",
         b"SET POS 139 SPE 255 FOR 50 GTO 1\n",
     ]
-
-
-def test_what_is_asked_again_after_another_program_moved_the_fingers_is_sent_again(gripper, standin):
-    gripper.command(0.5)
-    wait_for(lambda: abs(gripper.state().closed - 0.5) < 0.03)
-    time.sleep(RESPONSE_S + STILL_S + 0.2)  # at rest, and nobody drives
-    other = UrCapSocket(standin.host, CONFIG.port, 1.0)
-    other.set(POS=3, GTO=1)
-    wait_for(lambda: gripper.state().closed < 0.02)
-    time.sleep(0.2)
-    assert gripper.fault is None
-    assert other.get("PRE") == 3, "td3robot moved the fingers by itself"
-    gripper.command(0.5)
-    wait_for(lambda: abs(gripper.state().closed - 0.5) < 0.03)
-    other.close()
-
-
-def test_fingers_that_another_program_moves_while_we_drive_are_a_fault(gripper, standin):
-    other, end = UrCapSocket(standin.host, CONFIG.port, 1.0), time.monotonic() + 8.0
-    opened = False
-    while gripper.fault is None and time.monotonic() < end:
-        gripper.command(0.5)
-        if not opened and time.monotonic() > end - 8.0 + RESPONSE_S + STILL_S + 1.5:
-            other.set(POS=3, GTO=1)
-            opened = True
-        time.sleep(0.05)
-    other.close()
-    assert "although td3robot did not move them: another program drives the gripper" in gripper.fault
-
-
-@pytest.mark.parametrize(
-    ("counts", "noticed"),
-    [
-        ([100] * 40 + [20], 100),  # opened
-        ([100] * 40 + [105] * 40 + [120] * 40, None),  # the object gives way
-        ([100] * 40 + [229], None),  # the object is gone, and the fingers close
-        ([100] * 5 + [80] * 5 + [60] * 5, None),  # still on the way of an earlier command
-    ],
-)
-def test_only_fingers_that_leave_what_they_were_told_moved_by_themselves(counts, noticed):
-    watch = FingerWatch()
-    watch.told(230, 0.0)
-    found = [watch.moved_from(count, 0.05 * i) for i, count in enumerate(counts)]
-    assert next((rest for rest in found if rest is not None), None) == noticed
 
 
 def test_an_object_between_the_fingers_is_noticed(gripper, standin):

@@ -15,7 +15,6 @@ from waiting import PATIENCE, arguments_of, children_of, linux_only, wait_for
 GRID = "agent.gamma=0.9"
 
 
-@pytest.mark.thorough
 @linux_only
 def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, start, alone, long_enough):
     run = tmp_path / "sweep" / "000-seed0"

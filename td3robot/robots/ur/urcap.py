@@ -32,12 +32,6 @@ CONNECT_S = 2.0
 ACTIVATION_S = 8.0
 # Status and fault code are polled once per this many polls of the position.
 STATUS_EVERY = 10
-# Fingers have come to rest if their count has not changed for this long, and the last request is this old [s].
-STILL_S, RESPONSE_S = 0.3, 1.0
-# Fingers at rest do not move away from what they were told by more than this [counts]: the drive is self-locking.
-MOVED_COUNTS = 8
-# A robot that is driven repeats its gripper command in every control period; after this long, nobody drives it [s].
-DRIVEN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,36 +132,6 @@ class UrCapSocket:
                     raise ConnectionError("it keeps sending unrequested data")
 
 
-class FingerWatch:
-    """Notices that fingers at rest moved away from what they were told: another program, or a coupling that slipped.
-
-    Fingers that go on towards what they were told do as they should: an object gave way, or is gone.
-    """
-
-    def __init__(self) -> None:
-        self._told: int | None = None
-        self._told_at = self._changed_at = 0.0
-        self._count: int | None = None
-        self._rest: int | None = None
-
-    def told(self, count: int | None, now: float) -> None:
-        """Note what the fingers are told from now on, or None: nothing."""
-        self._told, self._told_at, self._rest = count, now, None
-
-    def moved_from(self, count: int, now: float) -> int | None:
-        """Return the count from which fingers now at a count moved away by themselves, or None."""
-        if count != self._count:
-            self._count, self._changed_at = count, now
-        if self._told is None:
-            return None
-        rest = self._rest
-        if rest is not None and abs(count - self._told) > abs(rest - self._told) + MOVED_COUNTS:
-            return rest
-        if now - self._told_at > RESPONSE_S and now - self._changed_at > STILL_S:
-            self._rest = count
-        return None
-
-
 class RobotiqGripper:
     """The gripper, polled and commanded in its own thread; calls exchange the latest values without waiting.
 
@@ -193,8 +157,6 @@ class RobotiqGripper:
         self.open_count, self.closed_count = config.calibrated(model.counts)
         self.fault: str | None = None
         self._wanted: int | None = None
-        self._commanded_at = 0.0
-        self._commanding = threading.Lock()
         self._state: FingerState | None = None
         self._answer_times: deque[float] = deque(maxlen=10_000)
         self._closing = threading.Event()
@@ -243,14 +205,8 @@ class RobotiqGripper:
             link.close()
 
     def command(self, closed: float) -> None:
-        """Move to a closed fraction in [0, 1].
-
-        It is sent once, and again if its count changes, or if another program moved the fingers in between. Fingers
-        that another program moves while commands keep coming are a fault.
-        """
-        with self._commanding:
-            self._wanted = round(self.open_count + closed * (self.closed_count - self.open_count))
-            self._commanded_at = monotonic()
+        """Move to a closed fraction in [0, 1]; it is sent once, and again only if its count changes."""
+        self._wanted = round(self.open_count + closed * (self.closed_count - self.open_count))
 
     def state(self) -> FingerState:
         """Return the last report.
@@ -278,7 +234,7 @@ class RobotiqGripper:
         return UrCapSocket(self.host, self.config.port, max(CONNECT_S, self.config.answer_timeout_s))
 
     def _run(self, link: UrCapSocket) -> None:
-        sent, polls, watch = None, 0, FingerWatch()
+        sent, polls = None, 0
         try:
             while not self._closing.is_set():
                 begin = monotonic()
@@ -286,13 +242,7 @@ class RobotiqGripper:
                 if wanted is not None and wanted != sent:
                     link.set(POS=wanted, SPE=self.config.speed, FOR=self.config.force, GTO=1)
                     sent = wanted
-                    watch.told(sent, monotonic())
                 self._poll(link)
-                state = self.state()
-                if (rest := watch.moved_from(state.count, state.stamp)) is not None:
-                    self._moved_by_another(rest, state)
-                    sent = None
-                    watch.told(None, state.stamp)
                 polls += 1
                 if polls % STATUS_EVERY == 0:
                     self._require_active(link)
@@ -302,17 +252,6 @@ class RobotiqGripper:
         finally:
             with suppress(OSError):
                 link.close()
-
-    def _moved_by_another(self, rest: int, state: FingerState) -> None:
-        """Forget the last command, so that the same one is sent again; while commands keep coming, it is a fault."""
-        with self._commanding:
-            if state.stamp - self._commanded_at < DRIVEN_S:
-                raise RobotError(
-                    f"the gripper's fingers went from count {rest} to {state.count} although td3robot did not move "
-                    "them: another program drives the gripper, or its coupling slipped; end that program, and look at "
-                    "the gripper"
-                )
-            self._wanted = None
 
     def _poll(self, link: UrCapSocket) -> None:
         begin = monotonic()
