@@ -84,14 +84,19 @@ def export(
         bool, typer.Option("--without-optimizers", help="With --legacy: write the networks' three files alone.")
     ] = False,
     onnx: Annotated[Path | None, typer.Option(help="Write scaling and actor as one ONNX file.")] = None,
+    opset: Annotated[
+        int | None, typer.Option(help="With --onnx: version of its operators; 17 by default, for older runtimes.")
+    ] = None,
 ) -> None:
     """Export a policy to ONNX, or to the older six-file format."""
     if legacy is None and onnx is None:
         raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
     if legacy is None and (a_max is not None or names is not None or without_optimizers):
         raise ConfigError("--a-max, --names and --without-optimizers go with --legacy PREFIX")
+    if onnx is None and opset is not None:
+        raise ConfigError("--opset goes with --onnx FILE")
     if onnx is not None:
-        require_extra("onnx", "exporting to ONNX", "onnxruntime", "onnxscript")
+        require_extra("onnx", "exporting to ONNX", "onnx", "onnxruntime")
 
     if legacy is not None:
         from td3robot.learning.six_files import to_legacy
@@ -100,9 +105,9 @@ def export(
         for path in to_legacy(checkpoint_path, legacy, a_max, called, not without_optimizers):
             stderr.print(f"wrote {path}")
     if onnx is not None:
-        from td3robot.learning.onnx import to_onnx
+        from td3robot.policy.onnx import OPSET, to_onnx
 
-        difference = to_onnx(checkpoint_path, onnx)
+        difference = to_onnx(checkpoint_path, onnx, OPSET if opset is None else opset)
         stderr.say(f"wrote {onnx}; largest difference from the policy over 1,000 observations: {difference:.1e}")
 
 

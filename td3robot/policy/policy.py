@@ -31,6 +31,9 @@ class Policy:
         varied: The disturbances that its training drew.
         name: What ``td3robot.make_env`` makes the policy's environment from.
 
+    Attributes:
+        layers: Weight (inputs, outputs) and bias of each linear layer, and those of the layer norm that follows it.
+
     Raises:
         ValueError: The tensors are not an actor for these observations.
     """
@@ -45,9 +48,9 @@ class Policy:
     ) -> None:
         self.contract, self.varied, self.name = contract, varied, name
         self.observation_size = len(scaling.shift)
-        self._scaling = scaling
-        self._layers = _layers(actor, self.observation_size)
-        _require_bounded(self._layers, scaling)
+        self.scaling = scaling
+        self.layers = _layers(actor, self.observation_size)
+        _require_bounded(self.layers, scaling)
 
     def require(self, environment: Any) -> None:
         """Refuse an environment that the policy was not trained for, by the same comparison as on an arm.
@@ -77,13 +80,13 @@ class Policy:
                 f"the policy wants observations of {self.observation_size} numbers and was given {x.shape[-1]}; "
                 f"td3robot.make_env({self.name!r}) makes the policy's own environment"
             )
-        x = self._scaling(x)
-        for weight, bias, norm in self._layers[:-1]:
+        x = self.scaling(x)
+        for weight, bias, norm in self.layers[:-1]:
             x = x @ weight + bias
             if norm is not None:
                 x = _layer_norm(x, *norm)
             x = np.maximum(x, 0.0)
-        weight, bias, _ = self._layers[-1]
+        weight, bias, _ = self.layers[-1]
         action: NDArray[np.float32] = np.tanh(x @ weight + bias)
         return action
 

@@ -16,11 +16,11 @@ from td3robot.learning.benchmark import bench_learner
 from td3robot.learning.exploration import GaussianExploration
 from td3robot.learning.foreign_import import import_foreign
 from td3robot.learning.networks import Actor
-from td3robot.learning.onnx import to_onnx
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.six_files import to_legacy
 from td3robot.learning.td3 import TD3
 from td3robot.policy.checkpoint import Checkpoint, find, load_policy, newest
+from td3robot.policy.onnx import to_onnx
 from td3robot.registry import AGENTS
 
 

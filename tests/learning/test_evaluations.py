@@ -87,7 +87,7 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
     made = make_environment(config.environment)
     contract = make_contract(config.environment, made)
     policy, other = policy_of(contract), policy_of(contract)
-    other._layers[-1] = (-other._layers[-1][0], *other._layers[-1][1:])
+    other.layers[-1] = (-other.layers[-1][0], *other.layers[-1][1:])
     results = []
     with closing(LocalEvaluator(Episodes([made], config.seed), 3)) as here:
         for each in (policy, other):
