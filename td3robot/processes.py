@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
 
@@ -231,6 +231,13 @@ class Channel:
         return data
 
 
+def unnamed_file() -> IO[bytes]:
+    """Return an unbuffered file without a name: in memory, so that a full disk stops no process, if the system can."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("td3robot"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
 class ChildProcess:
     """A Python process that calls a function with its :class:`Parent`, and ends when that returns.
 
@@ -262,8 +269,8 @@ class ChildProcess:
     ) -> None:
         module, name = function.split(":") if isinstance(function, str) else (function.__module__, function.__name__)
         self.channel, other_end = Channel.pair()
-        self._status = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the process
-        self._output = tempfile.TemporaryFile() if keep_output else None  # noqa: SIM115  # closed with the process
+        self._status = unnamed_file()
+        self._output = unnamed_file() if keep_output else None
         descriptors = other_end.fileno(), self._status.fileno()
         program = LEAN * lean + START.format(module, name, name)
         self.process = start_python(

@@ -135,3 +135,18 @@ def test_children_of_a_process_end_with_it():
     process.stdout.close()
     time.sleep(0.1)
     assert not is_running(sleeper)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no files in memory")
+def test_a_child_runs_where_the_temporary_directory_is_full(monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    child = ChildProcess(echo, keep_output=True)
+    try:
+        child.channel.send(1)
+        assert child.channel.receive() == 1
+        assert child.busy_with == "echoing"
+    finally:
+        child.close(5.0)
