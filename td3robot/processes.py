@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import gc
+import logging
 import os
 import pickle
 import select
@@ -430,6 +431,7 @@ class Parent:
     def of_arguments(cls) -> "Parent":
         """Return the parent that this process's arguments name, and end with it if so agreed."""
         descriptor, status, pid, ends_itself = map(int, sys.argv[1:5])
+        logging.getLogger("td3robot.registry").setLevel(logging.ERROR)  # the parent has said which plugins it lacks
         if not ends_itself:
             end_with_parent(pid)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -72,6 +72,7 @@ def examine(cell: Path | None) -> Check:
     _python(check)
     _packages(check)
     _extras(check)
+    _plugins(check)
     _rendering(check)
     _browser(check)
     _realtime(check)
@@ -105,6 +106,18 @@ def _extras(check: Check) -> None:
         missing = [needed.name for needed in _requirements(extra) if not _installed(needed)]
         found = f"not installed: {', '.join(missing)}" if missing else "installed"
         check.add(f"extra {extra}", "if you need it", found, not missing, f"pip install 'td3robot[{extra}]'", OPTIONAL)
+
+
+def _plugins(check: Check) -> None:
+    """Import what other distributions add: arms, grippers, cells, trackers, tasks, agents."""
+    from td3robot.registry import REGISTRIES
+
+    for registry in REGISTRIES:
+        len(registry)  # imports everything
+    found = [entry.name for registry in REGISTRIES for entry in registry.plugins if entry not in registry.set_aside]
+    check.add("plugins", "importable, if there are any", ", ".join(found) or "none", True, "")
+    for sentence in (sentence for registry in REGISTRIES for sentence in registry.set_aside.values()):
+        check.add("plugin", "importable", "set aside", False, sentence, ATTENTION)
 
 
 def _rendering(check: Check) -> None:

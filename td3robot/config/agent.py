@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat
 
 from td3robot.config.section import MANY, Section, Widths, refused
-from td3robot.errors import choose
 from td3robot.registry import AGENTS
 
 DEFAULT_KIND = "td3"
@@ -83,5 +82,5 @@ def chosen_agent(value: Any) -> Any:
         return value
     kind = str(value.get("kind", DEFAULT_KIND))
     if kind not in AGENTS:
-        raise refused(choose("kind", kind, AGENTS), "kind")
+        raise refused(AGENTS.unknown(kind), "kind")
     return AGENTS[kind].model_validate(value)

@@ -5,7 +5,6 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from td3robot.config.section import Box, Fraction, Section
-from td3robot.errors import choose
 from td3robot.registry import ARMS, CELLS, GRIPPERS
 
 SIMULATED = ("mujoco", "kinematic")
@@ -13,7 +12,7 @@ SIMULATED = ("mujoco", "kinematic")
 
 def _known_backend(name: str) -> str:
     if name not in SIMULATED and name not in CELLS:
-        raise ValueError(choose("backend", name, (*SIMULATED, *CELLS)))
+        raise ValueError(CELLS.unknown(name, *SIMULATED))
     return name
 
 

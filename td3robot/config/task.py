@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 from pydantic import PositiveFloat
 
 from td3robot.config.section import Box, Section, refused
-from td3robot.errors import choose
 from td3robot.registry import TASKS
 from td3robot.state import ObjectModel
 
@@ -62,7 +61,7 @@ def chosen_task(value: Any) -> Any:
         return value
     name = value.get("name", DEFAULT)
     if name not in TASKS:
-        raise refused(choose("name", str(name), TASKS), "name")
+        raise refused(TASKS.unknown(str(name)), "name")
     return task_section(name).model_validate(value)
 
 

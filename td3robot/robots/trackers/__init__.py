@@ -71,7 +71,7 @@ def chosen_tracker(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if (kind := str(value.get("kind", DEFAULT))) not in TRACKERS:
-        raise refused(choose("kind", kind, TRACKERS), "kind")
+        raise refused(TRACKERS.unknown(kind), "kind")
     return TRACKERS[kind].model_validate(value)
 
 
