@@ -26,6 +26,10 @@ CORES = "TD3ROBOT_CORES"
 # Variables for a process with small matrices: more threads of linear algebra would wait for each other, and take the
 # cores of other programs.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# The signals that ask a program to stop: Ctrl-C, a service manager, and a closed terminal (not on Windows).
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+# Whether a child can inherit open files, and with them a channel to its parent: not on Windows.
+HAS_CHANNELS = hasattr(select, "poll")
 # The descriptor of standard error.
 STDERR = 2
 # Where a child's status file has the parent's request to stop, behind the child's own text, and that text's length.
@@ -83,7 +87,10 @@ def end_process(process: "subprocess.Popen[Any]", grace_s: float = 0.0) -> int:
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # it has its own session
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)  # it has its own session
+        else:
+            process.kill()
     return process.wait()
 
 
@@ -109,7 +116,12 @@ def cores() -> int:
 
 
 def free_bytes() -> float:
-    """Return the memory that this process may still use: the machine's, or less if a control group limits it."""
+    """Return the memory that this process may still use: the machine's, or less if a control group limits it.
+
+    Where the system does not tell, it is without bound.
+    """
+    if not hasattr(os, "sysconf"):
+        return float(sys.maxsize)
     free = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -252,6 +264,9 @@ class ChildProcess:
         lean: Import only what the function's module imports.
         keep_output: Keep what it prints for :meth:`output`, instead of printing it to standard error.
 
+    Raises:
+        Td3RobotError: This system has no :data:`HAS_CHANNELS`.
+
     Attributes:
         channel: Messages from and to the process.
         process: The process itself.
@@ -268,6 +283,8 @@ class ChildProcess:
         lean: bool = False,
         keep_output: bool = False,
     ) -> None:
+        if not HAS_CHANNELS:
+            raise Td3RobotError("an arm is driven from Linux only: processes here cannot share files with children")
         module, name = function.split(":") if isinstance(function, str) else (function.__module__, function.__name__)
         self.channel, other_end = Channel.pair()
         self._status = unnamed_file()
@@ -434,7 +451,7 @@ class Parent:
         logging.getLogger("td3robot.registry").setLevel(logging.ERROR)  # the parent has said which plugins it lacks
         if not ends_itself:
             end_with_parent(pid)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop, after saving
         return cls(Channel(socket.socket(fileno=descriptor)), status, pid)
 

@@ -19,12 +19,13 @@ FILES = sorted(ROOT.rglob("*.py"))
 # What each part may import from the package besides itself, from the bottom up.
 GROUND = {
     "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "processes",
-    "ray_cluster", "catalog", "config", "records", "format", "metrics", "jit", "row_math",
+    "ray_cluster", "catalog", "locks", "config", "records", "format", "metrics", "jit", "row_math",
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "state": set(),
     "atomic": set(),
+    "locks": set(),
     "processes": {"errors"},
     "ray_cluster": {"errors", "processes"},
     "seeding": set(),

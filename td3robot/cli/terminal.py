@@ -15,6 +15,7 @@ from rich.table import Table
 from td3robot.config import RunConfig
 from td3robot.format import flat, plain
 from td3robot.policy.contract import Contract
+from td3robot.processes import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from td3robot.envs.playing import Evaluation
@@ -59,8 +60,7 @@ def results(as_json: bool) -> LastingConsole:
 
 
 STDOUT, STDERR = 1, 2  # descriptors
-# Signals that ask a command to stop, and what a training says to the first, the second and the third of them.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What a training says to the first and the second signal that asks it to stop.
 STOPPING = (
     "stopping after this step; saving",
     "giving up the environment's step, where it has not ended; saving (once more ends this process without)",
@@ -215,4 +215,4 @@ def stopped_by_signals(trainer: "Trainer") -> Iterator[None]:
 
 
 def _handled_signals() -> list[signal.Signals]:
-    return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    return [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]

@@ -5,7 +5,6 @@ on another day. A program that will move a robot records that first, so that the
 dies.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from td3robot import atomic
+from td3robot import atomic, locks
 from td3robot.errors import Td3RobotError
 from td3robot.policy.checkpoint import MANIFEST
 
@@ -102,7 +101,7 @@ class Ledger:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locks.lock(lock)
             except BlockingIOError:
                 driven = self._read().get(serial, {}).get("driven") or {"pid": "unknown"}
                 raise LadderError(
@@ -225,6 +224,10 @@ class Ledger:
         return older | _robots(self.path)
 
     def _make_directory(self) -> None:
+        if not locks.AVAILABLE:
+            raise LadderError(
+                "an arm is driven from Linux only: nothing keeps a second program from the same robot on this system"
+            )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -236,9 +239,9 @@ class Ledger:
     @contextmanager
     def _changed(self) -> Iterator[dict[str, Any]]:
         self._make_directory()
-        lock = os.open(self.path.parent, os.O_RDONLY)
+        lock = locks.open_directory(self.path.parent)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            locks.lock(lock, wait=True)
             robots = self._read()
             yield robots
             atomic.write_text(self.path, json.dumps({"robots": robots}, indent=1) + "\n", durable=True)
@@ -247,7 +250,8 @@ class Ledger:
                 f"the ledger {self.path} could not be written ({error.strerror}); make room, and check the robot"
             ) from None
         finally:
-            os.close(lock)
+            if lock is not None:
+                os.close(lock)
 
 
 def _robots(path: Path) -> dict[str, Any]:

@@ -4,17 +4,14 @@ import os
 import select
 import signal
 import sys
-import termios
-import tty
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
+from td3robot.processes import STOP_SIGNALS
 
-# Ctrl-C, a service manager, and a closed terminal.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STEP_KEYS, SECOND_KEYS, STOP_KEYS, YES_KEYS = "\r\n", "s", " q\x1b", "\r\ny"
 
 
@@ -152,6 +149,9 @@ class Keyboard(Signals):
     present: ClassVar[bool] = True
 
     def __enter__(self) -> Self:
+        import termios  # not on Windows
+        import tty
+
         super().__enter__()
         self._descriptor = sys.stdin.fileno()
         self._settings = termios.tcgetattr(self._descriptor)
@@ -161,6 +161,8 @@ class Keyboard(Signals):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        import termios
+
         with suppress(OSError, termios.error):  # the terminal may be gone
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._settings)
         super().__exit__(kind, error, trace)

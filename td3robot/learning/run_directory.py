@@ -1,13 +1,12 @@
 """A run's directory: the lock that keeps other trainings out, the run's own description, and what was changed in it."""
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from td3robot import atomic
+from td3robot import atomic, locks
 from td3robot.config import RunConfig, to_yaml
 from td3robot.config.disturbance import level_name
 from td3robot.errors import CheckpointError, ConfigError, EnvironmentFaultError, Td3RobotError
@@ -43,14 +42,15 @@ class RunLock:
     def __init__(self, run: Path) -> None:
         self._run = run
         try:
-            self._descriptor = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+            self._descriptor, there = locks.open_directory(run), run.stat()
         except OSError as error:
             raise CheckpointError(f"{run} cannot be opened as a run directory: {error.strerror}") from None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(self._descriptor)
         except BlockingIOError:
             self.close()
             raise CheckpointError(f"{run} is in use by another training; wait for it, or stop it with Ctrl-C") from None
+        self._identity = there.st_dev, there.st_ino
 
     def require_in_place(self) -> None:
         """Require that the directory still has its name.
@@ -58,12 +58,7 @@ class RunLock:
         Raises:
             RunMovedError: It was renamed or deleted, or another directory has its name.
         """
-        held = os.fstat(self._descriptor)
-        try:
-            there = self._run.stat()
-        except OSError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+        if not self._is_at(self._run):
             place = self.moved_to()
             become = "deleted" if place is None else f"renamed to {place}"
             raise RunMovedError(f"the run directory {self._run} was {become} while it was trained in; training ends")
@@ -72,16 +67,22 @@ class RunLock:
         """Return the directory's current path, or None if it was deleted or the system does not tell."""
         try:
             place = Path(f"/proc/self/fd/{self._descriptor}").readlink()
-            there, held = place.stat(), os.fstat(self._descriptor)
         except OSError:
             return None
-        return place if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino) else None
+        return place if self._is_at(place) else None
+
+    def _is_at(self, path: Path) -> bool:
+        try:
+            there = path.stat()
+        except OSError:
+            return False
+        return (there.st_dev, there.st_ino) == self._identity
 
     def close(self) -> None:
         """Release the directory. May be repeated."""
-        if self._descriptor >= 0:
+        if self._descriptor is not None:
             os.close(self._descriptor)
-            self._descriptor = -1
+            self._descriptor = None
 
     def __enter__(self) -> Self:
         return self

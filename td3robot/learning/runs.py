@@ -24,7 +24,7 @@ from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses,
 from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.run_directory import RunLock
 from td3robot.policy.contract import require_covered
-from td3robot.processes import free_bytes
+from td3robot.processes import HAS_CHANNELS, free_bytes
 from td3robot.ray_cluster import Workers
 from td3robot.robots.cells import CellConfig
 
@@ -66,7 +66,7 @@ def make_trainer(
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
         if workers is not None:
             environments = RayEnvironments(make, configs, workers, ANSWER_LIMIT_S)
-        elif training.overlap:
+        elif training.overlap and HAS_CHANNELS:  # without, they step in turn, with the same results
             environments = EnvironmentProcesses(make, configs, environment_processes(training))
         else:
             environments = LocalEnvironments(make_all(make, configs))

@@ -3,7 +3,6 @@
 So anything with a checkpoint's name is complete.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from td3robot import atomic
+from td3robot import atomic, locks
 from td3robot.errors import CheckpointError
 from td3robot.policy.checkpoint import CONFIG, Arrays, of_kind, step_of
 from td3robot.policy.manifest import FORMAT, FORMAT_VERSION, MANIFEST, sha256
@@ -93,15 +92,16 @@ def _delete(path: Path) -> None:
     One that is being read stays; the next save deletes it.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = locks.open_directory(path)
     except OSError:
         return
     try:
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(descriptor)
             atomic.delete(path.rename(atomic.temporary_path(path)))
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _manifest_of(directory: Path) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """The manifest of a checkpoint: its files with their SHA-256, and what made it."""
 
-import fcntl
 import hashlib
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from td3robot import locks
 from td3robot.errors import CheckpointError
 from td3robot.policy.documents import read_json, require_document, short
 
@@ -57,13 +56,13 @@ def _verify(path: Path, name: str, digest: str, size: int) -> None:
 
 
 def held(path: Path) -> int | None:
-    """Return a descriptor of a checkpoint with a lock that deletion respects, or None if there is no directory."""
+    """Return a descriptor of a checkpoint with a lock that deletion respects, or None if it cannot be opened."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = locks.open_directory(path)
     except OSError:
         return None
     with suppress(OSError):  # some network disks have no locks
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        locks.lock(descriptor, shared=True)
     return descriptor
 
 

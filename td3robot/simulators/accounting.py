@@ -1,6 +1,5 @@
 """Records what arrived over the wire and what the arm did: the figures that prove a guard's limits from outside."""
 
-import resource
 import time
 from array import array
 from bisect import bisect_left
@@ -169,7 +168,7 @@ class Clock:
         self.worst_s = self.lost_s = 0.0
         self.ticks = 0
         self.is_real_time = False
-        self._started, self._used_s = time.monotonic(), _cpu_s()
+        self._started, self._used_s = time.monotonic(), time.process_time()
 
     def count(self, late_s: float) -> None:
         """Count a tick that was late by ``late_s`` [s]."""
@@ -188,10 +187,5 @@ class Clock:
             "late_worst_s": self.worst_s,
             "lost_s": self.lost_s,
             "real_time_priority": self.is_real_time,
-            "cpu_fraction": (_cpu_s() - self._used_s) / wall,
+            "cpu_fraction": (time.process_time() - self._used_s) / wall,
         }
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

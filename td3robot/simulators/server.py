@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from td3robot.errors import Td3RobotError
-from td3robot.processes import Parent, raise_priority
+from td3robot.processes import STOP_SIGNALS, Parent, raise_priority
 from td3robot.robots.ur.generations import (
     DASHBOARD_PORT,
     GRIPPER_PORT,
@@ -142,7 +142,7 @@ def run_simulator(
     """
     server = Server(config)
     on_listening()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda _number, _frame: server.stop())
     if parent is not None:
         server.live_with(parent)

@@ -162,7 +162,8 @@ def follow_parent() -> None:
     """
     end_with_parent(int(sys.argv.pop(1)))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def ending(job: Job, status: int) -> Ending:

@@ -88,12 +88,18 @@ def run_when_idle(pid: int) -> None:
         try:
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
         except (AttributeError, OSError):  # not Linux, or a system that forbids it
-            os.setpriority(os.PRIO_PROCESS, pid, 19)
+            _set_niceness(pid, 19)
 
 
 def lower_priority() -> None:
     """Lower this process's priority below that of every other program."""
-    os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    _set_niceness(0, NICE)
+
+
+def _set_niceness(pid: int, least: int) -> None:
+    """Make a process at least this nice; Windows has no niceness."""
+    if hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, pid, max(least, os.getpriority(os.PRIO_PROCESS, pid)))
 
 
 def free_port(host: str, requested: int | None) -> int:

@@ -8,6 +8,8 @@ from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
+from td3robot.errors import RobotError
+
 # Checksum, and number of the value.
 _HEAD = struct.Struct("<IxxxxQ")
 # A reader misses both copies only if it is interrupted in between, and that never happens this often in a row.
@@ -162,6 +164,8 @@ class SharedMemory(Generic[S]):
     @classmethod
     def create(cls, example: S) -> tuple["SharedMemory[S]", int]:
         """Return new memory that holds a first state, and its file descriptor for the other process."""
+        if not hasattr(os, "memfd_create"):
+            raise RobotError("an arm is driven from Linux only: this system has no memory to share")
         descriptor = os.memfd_create("td3robot")
         memory = cls(descriptor, example)
         memory.state.write(example)
