@@ -36,6 +36,8 @@ WATCHED = (
     "Missed control ticks",
     "Episodes ended by",
 )
+# What the fingers can be told, as closed fractions.
+FINGERS = {"open": 0.0, "close": 1.0}
 VERDICTS = {"go": "green", "optional": "dim", "attention": "yellow", "no-go": "red"}
 
 
@@ -48,6 +50,7 @@ def register(app: typer.Typer) -> None:
         deploy
     )
     app.command(epilog="Example: td3robot recover --robot cell.yaml", rich_help_panel=ARM)(recover)
+    app.command(epilog="Example: td3robot gripper open --robot cell.yaml", rich_help_panel=ARM)(gripper)
 
 
 def deploy(
@@ -56,7 +59,7 @@ def deploy(
     mode: Annotated[
         str,
         typer.Option(
-            help="check (nothing moves), shadow (reads, sends nothing), confirm (one step or second per key), run."
+            help="check (nothing moves), shadow (reads, sends nothing), confirm (half a second per key), run."
         ),
     ] = "check",
     speed: Annotated[float, typer.Option(help="Scale factor for all speed and acceleration limits.")] = 0.1,
@@ -137,13 +140,41 @@ def recover(
 ) -> None:
     """Make a robot ready again after a stop. Waits 5 s, unlocks it and restarts its program; the arm does not move."""
     from td3robot.deploy import deployment
+    from td3robot.deploy.operator import present_operator
     from td3robot.robots.cells import load_cell
 
-    report = deployment.recover(load_cell(robot), records, activate_gripper)
+    with present_operator() as operator:
+        report = deployment.recover(load_cell(robot), records, activate_gripper, operator)
     if as_json:
         print_json(report)
+    fingers = ", and the gripper closed and opened" if activate_gripper else ""
     was = f"; the fault was: {report['was']}" if report["was"] else ""
-    stderr.say(f"robot {report['robot']['serial_number']} is ready; the arm did not move{was}")
+    stderr.say(f"robot {report['robot']['serial_number']} is ready; the arm did not move{fingers}{was}")
+
+
+def gripper(
+    what: Annotated[str, typer.Argument(metavar="open|close", help="What the fingers do.")],
+    robot: Cell,
+    records: Records = Path("records"),
+    unattended: Annotated[
+        bool, typer.Option("--unattended", help="Move the fingers with nobody at a terminal, if they hold nothing.")
+    ] = False,
+) -> None:
+    """Open or close the gripper. Asks first; the arm does not move."""
+    from td3robot.deploy import deployment
+    from td3robot.deploy.operator import present_operator
+    from td3robot.robots.cells import load_cell
+
+    if what not in FINGERS:
+        raise ConfigError(choose("motion of the gripper", what, tuple(FINGERS)))
+    with present_operator() as operator:
+        if not (operator.present or unattended):
+            raise ConfigError(
+                "gripper moves the fingers, and standard input is no terminal, so nobody can be asked; start it from a "
+                "terminal, or give --unattended"
+            )
+        closed = deployment.grip(load_cell(robot), FINGERS[what], records, operator)
+    stderr.say(f"the gripper is {100 * closed:.0f} % closed; the arm did not move")
 
 
 def goal_from_text(text: str) -> tuple[float, float, float]:
@@ -174,7 +205,7 @@ def _show_stage(report: dict[str, Any], request: "Request") -> None:
     from td3robot.deploy.ledger import STAGES, serial_of
 
     mode, cell = request.mode, quote(request.cell.name)
-    what = f"{mode}{{}} for this checkpoint on robot {serial_of(report['robot'])}"
+    what = f"{mode}{{}}{_successes(report)} for this checkpoint on robot {serial_of(report['robot'])}"
     if report["not_passed"] is None:
         later = STAGES[STAGES.index(mode) + 1 :]
         checkpoint = quote(catalog.shown(Path(report["checkpoint"])))
@@ -185,6 +216,16 @@ def _show_stage(report: dict[str, Any], request: "Request") -> None:
     stderr.say(said)
     if report["fault"] is not None and mode in ("confirm", "run"):
         stderr.say(f"once its cause is found: {request.cell.recovery}")
+
+
+def _successes(report: dict[str, Any]) -> str:
+    """Return how many episodes succeeded, for a session whose episodes can."""
+    figures = report.get("figures", {})
+    if report["mode"] != "run" or figures.get("success_rate") is None:
+        return ""
+    return (
+        f", with {round(figures['success_rate'] * figures['episodes'])} of {figures['episodes']} episodes successful,"
+    )
 
 
 def show_findings(findings: list[dict[str, str]]) -> None:

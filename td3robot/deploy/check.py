@@ -74,7 +74,7 @@ def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, secon
     else:
         for name in looks:
             check.add(name, "a connected robot", "not checked", False, "fix the connection first", ATTENTION)
-    check.answers("objects", lambda: _check_objects(check, environment))
+    check.answers("objects", lambda: _check_objects(check, robot, environment))
 
 
 def _watch(robot: PhysicalRobot, seconds: float) -> Iterator[Status]:
@@ -125,6 +125,8 @@ def _check_posture(check: Check, robot: PhysicalRobot, environment: RobotEnv) ->
     else:
         slow = speed < 0.01
         check.add("at rest", "below 0.01 rad/s", f"{speed:.3f} rad/s", slow, "something moves the arm", ATTENTION)
+    x, y, z = 1e3 * environment.tool_at(posture).position
+    check.add("tool", "anywhere", f"at ({x:.0f}, {y:.0f}, {z:.0f}) mm in the base frame", True, "")
     limit = environment.guard.admits(posture)
     check.add(
         "posture", "inside the guard's limits", limit or "inside", limit is None,
@@ -151,7 +153,21 @@ def _check_tool(check: Check, robot: PhysicalRobot, environment: RobotEnv) -> No
     )  # fmt: skip
 
 
-def _check_objects(check: Check, environment: RobotEnv) -> None:
+def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv) -> None:
+    if environment.batch.setting.objects and _holds(robot):
+        check.add(
+            "objects", "on the table", "the gripper holds something", False,
+            "put it down: td3robot gripper open --robot CELL asks you to take hold of it, and opens",
+        )  # fmt: skip
+        return
     for name, pose in environment.find_objects().items():
         x, y, z = pose.position
         check.add(f"object {name}", "known", f"({x:.3f}, {y:.3f}, {z:.3f}) m", True, "")
+
+
+def _holds(robot: PhysicalRobot) -> bool:
+    """Whether the gripper is known to hold something; one that does not answer has a finding of its own."""
+    try:
+        return robot.holds
+    except RobotError:
+        return False

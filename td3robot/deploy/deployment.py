@@ -131,16 +131,22 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
     return report
 
 
-def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str, Any]:
+def recover(
+    cell: CellConfig, records: Path, activate_gripper: bool = False, operator: Operator | None = None
+) -> dict[str, Any]:
     """Recover a robot from a fault at its operator's word, and release it in the ledger.
 
-    The arm does not move. With ``activate_gripper``, the fingers close and open once.
+    The arm does not move. With ``activate_gripper``, the fingers close and open once; the operator is asked before.
 
     Raises:
+        OperatorStop: The operator declined.
         RobotError: The cause is still there, or needs hands at the controller.
     """
-    ledger, serial = Ledger(records), serial_of(_identity(cell))
+    facts, holds = _identity(cell)
+    ledger, serial = Ledger(records), serial_of(facts)
     with ledger.held(serial):
+        if activate_gripper and operator is not None:
+            _ask_before_fingers_move(operator, holds, "the gripper's fingers will close and open")
         robot = cell.driver(robot_spec(cell.robot))
         try:
             robot.recover(activate_gripper)
@@ -154,17 +160,55 @@ def recover(cell: CellConfig, records: Path, activate_gripper: bool) -> dict[str
     return {"robot": facts, "q": q, "was": was}
 
 
-def _identity(cell: CellConfig) -> dict[str, Any]:
-    """Return a robot's facts about itself, reading only; its recovery reports whatever else is wrong."""
-    robot = cell.driver(robot_spec(cell.robot), passive=True)
+def grip(cell: CellConfig, closed: float, records: Path, operator: Operator) -> float:
+    """Open or close a robot's gripper while its arm rests, and return the closed fraction that the fingers reached.
+
+    Args:
+        cell: Where the robot is.
+        closed: Closed fraction in [0, 1].
+        records: Directory of records, whose own ledger is read as well.
+        operator: Is asked before the fingers move.
+
+    Raises:
+        LadderError: Another program drives the robot, or a fault is pending.
+        OperatorStop: The operator declined.
+        RobotError: The robot cannot be reached, or its fingers did not open.
+    """
+    cell.require_driver()
+    facts, holds = _identity(cell)
+    ledger, serial = Ledger(records, recovery=cell.recovery), serial_of(facts)
+    ledger.require_released(serial)
+    _ask_before_fingers_move(operator, holds, "the gripper will " + ("close" if closed > 0.0 else "open"))
+    with Station(RobotEnvironmentConfig(robot=cell.robot), cell) as station, ledger.driving(serial, records):
+        station.robot.take_control()
+        station.environment.connect()
+        station.environment.travel.grip(closed)
+        return station.robot.spec.gripper.closed_fraction(station.robot.read().driver_q)
+
+
+def _ask_before_fingers_move(operator: Operator, holds: bool, what: str) -> None:
+    """Have the operator take what the gripper holds, or agree that its fingers move."""
+    if holds:
+        operator.take(f"{what}, and it holds something that will fall: take hold of it")
+    else:
+        operator.agree(f"{what}; keep your fingers out, and take hold of what it may hold")
+
+
+def _identity(cell: CellConfig) -> tuple[dict[str, Any], bool]:
+    """Return a robot's facts about itself, and whether its gripper is known to hold something, reading only.
+
+    Its recovery reports whatever else is wrong.
+    """
+    robot, holds = cell.driver(robot_spec(cell.robot), passive=True), False
     try:
         robot.connect()
+        holds = robot.holds
     except RobotError:
         if not robot.facts:
             raise
     finally:
         robot.close()
-    return robot.facts
+    return robot.facts, holds
 
 
 def _figures(session: Session, station: Station, trained: DisturbanceConfig) -> dict[str, Any]:

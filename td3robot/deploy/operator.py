@@ -12,7 +12,15 @@ from typing import Any, ClassVar, Self
 from td3robot.errors import ConfigError, RobotError, Td3RobotError
 from td3robot.processes import STOP_SIGNALS
 
-STEP_KEYS, SECOND_KEYS, STOP_KEYS, YES_KEYS = "\r\n", "s", " q\x1b", "\r\ny"
+STOP_KEYS, YES_KEYS, ENTER = " q\x1b", "\r\ny", "\n"
+# How long a key of ``confirm`` lets the arm move [s]: long enough to be seen at a tenth of the speed; t is one period.
+MOVES_S = {ENTER: 0.5, "s": 2.0, "t": 0.0}
+# What stopped the arm: a key, or a signal.
+BY_KEY = "the operator stopped the arm"
+STOPPED_BY = {
+    "SIGTERM": "another program asked this one to end (SIGTERM), which stopped the arm",
+    "SIGHUP": "the terminal of this program was closed (SIGHUP), which stopped the arm",
+}
 
 
 class OperatorStop(Td3RobotError):  # noqa: N818  # stopping an arm is not an error
@@ -24,9 +32,11 @@ class Operator(ABC):
 
     Attributes:
         present: Whether somebody is there who can be asked and can stop the arm.
+        stop_reason: What stopped the arm, in a sentence.
     """
 
     present: ClassVar[bool] = True
+    stop_reason = BY_KEY
 
     @abstractmethod
     def say(self, text: str) -> None:
@@ -54,11 +64,16 @@ class Operator(ABC):
         """
 
     @abstractmethod
-    def next_periods(self, per_second: int) -> int:
-        """Wait for a key, and return how many control periods the arm may move now.
+    def accepts(self, offer: str) -> bool:
+        """Offer something that need not be done, and return whether the operator wants it; nobody does not."""
+
+    @abstractmethod
+    def next_periods(self, rate_hz: float, ahead: str) -> int:
+        """Show what is ahead, wait for a key, and return how many control periods the arm may move now.
 
         Args:
-            per_second: Control periods in a second.
+            rate_hz: Control periods in a second.
+            ahead: What the policy wants, in words.
 
         Raises:
             OperatorStop: The operator refuses.
@@ -79,7 +94,7 @@ class Operator(ABC):
             OperatorStop: It should.
         """
         if self.stop_wanted():
-            raise OperatorStop("the operator stopped the arm")
+            raise OperatorStop(self.stop_reason)
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +132,11 @@ class Signals(Operator):
         """Refuse: nobody is there."""
         raise RobotError(f"{what}; nobody is at a keyboard to do so, and nothing was moved")
 
-    def next_periods(self, per_second: int) -> int:
+    def accepts(self, offer: str) -> bool:
+        """Decline: nobody is there."""
+        return False
+
+    def next_periods(self, rate_hz: float, ahead: str) -> int:
         """Refuse: nobody can press a key."""
         self.require_keys()
         return 0
@@ -137,10 +156,10 @@ class Signals(Operator):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._stopped:
             raise KeyboardInterrupt
-        self._stopped = True
+        self._stopped, self.stop_reason = True, STOPPED_BY.get(signal.Signals(number).name, BY_KEY)
 
 
 class Keyboard(Signals):
@@ -187,16 +206,23 @@ class Keyboard(Signals):
         """Wait for Enter."""
         self.agree(what)
 
-    def next_periods(self, per_second: int) -> int:
-        """Wait for Enter (one period) or s (one second)."""
+    def accepts(self, offer: str) -> bool:
+        """Wait for Enter, or for a stop key, which declines and stops nothing else."""
         self._drop_keys()
-        self.say("Enter: one step, s: one second, Space: stop")
+        self.say(f"{offer} [Enter: yes, Space: no]")
+        while (key := self._wait()) not in YES_KEYS:
+            if key in STOP_KEYS:
+                return False
+        return True
+
+    def next_periods(self, rate_hz: float, ahead: str) -> int:
+        """Wait for a key of :data:`MOVES_S`."""
+        self._drop_keys()
+        self.say(f"{ahead} [Enter: move for {MOVES_S[ENTER]:g} s, s: {MOVES_S['s']:g} s, t: one tick, Space: stop]")
         while True:
             key = self._wait()
-            if key in STEP_KEYS:
-                return 1
-            if key in SECOND_KEYS:
-                return per_second
+            if (seconds := MOVES_S.get(ENTER if key in "\r\n" else key)) is not None:
+                return max(1, round(seconds * rate_hz))
             self._refuse(key)
 
     def _wait(self) -> str:
@@ -210,7 +236,7 @@ class Keyboard(Signals):
     def _refuse(self, key: str) -> None:
         if key in STOP_KEYS:
             self._stopped = True
-            raise OperatorStop("the operator stopped the arm")
+            raise OperatorStop(self.stop_reason)
 
     def _drop_keys(self) -> None:
         """Discard keys pressed before the question."""

@@ -82,9 +82,13 @@ class ScriptedOperator(Operator):
         for item in self._lab.config.objects:
             self._lab.place(item.name, ASIDE)
 
+    def accepts(self, offer: str) -> bool:
+        """Accept."""
+        return True
+
     def require_keys(self) -> None:
         """Do nothing: no keys are needed."""
 
-    def next_periods(self, per_second: int) -> int:
+    def next_periods(self, rate_hz: float, ahead: str) -> int:
         """Let the arm move for a second."""
-        return per_second
+        return round(rate_hz)

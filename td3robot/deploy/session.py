@@ -18,11 +18,15 @@ from td3robot.records import Record, RecordError, command_to_json, pose_to_json,
 from td3robot.robots.guard import GuardDecision
 from td3robot.robots.interface import Robot
 from td3robot.robots.travel import TravelPlan
-from td3robot.state import JointCommand, RobotState, World
+from td3robot.state import Array, JointCommand, RobotState, World
 
 MODES = ("check", "shadow", "confirm", "run")
 # How often the announcer checks for a fault [s].
 POLL_INTERVAL_S = 0.05
+# Why a second stop signal, which ends the program wherever it is, is a fault.
+ENDED_AT_ONCE = "a second stop signal ended the program at once; the arm was told to stop, and nobody saw it rest"
+# A step of the tool below this is none [m].
+NO_STEP_M = 1e-6
 
 
 class Session:
@@ -85,8 +89,12 @@ class Session:
                 self._which = f"episode {number + 1} of {first + episodes}"
                 self._play(number, seeding.integer(seed, seeding.Stream.EVALUATION_EPISODES, number), options)
                 gc.collect()
+            self._offer_to_put_down()
         except OperatorStop as stop:
             self._finish("operator", None, str(stop))
+        except KeyboardInterrupt:
+            self._finish("fault", ENDED_AT_ONCE)
+            raise
         except ConfigError:
             raise  # an impossible request is not a fault of the arm
         except Td3RobotError as error:
@@ -130,12 +138,12 @@ class Session:
     def _confirm(self) -> None:
         """Move for as long as each key press allows, and rest in between."""
         environment = self.environment
-        rate = round(environment.robot.spec.control_rate_hz)
+        rate = environment.robot.spec.control_rate_hz
         over = False
         while not over:
             self._player.resume()
-            self._operator.say(f"the next step would {self._in_words(*self._player.ahead())}")
-            before, periods = environment.world, self._operator.next_periods(rate)
+            ahead = self._in_words(*self._player.ahead())
+            before, periods = environment.world, self._operator.next_periods(rate, ahead)
             self._record.add("operator", did="let the arm move", periods=periods)
             self._player.resume()
             for _ in range(periods):
@@ -144,7 +152,7 @@ class Session:
                 self._tell_gripper()
                 self._operator.raise_if_stopped()
             environment.robot.stop()
-            self._operator.say(f"that moved {self._moved(before)}")
+            self._operator.say(self._moved(before))
 
     def _tell_gripper(self) -> None:
         """Say and record why the gripper does not do what the policy intends, once each time."""
@@ -156,26 +164,43 @@ class Session:
 
     def _moved(self, before: World) -> str:
         """Format what a key press moved, now that the arm has stopped."""
-        q = self.environment.robot.read().q
-        x, y, z = 1e3 * (self.environment.tool_at(q).position - before.tcp.position)
-        turned = q - before.robot.q
-        joint = int(np.abs(turned).argmax())
-        name = self.environment.robot.spec.arm.joint_names[joint]
-        left = self._player.figures.distance_m
-        return (
-            f"the tool by ({x:+.1f}, {y:+.1f}, {z:+.1f}) mm, and of all joints {name} most, by {turned[joint]:+.4f} rad"
-            + ("" if left is None else f"; {1e3 * left:.1f} mm are left to the goal")
+        environment = self.environment
+        now, remaining = environment.tool_at(environment.robot.read().q).position, self._player.figures.distance_m
+        return f"the tool moved by {_mm(now - before.tcp.position, '+.0f')} mm and is at {_mm(now)} mm" + (
+            "" if remaining is None else f", {1e3 * remaining:.0f} mm from the goal"
         )
 
     def _in_words(self, command: JointCommand, reasons: tuple[str, ...]) -> str:
-        """Format what a command would do to the arm where it stands."""
+        """Format what the policy wants from where the arm stands: a direction, and the gripper."""
         environment = self.environment
-        x, y, z = 1e3 * (environment.tool_at(command.q).position - environment.world.tcp.position)
-        closed, changes = 100 * command.gripper, ", ".join(sorted(reasons)) or "nothing"
-        return (
-            f"move the tool by ({x:+.1f}, {y:+.1f}, {z:+.1f}) mm, with the gripper {closed:.0f} % closed; the guard "
-            f"changes: {changes}"
-        )
+        step = environment.tool_at(command.q).position - environment.world.tcp.position
+        closed = f"the gripper {100 * command.gripper:.0f} % closed"
+        changed = f"; the guard changes: {', '.join(sorted(reasons))}" if reasons else ""
+        return f"next the tool goes {_direction(step)}, with {closed}{changed}"
+
+    def _offer_to_put_down(self) -> None:
+        """Offer to lower what the gripper holds once the last episode is over."""
+        robot = self.environment.robot
+        if self.mode == "shadow" or self.fault is not None or not robot.holds:
+            return
+        drop = self._drop_m()
+        where = f"lower it by {1e3 * drop:.0f} mm, open" if drop > 0.0 else "open where it is"
+        if self._operator.accepts(f"the gripper still holds something; {where}, and go back up?"):
+            self._record.add("operator", did="agreed to put down what the gripper holds", drop_m=drop)
+            self.environment.travel.put_down(drop)
+        else:
+            self._operator.say("the gripper still holds something; td3robot gripper open --robot CELL lets it go")
+
+    def _drop_m(self) -> float:
+        """Return how far the object nearest to the tool is above where it would lie on the table [m]; 0 without one."""
+        environment = self.environment
+        table, tool = environment.robot.spec.table_height_m, environment.world.tcp.position
+        heights = {model.name: model.size_m[2] / 2 for model in environment.batch.setting.objects}
+        poses = environment.seen.objects
+        if not poses:
+            return 0.0
+        name = min(poses, key=lambda each: float(np.linalg.norm(poses[each].position - tool)))
+        return max(0.0, float(poses[name].position[2]) - table - heights[name])
 
     def _shadow(self) -> None:
         """Decide in every period as if the arm passed its posture at the speed that it would have reached by then."""
@@ -319,10 +344,32 @@ class FaultAnnouncer(threading.Thread):
 
 def _way_in_words(journey: TravelPlan) -> str:
     legs = np.diff(np.array([journey.start, *journey.way]), axis=0)
-    largest, count = float(np.abs(legs).max()), len(legs)
+    largest, tools = float(np.abs(legs).max()), journey.tools
+    if len(tools) == 0:
+        return "the arm stands at its start already" + (", and its gripper opens" if journey.opens_gripper else "")
     return (
-        f"the arm will now move to its start: {count} {'leg' if count == 1 else 'legs'}, at most {largest:.2f} rad "
-        f"({np.degrees(largest):.0f} deg) on one joint" + (", and its gripper opens" if journey.opens_gripper else "")
+        f"the arm will now move to its start, which takes about {journey.seconds:.0f} s: the tool goes from "
+        f"{_mm(tools[0])} to {_mm(tools[-1])} mm, between {1e3 * tools[:, 2].min():.0f} and "
+        f"{1e3 * tools[:, 2].max():.0f} mm high, and no joint turns by more than {np.degrees(largest):.0f} degrees"
+        + (", after the gripper opened" if journey.opens_gripper else "")
+    )
+
+
+def _mm(position_m: Array, form: str = ".0f") -> str:
+    """Format a position or a distance (3,) [m] in millimetres."""
+    return f"({', '.join(format(1e3 * value + 0.0, form) for value in position_m)})"
+
+
+def _direction(step_m: Array) -> str:
+    """Name the direction of a small step (3,) [m] by the axes of the base frame, those that matter first."""
+    length = float(np.linalg.norm(step_m))
+    if length < NO_STEP_M:
+        return "nowhere"
+    shares = {
+        f"{'+' if value > 0 else '-'}{axis}": abs(value) / length for axis, value in zip("xyz", step_m, strict=True)
+    }
+    return ", ".join(
+        f"{axis} ({100 * share:.0f} %)" for axis, share in sorted(shares.items(), key=lambda s: -s[1]) if share > 0.1
     )
 
 

@@ -135,7 +135,8 @@ class Person(ScriptedOperator):
         self.took.append(what)
         raise RobotError(what)
 
-    def next_periods(self, per_second):
+    def next_periods(self, rate_hz, ahead):
+        self.say(ahead)
         if not self.keys:
             raise OperatorStop("the operator stopped the arm")
         return self.keys.pop(0)

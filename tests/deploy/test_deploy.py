@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 import yaml
 
-from td3robot.deploy.deployment import Request, deploy, recover
+from td3robot.build import robot_spec
+from td3robot.deploy.deployment import Request, deploy, grip, recover
 from td3robot.deploy.ledger import LadderError, Ledger
-from td3robot.deploy.operator import Signals
-from td3robot.errors import ConfigError
+from td3robot.deploy.operator import OperatorStop, Signals
+from td3robot.errors import ConfigError, RobotError
 from td3robot.records import read_record
+from td3robot.robots.kinematics import Kinematics
+from td3robot.robots.ur.urcap import FingerState
 from td3robot.simulators.process import StandstillMonitor
 
 GOAL = (0.2, 0.5, 0.3)
@@ -88,12 +91,57 @@ def test_confirm_says_what_the_next_step_would_do_and_what_a_key_moved(standin, 
     before = np.array(standin.state()["q"])
     report = deploy(ask(checkpoint, cell, tmp_path, "confirm", override="a test"), person)
     assert report["fault"] is None
-    nexts = [text for text in person.said if text.startswith("the next step would move the tool by (")]
-    moved = [text for text in person.said if text.startswith("that moved the tool by (")]
+    nexts = [text for text in person.said if text.startswith("next the tool goes ")]
+    moved = [text for text in person.said if text.startswith("the tool moved by (")]
     assert (len(nexts), len(moved)) == (4, 4)
-    assert all("the guard changes: " in text and "% closed" in text for text in nexts)
-    turned = sum(float(re.search(r"by ([+-][\d.]+) rad; [\d.]+ mm are left to the goal$", text)[1]) for text in moved)
-    assert np.abs(np.array(standin.state()["q"]) - before).max() <= abs(turned) + 0.2
+    assert all("% closed" in text for text in nexts)
+    said = (
+        r"the tool moved by \([-+\d]+, [-+\d]+, [-+\d]+\) mm and is at \(([-\d]+), ([-\d]+), ([-\d]+)\) mm, \d+ mm from"
+    )
+    at = [float(value) / 1e3 for value in re.match(said, moved[-1]).groups()]
+    q = np.array(standin.state()["q"])
+    assert np.abs(q - before).max() > 0.01
+    np.testing.assert_allclose(Kinematics(robot_spec(cell.robot)).tcp(q).position, at, atol=0.01)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Have the gripper report that something stopped its fingers."""
+    monkeypatch.setattr(FingerState, "holds", True)
+
+
+def test_the_gripper_opens_and_closes_where_the_arm_rests(standin, cell, person, tmp_path):
+    before = standin.state()["q"]
+    assert grip(cell, 1.0, tmp_path, person) > 0.9
+    assert grip(cell, 0.0, tmp_path, person) < 0.1
+    np.testing.assert_allclose(standin.state()["q"], before, atol=1e-3)
+
+
+def test_a_gripper_that_holds_something_opens_only_once_it_was_taken(standin, cell, person, tmp_path, held):
+    with pytest.raises(RobotError, match="will open, and it holds something that will fall: take hold of it"):
+        grip(cell, 0.0, tmp_path, person)
+    with pytest.raises(RobotError, match="will close and open, and it holds something that will fall"):
+        recover(cell, tmp_path, True, person)
+    assert standin.record() == []
+
+
+def test_a_declined_motion_of_the_fingers_moves_nothing(standin, cell, person, tmp_path):
+    def decline(what):
+        raise OperatorStop(what)
+
+    person.agree = decline
+    with pytest.raises(OperatorStop, match="the gripper will close; keep your fingers out"):
+        grip(cell, 1.0, tmp_path, person)
+    assert standin.state()["gripper"]["PRE"] == 0
+
+
+def test_a_latched_robot_keeps_its_gripper(standin, cell, person, tmp_path):
+    grip(cell, 0.0, tmp_path, person)
+    ledger = Ledger(tmp_path)
+    (serial,) = json.loads(ledger.path.read_text())["robots"]
+    ledger.latch(serial, "a test")
+    with pytest.raises(LadderError, match="was stopped by a fault"):
+        grip(cell, 0.0, tmp_path, person)
 
 
 def test_confirm_without_a_keyboard_is_refused_before_anything_else(cell, checkpoint, tmp_path):

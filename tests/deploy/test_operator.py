@@ -44,6 +44,29 @@ def test_a_stop_key_stops_and_keeps_stopped(keys, key):
         keyboard.raise_if_stopped()
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGINT, "the operator stopped the arm"),
+        (signal.SIGTERM, "another program asked this one to end"),
+        (signal.SIGHUP, "the terminal of this program was closed"),
+    ],
+)
+def test_a_stop_says_who_stopped(keys, number, said):
+    keyboard, _ = keys
+    os.kill(os.getpid(), number)
+    with pytest.raises(OperatorStop, match=said):
+        keyboard.raise_if_stopped()
+
+
+def test_an_offer_can_be_declined_without_stopping_anything(keys, monkeypatch):
+    keyboard, press = keys
+    for key, answer in (("\n", True), (" ", False)):
+        monkeypatch.setattr(keyboard, "say", lambda text, key=key: press(f"x{key}"))
+        assert keyboard.accepts("put it down?") is answer
+    assert not keyboard.stop_wanted()
+
+
 def test_a_signal_stops_and_a_second_one_ends_the_program(keys):
     keyboard, _ = keys
     os.kill(os.getpid(), signal.SIGINT)
@@ -52,11 +75,11 @@ def test_a_signal_stops_and_a_second_one_ends_the_program(keys):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize(("key", "periods"), [("\n", 1), ("s", 20)])
-def test_a_key_is_worth_a_period_or_a_second(keys, key, periods, monkeypatch):
+@pytest.mark.parametrize(("key", "periods"), [("\n", 10), ("s", 40), ("t", 1)])
+def test_a_key_is_worth_a_time(keys, key, periods, monkeypatch):
     keyboard, press = keys
     monkeypatch.setattr(keyboard, "say", lambda text: press(f"x{key}"))
-    assert keyboard.next_periods(20) == periods
+    assert keyboard.next_periods(20.0, "next the tool goes up") == periods
 
 
 def test_keys_pressed_before_a_question_answer_nothing(keys, monkeypatch):

@@ -40,8 +40,11 @@ class Agreeing(Operator):
     def take(self, what):
         pass
 
-    def next_periods(self, per_second):
-        return per_second
+    def accepts(self, offer):
+        return False
+
+    def next_periods(self, rate_hz, ahead):
+        return round(rate_hz)
 
     def require_keys(self):
         pass

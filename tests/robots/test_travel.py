@@ -73,6 +73,34 @@ def postures(geometry, count, seed=0):
     return found
 
 
+def test_what_is_held_is_lowered_straight_down_and_let_go(geometry, walker, travel):
+    spec, kinematics = geometry
+    travel.to(kinematics.inverse(np.array([0.1, 0.5, 0.2]), spec.arm.home))
+    travel.grip(1.0)
+    walker.sent.clear()
+    travel.put_down(0.12)
+    tools = np.array([kinematics.tcp(command.q).position for command in walker.sent])
+    closed = np.array([command.gripper for command in walker.sent])
+    lowest = int(tools[:, 2].argmin())
+    assert tools[lowest, 2] == pytest.approx(0.08, abs=0.003)
+    assert np.abs(tools[:, :2] - tools[0, :2]).max() < 0.004
+    assert (closed[:lowest] == closed[:lowest].max()).mean() > 0.9
+    assert closed[lowest:].min() == 0.0
+    assert kinematics.tcp(walker.read().q).position[2] == pytest.approx(0.2, abs=0.003)
+    assert walker.read().driver_q.max() < 0.1
+
+
+def test_a_drop_into_the_table_ends_where_the_guard_does(geometry, walker, travel):
+    spec, kinematics = geometry
+    down = kinematics.tcp(spec.arm.home).rotation
+    travel.to(kinematics.inverse(np.array([0.1, 0.5, 0.1]), spec.arm.home, down))
+    walker.sent.clear()
+    travel.put_down(0.5)
+    lowest = min(kinematics.tcp(command.q).position[2] for command in walker.sent)
+    assert 0.02 <= lowest < 0.05
+    assert walker.read().driver_q.max() < 0.1
+
+
 def test_it_arrives_at_rest_within_a_share_of_every_limit(geometry, walker, travel):
     spec, kinematics = geometry
     for q in postures(geometry, 6):
@@ -92,7 +120,7 @@ def test_it_arrives_at_rest_within_a_share_of_every_limit(geometry, walker, trav
         tool = np.array([kinematics.tcp(q).position for q in path])
         speed = np.linalg.norm(np.diff(tool, axis=0), axis=1) * spec.control_rate_hz
         assert 0.9 * WAY.max_tcp_speed_m_s < speed.max() <= WAY.max_tcp_speed_m_s
-        assert np.abs(path - q).max() <= np.abs(start - q).max() + 0.03 or len(travel._plan(start, q)) > 1
+        assert np.abs(path - q).max() <= np.abs(start - q).max() + 0.03 or len(travel._plan(start, q)[0]) > 1
 
 
 class Overshooting:
@@ -140,7 +168,7 @@ def test_a_blocked_straight_way_goes_by_way_of_home(geometry, walker, travel):
     travel = Travel(walker, Guard(spec, CONFIG, Walled(spec, CONFIG.clearance_m)))
     left, right = (kinematics.inverse(np.array([x, 0.4, 0.08]), spec.arm.home) for x in (-0.3, 0.3))
     travel.to(left)
-    way = travel._plan(walker.read().q, right)
+    way, _ = travel._plan(walker.read().q, right)
     assert len(way) >= 2
     np.testing.assert_array_equal(way[-2], spec.arm.home)
     travel.to(right)
