@@ -62,8 +62,13 @@ class Replacement:
         try:
             if kind is None:
                 self.commit()
+        except OSError as failure:
+            error = failure
+            raise
         finally:
             self.discard()
+            if isinstance(error, OSError) and error.filename in (None, str(self.temporary)):
+                error.filename = str(self._path)  # for the person who asked for it
 
 
 def write_text(path: Path, text: str, durable: bool = False) -> None:

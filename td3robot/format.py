@@ -156,6 +156,20 @@ def change_text(recorded: Mapping[str, Any]) -> str:
     return f"at step {recorded['step']:,}: {listed(settings)} ({recorded['why']})"
 
 
+def shell(path: Path | str) -> str:
+    """Write a path or a name so that it can be pasted into a shell: quoted where it has to be.
+
+    Bytes that are not UTF-8 are written as bash, zsh and ksh read them, in hexadecimal.
+    """
+    text = str(path)
+    text = f"./{text}" if text.startswith("-") else text
+    data = text.encode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return quote(text)
+    plain_bytes = set(range(32, 127)) - set(b"'\\")
+    return "$'" + "".join(chr(byte) if byte in plain_bytes else f"\\x{byte:02x}" for byte in data) + "'"
+
+
 def resume_command(run: Path, step: int | None, asked: int | None) -> str:
     """Return the command that resumes a run: to its end as configured, or beyond it if it got there.
 
@@ -165,4 +179,4 @@ def resume_command(run: Path, step: int | None, asked: int | None) -> str:
         asked: How many steps were asked for, if that is known.
     """
     beyond = "" if step is not None and asked is not None and step < asked else " --more N"
-    return f"td3robot train --resume {quote(str(run))}{beyond}"
+    return f"td3robot train --resume {shell(run)}{beyond}"

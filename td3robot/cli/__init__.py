@@ -23,7 +23,7 @@ from td3robot.cli import (
     viewing,
 )
 from td3robot.cli.options import Commands
-from td3robot.cli.terminal import stderr
+from td3robot.cli.terminal import open_closed_streams, stderr, write_result
 from td3robot.errors import Td3RobotError
 
 app = typer.Typer(
@@ -55,12 +55,13 @@ for group in (
 
 def main() -> None:
     """Run the command line; errors that a user can cause end with one sentence and status 2."""
+    open_closed_streams()
     try:
         app()
     except Td3RobotError as error:
         _fail(str(error))
     except OSError as error:
-        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error))
 
 
 def _fail(message: str) -> None:
@@ -76,7 +77,7 @@ def options(
     if version:
         from importlib.metadata import version as version_of
 
-        sys.stdout.write(f"td3robot {version_of('td3robot')}\n")
+        write_result(f"td3robot {version_of('td3robot')}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        sys.stdout.write(f"{context.get_help()}\n")
+        write_result(context.get_help())

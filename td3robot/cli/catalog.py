@@ -1,7 +1,6 @@
 """Commands for files: list them, copy them to edit, export policies, print schemas."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +8,9 @@ import typer
 from rich.table import Table
 
 from td3robot import catalog
+from td3robot.atomic import write_text
 from td3robot.cli.options import LEARN, PROGRAMS, CheckpointPath, Json
-from td3robot.cli.terminal import print_json, stderr, stdout
+from td3robot.cli.terminal import print_json, stderr, stdout, write_result
 from td3robot.errors import ConfigError, choose, require_extra
 
 
@@ -63,11 +63,9 @@ def copy(
     path = out or Path(f"{name}.yaml")
     lines = known[name].read_text(encoding="utf-8").splitlines(keepends=True)
     beside = path.absolute().parent == known[name].absolute().parent  # the schema's path is relative to the original
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.writelines(line for line in lines if beside or not line.startswith("# yaml-language-server:"))
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already; give another name") from None
+    if path.exists():
+        raise ConfigError(f"{path} exists already; give another name")
+    write_text(path, "".join(line for line in lines if beside or not line.startswith("# yaml-language-server:")))
     stderr.say(f"wrote {path}")
 
 
@@ -117,7 +115,7 @@ def schema(of: Annotated[str, typer.Argument(metavar="run|cell", help="Kind of f
 
     if of not in SCHEMAS:
         raise ConfigError(choose("schema", of, SCHEMAS))
-    sys.stdout.write(json.dumps(SCHEMAS[of](), indent=1) + "\n")
+    write_result(json.dumps(SCHEMAS[of](), indent=1))
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from td3robot.cli.options import ARM, Cell, CheckpointPath, EpisodeSeed, JsonRep
 from td3robot.cli.reports import watched_session
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.errors import ConfigError, choose
-from td3robot.format import NONE
+from td3robot.format import NONE, shell
 from td3robot.report.figures import ROWS
 
 if TYPE_CHECKING:
@@ -204,11 +203,11 @@ def _show_stage(report: dict[str, Any], request: "Request") -> None:
     """Print whether a mode passed, and what comes next."""
     from td3robot.deploy.ledger import STAGES, serial_of
 
-    mode, cell = request.mode, quote(request.cell.name)
+    mode, cell = request.mode, shell(request.cell.name)
     what = f"{mode}{{}}{_successes(report)} for this checkpoint on robot {serial_of(report['robot'])}"
     if report["not_passed"] is None:
         later = STAGES[STAGES.index(mode) + 1 :]
-        checkpoint = quote(catalog.shown(Path(report["checkpoint"])))
+        checkpoint = shell(catalog.shown(Path(report["checkpoint"])))
         following = f"; next: td3robot deploy {checkpoint} --robot {cell} --mode {later[0]}" if later else ""
         said = what.format(" passed") + following
     else:

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from td3robot.cli.options import LOOK, CheckpointPath, Json
 from td3robot.cli.terminal import print_json, show_table, stderr, stdout
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.config.disturbance import level_name
-from td3robot.format import achieved, change_text, counted, resume_command
+from td3robot.format import achieved, change_text, counted, resume_command, shell
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
@@ -118,7 +117,7 @@ def inspection_lines(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
     made_with = saved.manifest["made_with"]
     start = "from another policy's networks" if counters["warm_start"] else "from scratch"
     changes = saved.document("changes") if saved.has("changes") else []
-    last, shell = newest or saved, quote(str(asked))
+    last, given = newest or saved, shell(asked)
     reached, wanted = last.document("counters")["step"], last.config().training.steps
     later = f"; the run was saved at step {reached:,}" if reached != counters["step"] else ""
     rows = [
@@ -134,8 +133,8 @@ def inspection_lines(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
         ("resume", _resume(asked, run, newest, (reached, wanted))),
         ("again", _made_again(saved, run, counters["warm_start"])),
-        ("next", f"td3robot eval {shell} --episodes 200"),
-        ("more", f"td3robot inspect {shell} --all (every setting), --json (for programs)"),
+        ("next", f"td3robot eval {given} --episodes 200"),
+        ("more", f"td3robot inspect {given} --all (every setting), --json (for programs)"),
     ]
     shown = catalog.shown(saved.path)
     return [shown if shown == run.name else f"{shown} ({run.name})", *(f"  {name:<10}{text}" for name, text in rows)]
@@ -187,8 +186,8 @@ def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None", steps: t
     if newest is not None:
         of_run = newest.path not in (asked, asked / newest.path.name)
         return f"yes: {resume_command(newest.path.parent if of_run else asked, *steps)}"
-    config, shell = run.name if run.name in catalog.configurations() else "CONFIG", quote(str(asked))
-    return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {shell}"
+    config = run.name if run.name in catalog.configurations() else "CONFIG"
+    return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {shell(asked)}"
 
 
 def _made_again(saved: "Checkpoint", run: "RunConfig", warm_start: bool) -> str:
@@ -205,7 +204,7 @@ def _made_again(saved: "Checkpoint", run: "RunConfig", warm_start: bool) -> str:
             options = f" --seed {run.seed}" if run.seed != shipped.seed else ""
             options += f" --steps {run.training.steps}" if run.training.steps != shipped.training.steps else ""
             return f"td3robot train {name}{options} ({_shown(path)})"
-    return f"td3robot train {quote(str(_shown(saved.path / CONFIG)))}"
+    return f"td3robot train {shell(_shown(saved.path / CONFIG))}"
 
 
 def _shown(path: Path) -> Path:

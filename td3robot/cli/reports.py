@@ -13,6 +13,7 @@ from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.cli.viewing import require_viser, show, viewer_beside
 from td3robot.errors import ConfigError
+from td3robot.format import shell
 
 
 def register(app: typer.Typer) -> None:
@@ -134,7 +135,7 @@ def report_at_end(paths: Sequence[Path]) -> None:
 
 
 def _say_unwritten(paths: Sequence[Path], reason: str) -> None:
-    again = " ".join(str(path) for path in paths)
+    again = " ".join(map(shell, paths))
     sys.stderr.write(f"td3robot: the report was not written ({reason}); write it with: td3robot report {again}\n")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from td3robot import catalog
 from td3robot.cli.terminal import ProgressListener, stderr
 from td3robot.errors import CheckpointError, ConfigError, EnvironmentFaultError, RobotError, Td3RobotError
-from td3robot.format import change_text
+from td3robot.format import change_text, shell
 from td3robot.ray_cluster import Workers
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ def _saved_for_play(path: Path, saved: "Checkpoint") -> str:
         config = name if name in catalog.configurations() else "CONFIG"
         return (
             f"{path} was saved for play, without the replay buffer that a resumed run needs; begin from its networks: "
-            f"td3robot train {config} --init-from {path}"
+            f"td3robot train {config} --init-from {shell(path)}"
         )
-    return f"{path} was saved for play; resume its run: td3robot train --resume {whole}"
+    return f"{path} was saved for play; resume its run: td3robot train --resume {shell(whole)}"
 
 
 def resumed(

@@ -4,7 +4,6 @@ from collections import Counter
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from shlex import quote
 from types import TracebackType
 from typing import Annotated, Any, Self
 
@@ -16,7 +15,7 @@ from td3robot.cli.options import LEARN, Json, Overrides
 from td3robot.cli.terminal import print_json, results, signals_call, stderr, stray_output_to_stderr
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
-from td3robot.format import counted
+from td3robot.format import counted, shell
 from td3robot.learning.run_directory import RunLock
 from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
 from td3robot.sweep.pool import LocalPool, Pool, RayPool
@@ -214,9 +213,9 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, write_error: s
     if sweep.stop_reason:
         lines.append(f"{sweep.stop_reason}, so every run was told to save and stop")
     if failed or write_error or sweep.stop_requested:
-        lines.append(f"resume with: td3robot sweep --resume {quote(str(sweep.directory))}")
+        lines.append(f"resume with: td3robot sweep --resume {shell(sweep.directory)}")
     if found["best_run"] is not None:
-        lines.append(f"evaluate the best setting's best run with: td3robot eval {quote(found['best_run'])}")
+        lines.append(f"evaluate the best setting's best run with: td3robot eval {shell(found['best_run'])}")
     for line in lines:
         stderr.say(line)
 

@@ -1,18 +1,21 @@
 """Output of the command line: results on standard output (text, or one JSON object), all else on standard error."""
 
+import errno
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TYPE_CHECKING, Any
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from td3robot.config import RunConfig
+from td3robot.errors import Td3RobotError
 from td3robot.format import flat, plain
 from td3robot.policy.contract import Contract
 from td3robot.processes import STOP_SIGNALS
@@ -23,17 +26,21 @@ if TYPE_CHECKING:
 
 
 class LastingConsole(Console):
-    """A console that goes silent when its terminal is closed, instead of ending the program."""
+    """A console that goes silent when its reader or terminal is gone, instead of ending the program."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; once the terminal was closed, do nothing.
+
+        Results that cannot be written otherwise are an error: a full disk would leave half of them in a file.
 
         A signal may come while something is printed, and its handler prints as well. Python refuses to write within a
         write to the same stream; then the text is written to the descriptor.
         """
         try:
             super().print(*objects, **options)
-        except OSError:
+        except OSError as error:
+            if not self.stderr and error.errno not in READER_GONE:
+                _refuse_output(error)
             self.quiet = True
         except RuntimeError as error:
             if "reentrant call" not in str(error):
@@ -50,6 +57,8 @@ class LastingConsole(Console):
         self.quiet = True
 
 
+# Nobody reads what is written any more: a pipe or a terminal was closed.
+READER_GONE = (errno.EPIPE, errno.EIO)
 stderr = LastingConsole(stderr=True, highlight=False)
 stdout = LastingConsole(highlight=False)
 
@@ -178,7 +187,54 @@ def stray_output_to_stderr() -> Iterator[None]:
 
 def print_json(figures: dict[str, Any]) -> None:
     """Print one JSON object, alone on standard output."""
-    sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")
+    write_result(json.dumps(figures, allow_nan=False))
+
+
+def write_result(text: str) -> None:
+    """Write a text and the end of its line to standard output; do nothing if its reader is gone.
+
+    Raises:
+        Td3RobotError: It cannot be written.
+    """
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in READER_GONE:
+            _refuse_output(error)
+        _discard_output()
+
+
+def _refuse_output(error: OSError) -> NoReturn:
+    _discard_output()
+    raise Td3RobotError(
+        f"standard output cannot be written ({error.strerror}), so results are missing there; write it elsewhere"
+    ) from None
+
+
+def _discard_output() -> None:
+    """Discard what Python still has for standard output, which would fail again at its end."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123  # no path in this program
+        os.dup2(nowhere.fileno(), STDOUT)
+
+
+def open_closed_streams() -> None:
+    """Open what this process was started without (``>&-``): a file would take its descriptor, and get what is printed.
+
+    Results that nobody can get are worth a note. A path that is no text in the terminal's encoding is printed escaped.
+    """
+    for number in (0, STDOUT, STDERR):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # lasts as long as the process
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        stderr.say("td3robot: standard output is closed, so results are not printed")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextmanager

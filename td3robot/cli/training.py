@@ -27,6 +27,7 @@ from td3robot.cli.terminal import (
 )
 from td3robot.cli.viewing import require_viser, viewer_beside
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.format import shell
 from td3robot.ray_cluster import Workers
 
 if TYPE_CHECKING:
@@ -100,8 +101,10 @@ def train(
     )  # fmt: skip
     with stray_output_to_stderr():
         trainer, seconds, first = _trained(request, watched)
-    _finish(trainer, seconds, first, as_json)
+    _say_end(trainer, seconds)
     report_at_end([trainer.run_directory])
+    if as_json:  # last, because it may not find room where it is written
+        print_json(_figures(trainer, seconds, first))
     if trainer.stop_requested:
         raise typer.Exit(130)
 
@@ -244,7 +247,7 @@ def _started(request: TrainRequest) -> "Trainer":
 
     config = configured(request)
     run = request.out or Path("checkpoints") / f"{config.name}-{datetime.now():%Y%m%d-%H%M%S}-seed{config.seed}"
-    taken = ConfigError(f"{run} exists and is not empty; resume it with --resume {run}, or choose another --out")
+    taken = ConfigError(f"{run} exists and is not empty; resume it with --resume {shell(run)}, or choose another --out")
     existed = run.exists()
     if existed and (not run.is_dir() or any(run.iterdir())):
         raise taken
@@ -281,7 +284,7 @@ def _saved_in(run: Path) -> str:
 
     try:
         step = newest(run).document("counters")["step"]
-        return f"; what was saved is in {run}: resume from step {step} with td3robot train --resume {run}"
+        return f"; what was saved is in {run}: resume from step {step} with td3robot train --resume {shell(run)}"
     except CheckpointError:
         return "; nothing was saved that could be resumed"
 
@@ -291,23 +294,24 @@ def _announce(trainer: "Trainer") -> None:
     announce_speeds(trainer.contract)
 
 
-def _finish(trainer: "Trainer", seconds: float, first: int, as_json: bool) -> None:
+def _say_end(trainer: "Trainer", seconds: float) -> None:
     from td3robot.policy.checkpoint import find
 
-    run, best = trainer.run_directory, trainer.evaluations.best
-    if as_json:
-        print_json(
-            {
-                "run": str(run),
-                "step": trainer.step,
-                "seconds": seconds,
-                "steps_per_second": (trainer.step - first) / seconds,
-                "best_step": trainer.evaluations.best_step,
-                "best_evaluation": None if best is None else best.to_json(),
-            }
-        )
+    run = trainer.run_directory
     stderr.say(f"step {trainer.step} after {seconds:.0f} s; saved in {run}")
     if trainer.step < trainer.config.training.steps:
-        stderr.say(f"resume with: td3robot train --resume {run}")
+        stderr.say(f"resume with: td3robot train --resume {shell(run)}")
     else:
-        stderr.say(f"evaluate with: td3robot eval {find(run)}")
+        stderr.say(f"evaluate with: td3robot eval {shell(find(run))}")
+
+
+def _figures(trainer: "Trainer", seconds: float, first: int) -> dict[str, Any]:
+    best = trainer.evaluations.best
+    return {
+        "run": str(trainer.run_directory),
+        "step": trainer.step,
+        "seconds": seconds,
+        "steps_per_second": (trainer.step - first) / seconds,
+        "best_step": trainer.evaluations.best_step,
+        "best_evaluation": None if best is None else best.to_json(),
+    }

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 
 from td3robot import catalog
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.deploy.ledger import digest_of
 from td3robot.errors import ConfigError
+from td3robot.format import shell
 from td3robot.policy.checkpoint import CONFIG, opened
 from td3robot.policy.policy import Policy
 from td3robot.policy.validation import require_playable
@@ -36,7 +36,7 @@ class LoadedPolicy:
         """Return the command that trains a policy like this one for a cell."""
         known = catalog.configurations()
         config = self.name if self.name in known else self.path / CONFIG
-        return f"td3robot train {quote(str(config))} --robot {quote(cell.name)}"
+        return f"td3robot train {shell(config)} --robot {shell(cell.name)}"
 
 
 def open_checkpoint(path: Path) -> LoadedPolicy:

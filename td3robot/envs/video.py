@@ -46,7 +46,10 @@ class VideoRecorder:
             except Exception as error:  # noqa: BLE001  # whatever the environment's drawing library raises
                 advice = "without a display, it may need EGL (libegl1), or MUJOCO_GL=osmesa with libosmesa6"
                 raise ConfigError(f"this environment cannot be drawn here: {error}; {advice}") from None
-            self._writer.append_data(frame)
+            try:
+                self._writer.append_data(frame)
+            except OSError as error:
+                raise self._unwritten(error) from None
             self.frames += 1
 
     def __enter__(self) -> Self:
@@ -55,10 +58,22 @@ class VideoRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
-        if kind is None and self.frames:
-            self._replacement.commit()
-        self._replacement.discard()
+        try:
+            self._writer.close()
+            if kind is None and self.frames:
+                if not self._replacement.temporary.stat().st_size:
+                    raise OSError("it is empty")
+                self._replacement.commit()
+        except OSError as error:
+            if kind is None:
+                raise self._unwritten(error) from None
+        finally:
+            self._replacement.discard()
+
+    def _unwritten(self, error: OSError) -> ConfigError:
+        """Return the error for a video that the encoder could not write; it says no more than that its pipe broke."""
+        reason = error.strerror or "the encoder ended"
+        return ConfigError(f"the video {self.path} could not be written ({reason}); make room, or give another file")
 
 
 def drawing_library() -> str:

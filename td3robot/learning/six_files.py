@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from td3robot import atomic
 from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig
 from td3robot.envs.gymnasium_env import action_range, make_gymnasium
 from td3robot.envs.trust import foreign_module
@@ -123,8 +124,11 @@ def export_legacy(
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         for name, values in written.items():
             torch.save(values, f"{prefix}{name}")
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{prefix}* could not be written: {error}") from None
+    except (OSError, RuntimeError) as error:  # PyTorch's own writer says nothing of what was wrong
+        for path in paths:
+            atomic.delete(path)
+        reason = getattr(error, "strerror", None) or "the disk may be full"
+        raise CheckpointError(f"{prefix}* could not be written: {reason}; nothing was left there") from None
     return paths
 
 

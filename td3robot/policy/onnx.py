@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from td3robot.atomic import Replacement
 from td3robot.errors import CheckpointError, ConfigError, MissingExtraError
 from td3robot.policy.checkpoint import opened
 from td3robot.policy.policy import Policy
@@ -37,11 +38,11 @@ def to_onnx(path: Path, out: Path, opset: int = OPSET) -> float:
     Raises:
         MissingExtraError: The extra ``onnx`` is not installed.
         ConfigError: There is no such version.
-        CheckpointError: The checkpoint is damaged, or the exported file acts differently; it is deleted.
+        CheckpointError: The checkpoint is damaged, or the exported file would act differently; it is not written.
     """
     try:
         import onnx
-        import onnxruntime
+        import onnxruntime  # noqa: F401
     except ImportError:
         raise MissingExtraError("onnx", "exporting to ONNX") from None
     newest = onnx.defs.onnx_opset_version()
@@ -53,24 +54,33 @@ def to_onnx(path: Path, out: Path, opset: int = OPSET) -> float:
     model = _model(policy, opset)
     onnx.checker.check_model(model, full_check=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, str(out))
+    with Replacement(out) as temporary:
+        onnx.save(model, str(temporary))
+        return _difference(policy, temporary, opset)
+
+
+def _difference(policy: Policy, path: Path, opset: int) -> float:
+    """Return the largest difference of a file from its policy.
+
+    Raises:
+        CheckpointError: It does not run here, or is too large.
+    """
+    import onnxruntime
 
     observations = np.random.default_rng(0).normal(0.0, 2.0, (1000, policy.observation_size)).astype(np.float32)
     try:
-        session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         actions = session.run(None, {"observation": observations})[0]
     except Exception as error:  # noqa: BLE001  # its exceptions have no common base
-        out.unlink()
         reason = " ".join(str(error).split())
         raise CheckpointError(
             f"ONNX Runtime {onnxruntime.__version__} does not run --opset {opset} ({reason[:200]}), so the file could "
-            f"not be compared and was deleted; leave --opset out for {OPSET}"
+            f"not be compared and was not written; leave --opset out for {OPSET}"
         ) from None
     difference = float(np.abs(actions - policy.act(observations)).max())
     if not difference <= TOLERANCE:
-        out.unlink()
         raise CheckpointError(
-            f"the ONNX export acts otherwise by {difference:.2g}, more than {TOLERANCE}; it was deleted"
+            f"the ONNX export acts otherwise by {difference:.2g}, more than {TOLERANCE}; it was not written"
         )
     return difference
 

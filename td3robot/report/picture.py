@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from td3robot.atomic import Replacement
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.metrics import COLORS, METRICS, Chart, present, read_log, run_charts
 from td3robot.policy.checkpoint import Checkpoint, find
@@ -26,7 +27,8 @@ def plot_run(run: Path, out: Path) -> None:
     charts = [chart for chart in run_charts([log]) if chart.key in SHOWN]
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        draw(charts, _title(run)).savefig(out, dpi=110)
+        with Replacement(out) as temporary:
+            draw(charts, _title(run)).savefig(temporary, dpi=110)
     except ValueError as error:
         raise ConfigError(f"{out} cannot be drawn: {error}") from None
 

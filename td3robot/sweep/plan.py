@@ -13,6 +13,7 @@ from td3robot.config.loading import explain, parse_config, to_yaml
 from td3robot.config.plain import parse_plain
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError
+from td3robot.format import shell
 
 PLAN, BASE = "sweep.yaml", "config.yaml"
 # Largest number of runs; a grid with more is probably a mistake.
@@ -208,7 +209,7 @@ def write_plan(directory: Path, plan: Plan, base: RunConfig) -> None:
         ConfigError: A setting cannot be trained, or the directory is in use.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        resumable = f"resume it with --resume {directory}, or " if (directory / PLAN).is_file() else ""
+        resumable = f"resume it with --resume {shell(directory)}, or " if (directory / PLAN).is_file() else ""
         raise ConfigError(f"{directory} exists and is not empty; {resumable}choose another --out")
     texts = {BASE: to_yaml(base), PLAN: json.dumps(plan.model_dump(mode="json"), indent=2) + "\n"}
     require_valid(plan, base)

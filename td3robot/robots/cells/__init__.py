@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -28,6 +27,7 @@ from td3robot.config.plain import read_plain
 from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError
+from td3robot.format import shell
 from td3robot.registry import Registry
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
@@ -93,7 +93,7 @@ class CellConfig(Section):
     @property
     def recovery(self) -> str:
         """The command that recovers this cell's robot."""
-        return f"td3robot recover --robot {quote(self._name)}"
+        return f"td3robot recover --robot {shell(self._name)}"
 
     @classmethod
     def require_driver(cls) -> None:
