@@ -82,3 +82,22 @@ def test_a_cell_is_of_the_kind_of_its_backend(written, text):
     cell = load_cell(written(text))
     assert type(cell) is CELLS["ur"]
     assert type(CellConfig.model_validate(cell.model_dump())) is CELLS["ur"]
+
+
+def test_a_path_in_a_cell_starts_at_its_folder_or_at_home(tmp_path, monkeypatch):
+    (tmp_path / "cells").mkdir()
+    file = tmp_path / "cells" / "a.yaml"
+    (tmp_path / "elsewhere").mkdir()
+    for given, meant in (
+        ("arm.yaml", tmp_path / "cells" / "arm.yaml"),
+        ("../arm.yaml", tmp_path / "cells" / ".." / "arm.yaml"),
+        ("~/arm.yaml", tmp_path / "elsewhere" / "arm.yaml"),
+        ("/arm.yaml", Path("/arm.yaml")),
+        ("nominal", "nominal"),
+    ):
+        file.write_text(f"ur: {{host: h, calibration: {given}}}\n")
+        monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+        monkeypatch.chdir(tmp_path)
+        assert load_cell(Path("cells/a.yaml")).ur.calibration == meant
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert load_cell(file).ur.calibration == meant

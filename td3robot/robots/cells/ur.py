@@ -1,7 +1,6 @@
 """The cell of a Universal Robots arm with a Robotiq gripper on its URCap: how to reach and drive both."""
 
 from math import inf
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +9,7 @@ from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
 from td3robot.errors import ConfigError, require_extra
 from td3robot.registry import GRIPPERS
-from td3robot.robots.cells import CELLS, CellConfig, DriverConfig
+from td3robot.robots.cells import CELLS, CellConfig, CellPath, DriverConfig
 from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
@@ -28,7 +27,7 @@ class UrConfig(DriverConfig):
         models: Accepted answers of its dashboard to ``get robot model``; by default, the names of the cell's arm.
         serial_number: Serial number of the controller, if no other one will do.
         calibration: Kinematics for tool pose and guard: the ``controller``'s own, the ``nominal`` ones of the data
-            sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it.
+            sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it; a relative path starts at the cell's folder.
         rtde_rate_hz: How often targets are streamed and states reported.
         lookahead_s, gain: Arguments of ``servoj``; ur_rtde accepts 0.03 to 0.2 s, and 100 to 2000.
         watchdog_hz: The controller stops the arm if nothing arrives for one period of this rate.
@@ -41,7 +40,7 @@ class UrConfig(DriverConfig):
     rate_key: ClassVar[str] = "rtde_rate_hz"
     models: tuple[str, ...] | None = None
     serial_number: str | None = None
-    calibration: Literal["controller", "nominal"] | Path = "controller"
+    calibration: Literal["controller", "nominal"] | CellPath = "controller"
     rtde_rate_hz: Literal[125, 500] = 125
     lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] = 0.1
     gain: Annotated[float, Field(ge=100, le=2000)] = 300.0
