@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from td3robot import atomic, format
-from td3robot.cli import catalog
+from td3robot.cli import catalog, doctor
 from td3robot.envs.video import VideoRecorder
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.learning.six_files import export_legacy
+from td3robot.robots.physical import Check
 
 PROGRAM = [sys.executable, "-m", "td3robot"]
 
 
-def run_shell(arguments: str) -> subprocess.CompletedProcess[str]:
+def run_shell(arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = f"{shlex.join(PROGRAM)} {arguments}"
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    environment = os.environ | variables
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
 
 
 @pytest.mark.parametrize("command", ["--version", "schema run"])
@@ -122,3 +124,20 @@ def test_a_video_that_finds_no_room_is_said_in_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match=sentence), recorder:
         recorder.add(Drawn())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("library", ["nothere", "OSMesa 2"])
+def test_a_drawing_library_that_is_not_there_is_one_sentence(library):
+    done = run_shell("list", MUJOCO_GL=library)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"td3robot: MUJOCO_GL is {library!r}, and MuJoCo does not start with it here (")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_doctor_finds_a_drawing_library_that_is_not_there(monkeypatch):
+    check = Check()
+    monkeypatch.setenv("MUJOCO_GL", "nothere")
+    monkeypatch.setattr(doctor, "drawing_fault", lambda: "MUJOCO_GL is 'nothere', and so on")
+    doctor._drawing_library(check)
+    assert not check.go
+    assert "MUJOCO_GL" not in os.environ

@@ -24,7 +24,8 @@ from td3robot.cli import (
 )
 from td3robot.cli.options import Commands
 from td3robot.cli.terminal import open_closed_streams, stderr, write_result
-from td3robot.errors import Td3RobotError
+from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.robots.simulated.drawing_library import drawing_fault
 
 app = typer.Typer(
     name="td3robot",
@@ -79,5 +80,7 @@ def options(
 
         write_result(f"td3robot {version_of('td3robot')}")
         raise typer.Exit
+    if context.invoked_subcommand != doctor.NAME and (fault := drawing_fault()) is not None:
+        raise ConfigError(fault)
     if context.invoked_subcommand is None:
         write_result(context.get_help())

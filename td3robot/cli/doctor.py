@@ -24,6 +24,7 @@ from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.processes import start_python
 from td3robot.robots.physical import ATTENTION, OPTIONAL, Check
+from td3robot.robots.simulated.drawing_library import drawing_fault
 
 OLDEST, TOO_NEW = (3, 11), (3, 14)
 # A full replay buffer of a grasp run takes about 0.1 GB per checkpoint, and a run keeps its last and its best [GB].
@@ -41,9 +42,12 @@ print(GL.glGetString(GL.GL_RENDERER).decode())
 """
 
 
+NAME = "doctor"
+
+
 def register(app: typer.Typer) -> None:
     """Add this command to the command line."""
-    app.command(epilog="Example: td3robot doctor --robot cell.yaml", rich_help_panel=LOOK)(doctor)
+    app.command(NAME, epilog="Example: td3robot doctor --robot cell.yaml", rich_help_panel=LOOK)(doctor)
 
 
 def doctor(
@@ -73,6 +77,7 @@ def examine(cell: Path | None) -> Check:
     _packages(check)
     _extras(check)
     _plugins(check)
+    _drawing_library(check)
     _rendering(check)
     _browser(check)
     _realtime(check)
@@ -118,6 +123,14 @@ def _plugins(check: Check) -> None:
     check.add("plugins", "importable, if there are any", ", ".join(found) or "none", True, "")
     for sentence in (sentence for registry in REGISTRIES for sentence in registry.set_aside.values()):
         check.add("plugin", "importable", "set aside", False, sentence, ATTENTION)
+
+
+def _drawing_library(check: Check) -> None:
+    """Check what ``MUJOCO_GL`` names; if MuJoCo does not start with it, the other checks go on without it."""
+    fault = drawing_fault()
+    if fault is not None:
+        check.add("MUJOCO_GL", "a library that is here, or nothing", fault, False, "unset MUJOCO_GL")
+        del os.environ["MUJOCO_GL"]
 
 
 def _rendering(check: Check) -> None:

@@ -27,7 +27,8 @@ class UrConfig(DriverConfig):
         models: Accepted answers of its dashboard to ``get robot model``; by default, the names of the cell's arm.
         serial_number: Serial number of the controller, if no other one will do.
         calibration: Kinematics for tool pose and guard: the ``controller``'s own, the ``nominal`` ones of the data
-            sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it; a relative path starts at the cell's folder.
+            sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it; a relative path starts at
+            the cell's folder.
         rtde_rate_hz: How often targets are streamed and states reported.
         lookahead_s, gain: Arguments of ``servoj``; ur_rtde accepts 0.03 to 0.2 s, and 100 to 2000.
         watchdog_hz: The controller stops the arm if nothing arrives for one period of this rate.
