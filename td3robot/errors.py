@@ -8,6 +8,8 @@ import difflib
 from collections.abc import Iterable
 from importlib.util import find_spec
 
+from td3robot.requirements import impossible
+
 
 class Td3RobotError(Exception):
     """Base of every error that a user can cause and fix."""
@@ -30,9 +32,10 @@ class MissingExtraError(Td3RobotError, ImportError):
 
     def __init__(self, extra: str, purpose: str) -> None:
         self.extra, self.purpose = extra, purpose
-        super().__init__(
-            f"{purpose} needs the extra {extra!r}, which is not installed; run: pip install 'td3robot[{extra}]'"
+        needed = (
+            impossible(extra) or f"the extra {extra!r}, which is not installed; run: pip install 'td3robot[{extra}]'"
         )
+        super().__init__(f"{purpose} needs {needed}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.extra, self.purpose)

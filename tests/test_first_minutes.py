@@ -127,7 +127,7 @@ def test_doctor_looks_at_this_computer(td3robot, tmp_path):
 def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
     from td3robot.cli import doctor
 
-    monkeypatch.setattr(doctor, "_installed", lambda needed: needed.name != "imageio-ffmpeg")
+    monkeypatch.setattr(doctor, "installed", lambda needed: needed.name != "imageio-ffmpeg")
     check = Check()
     doctor._extras(check)
     (finding,) = [finding for finding in check.findings if finding.name == "extra video"]
@@ -139,7 +139,7 @@ def test_doctor_says_which_command_mends_a_missing_extra(monkeypatch):
 def test_doctor_says_no_go_without_a_required_package(monkeypatch):
     from td3robot.cli import doctor
 
-    monkeypatch.setattr(doctor, "_has", lambda name, has=doctor._has: name != "gymnasium" and has(name))
+    monkeypatch.setattr(doctor, "installed", lambda needed: needed.name != "gymnasium")
     check = Check()
     doctor._packages(check)
     assert not check.go

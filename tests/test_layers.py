@@ -18,11 +18,12 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # What each part may import from the package besides itself, from the bottom up.
 GROUND = {
-    "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "processes",
+    "requirements", "errors", "state", "atomic", "layout", "geometry", "statistics", "registry", "seeding", "processes",
     "ray_cluster", "catalog", "locks", "config", "records", "format", "metrics", "jit", "row_math",
 }  # fmt: skip
 MAY_IMPORT = {
-    "errors": set(),
+    "requirements": set(),
+    "errors": {"requirements"},
     "state": set(),
     "atomic": set(),
     "locks": set(),

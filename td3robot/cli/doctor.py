@@ -10,19 +10,18 @@ import socket
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 import typer
-from packaging.requirements import Requirement
 
 from td3robot.cli.deployment import show_findings
 from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.processes import start_python
+from td3robot.requirements import extras, has, impossible, installed, required
 from td3robot.robots.physical import ATTENTION, OPTIONAL, Check
 from td3robot.robots.simulated.drawing_library import drawing_fault
 
@@ -97,9 +96,9 @@ def _python(check: Check) -> None:
 
 def _packages(check: Check) -> None:
     """Compare the installed packages with td3robot's basic requirements."""
-    missing = [str(needed) for needed in _requirements("") if not _installed(needed)]
+    missing = [str(needed) for needed in required() if not installed(needed)]
     names = ("td3robot", "torch", "mujoco", "gymnasium", "numpy")
-    found = ", ".join(f"{name} {version(name)}" for name in names if _has(name))
+    found = ", ".join(f"{name} {version(name)}" for name in names if has(name))
     check.add(
         "packages", "all that are required", f"missing: {', '.join(missing)}" if missing else found, not missing,
         f"pip install {' '.join(repr(needed) for needed in missing)}",
@@ -107,10 +106,13 @@ def _packages(check: Check) -> None:
 
 
 def _extras(check: Check) -> None:
-    for extra in _extra_names():
-        missing = [needed.name for needed in _requirements(extra) if not _installed(needed)]
+    for extra in (extra for extra in extras() if extra not in ("test", "dev", "docs")):
+        missing = [needed.name for needed in required(extra) if not installed(needed)]
         found = f"not installed: {', '.join(missing)}" if missing else "installed"
-        check.add(f"extra {extra}", "if you need it", found, not missing, f"pip install 'td3robot[{extra}]'", OPTIONAL)
+        advice = f"pip install 'td3robot[{extra}]'"
+        if (reason := impossible(extra)) is not None:
+            missing, found, advice = [extra], "not for this platform", f"it needs {reason}"
+        check.add(f"extra {extra}", "if you need it", found, not missing, advice, OPTIONAL)
 
 
 def _plugins(check: Check) -> None:
@@ -216,35 +218,3 @@ def _disk(check: Check) -> None:
     check.add(
         "disk", f"{ENOUGH_GB:g} GB free here", f"{free_gb:.0f} GB free", free_gb >= ENOUGH_GB, "make room", ATTENTION
     )
-
-
-def _requirements(extra: str) -> Iterator[Requirement]:
-    """Yield td3robot's basic requirements, or those of an extra, on this platform."""
-    for text in requires("td3robot") or ():
-        needed = Requirement(text)
-        marker = needed.marker
-        if extra:
-            wanted = marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
-        else:
-            wanted = marker is None or marker.evaluate({"extra": ""})
-        if wanted:
-            yield needed
-
-
-def _extra_names() -> list[str]:
-    from importlib.metadata import metadata
-
-    names = metadata("td3robot").get_all("Provides-Extra") or []
-    return [name for name in names if name not in ("test", "dev", "docs")]
-
-
-def _has(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-def _installed(needed: Requirement) -> bool:
-    return _has(needed.name) and needed.specifier.contains(version(needed.name), prereleases=True)
