@@ -3,6 +3,7 @@
 import errno
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from td3robot.cli import catalog, doctor
 from td3robot.envs.video import VideoRecorder
 from td3robot.errors import CheckpointError, ConfigError
 from td3robot.learning.six_files import export_legacy
+from td3robot.report.build import make_report
 from td3robot.robots.physical import Check
 
 PROGRAM = [sys.executable, "-m", "td3robot"]
@@ -141,3 +143,9 @@ def test_the_doctor_finds_a_drawing_library_that_is_not_there(monkeypatch):
     doctor._drawing_library(check)
     assert not check.go
     assert "MUJOCO_GL" not in os.environ
+
+
+def test_a_report_names_a_run_whose_name_is_no_text(made, tmp_path):
+    run = tmp_path / "r\udcff"
+    shutil.copytree(made, run)
+    assert "r\\udcff" in make_report([run]).read_text(encoding="utf-8")

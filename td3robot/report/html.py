@@ -199,7 +199,7 @@ def write_page(page: Page, out: Path, force: bool = False) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with Replacement(out) as temporary:
-            temporary.write_text(render(page), encoding="utf-8")
+            temporary.write_text(render(page), encoding="utf-8", errors="backslashreplace")  # paths may be no text
     except OSError as error:
         raise ReportError(f"{out} cannot be written ({error.strerror}); choose another place with --out") from None
 
