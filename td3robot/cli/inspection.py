@@ -133,7 +133,7 @@ def inspection_lines(asked: Path, saved: "Checkpoint", newest: "Checkpoint | Non
         ("size", f"{saved.bytes / 1e6:.1f} MB in {len(saved.manifest['files'])} files: every file verified"),
         ("resume", _resume(asked, run, newest, (reached, wanted))),
         ("again", _made_again(saved, run, counters["warm_start"])),
-        ("next", f"td3robot eval {given} --episodes 200"),
+        ("next", f"td3robot eval {given} --episodes 200{_trust_option(run)}"),
         ("more", f"td3robot inspect {given} --all (every setting), --json (for programs)"),
     ]
     shown = catalog.shown(saved.path)
@@ -182,10 +182,16 @@ def _success(saved: "Checkpoint", run: "RunConfig", step: int) -> str:
     return f"{achieved(figures, run.environment.achieved)}, at step {step:,}"
 
 
+def _trust_option(run: "RunConfig") -> str:
+    from td3robot.envs.trust import trust_option
+
+    return trust_option(getattr(run.environment, "id", None))
+
+
 def _resume(asked: Path, run: "RunConfig", newest: "Checkpoint | None", steps: tuple[int, int]) -> str:
     if newest is not None:
         of_run = newest.path not in (asked, asked / newest.path.name)
-        return f"yes: {resume_command(newest.path.parent if of_run else asked, *steps)}"
+        return f"yes: {resume_command(newest.path.parent if of_run else asked, *steps)}{_trust_option(run)}"
     config = run.name if run.name in catalog.configurations() else "CONFIG"
     return f"no, it holds no replay buffer; begin from its networks: td3robot train {config} --init-from {shell(asked)}"
 

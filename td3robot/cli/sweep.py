@@ -17,7 +17,7 @@ from td3robot.config import load_config
 from td3robot.errors import ConfigError
 from td3robot.format import counted, shell
 from td3robot.learning.run_directory import RunLock
-from td3robot.sweep.plan import Plan, make_plan, read_plan, write_plan
+from td3robot.sweep.plan import BASE, Plan, make_plan, read_plan, write_plan
 from td3robot.sweep.pool import LocalPool, Pool, RayPool
 from td3robot.sweep.results import PICTURE, RESULTS, figures, write_results
 from td3robot.sweep.source import Grid, Search, Source
@@ -215,7 +215,10 @@ def _conclude(sweep: Sweep, found: dict[str, Any], as_json: bool, write_error: s
     if failed or write_error or sweep.stop_requested:
         lines.append(f"resume with: td3robot sweep --resume {shell(sweep.directory)}")
     if found["best_run"] is not None:
-        lines.append(f"evaluate the best setting's best run with: td3robot eval {shell(found['best_run'])}")
+        from td3robot.envs.trust import trust_option
+
+        trust = trust_option(getattr(load_config(sweep.directory / BASE).environment, "id", None))
+        lines.append(f"evaluate the best setting's best run with: td3robot eval {shell(found['best_run'])}{trust}")
     for line in lines:
         stderr.say(line)
 

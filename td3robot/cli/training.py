@@ -155,7 +155,7 @@ def _trained(request: TrainRequest, watched: bool) -> tuple["Trainer", float, in
             show(trainer.run_directory)
             trainer.train()
     except Td3RobotError as error:
-        raise Td3RobotError(f"{error}{_saved_in(trainer.run_directory)}") from None
+        raise Td3RobotError(f"{error}{_saved_in(trainer.run_directory, _trust_option(trainer))}") from None
     finally:
         trainer.close()
     return trainer, perf_counter() - began, first
@@ -277,14 +277,20 @@ def _started(request: TrainRequest) -> "Trainer":
     return trainer
 
 
-def _saved_in(run: Path) -> str:
+def _trust_option(trainer: "Trainer") -> str:
+    from td3robot.envs.trust import trust_option
+
+    return trust_option(getattr(trainer.config.environment, "id", None))
+
+
+def _saved_in(run: Path, trust: str) -> str:
     """Return how to resume a run that an error ended, if it was saved."""
     from td3robot.errors import CheckpointError
     from td3robot.policy.checkpoint import newest
 
     try:
         step = newest(run).document("counters")["step"]
-        return f"; what was saved is in {run}: resume from step {step} with td3robot train --resume {shell(run)}"
+        return f"; what was saved is in {run}: resume from step {step} with td3robot train --resume {shell(run)}{trust}"
     except CheckpointError:
         return "; nothing was saved that could be resumed"
 
@@ -297,12 +303,12 @@ def _announce(trainer: "Trainer") -> None:
 def _say_end(trainer: "Trainer", seconds: float) -> None:
     from td3robot.policy.checkpoint import find
 
-    run = trainer.run_directory
+    run, trust = trainer.run_directory, _trust_option(trainer)
     stderr.say(f"step {trainer.step} after {seconds:.0f} s; saved in {run}")
     if trainer.step < trainer.config.training.steps:
-        stderr.say(f"resume with: td3robot train --resume {shell(run)}")
+        stderr.say(f"resume with: td3robot train --resume {shell(run)}{trust}")
     else:
-        stderr.say(f"evaluate with: td3robot eval {shell(find(run))}")
+        stderr.say(f"evaluate with: td3robot eval {shell(find(run))}{trust}")
 
 
 def _figures(trainer: "Trainer", seconds: float, first: int) -> dict[str, Any]:

@@ -29,6 +29,15 @@ def require_trusted(environment: Section, source: str, trusted: bool) -> None:
         )
 
 
+def trust_option(environment_id: str | None) -> str:
+    """Return what a command for a checkpoint on an environment has to end with: `` --trust`` or nothing.
+
+    Args:
+        environment_id: Its Gymnasium id; None of a robot.
+    """
+    return "" if environment_id is None or foreign_module(environment_id) is None else " --trust"
+
+
 def foreign_module(environment_id: str) -> str | None:
     """Return the third-party module that ``gymnasium.make`` would import, or None, without importing it."""
     module, colon, name = environment_id.rpartition(":")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from td3robot import atomic, seeding
 from td3robot.config import RunConfig
 from td3robot.envs.playing import Evaluation
+from td3robot.envs.trust import trust_option
 from td3robot.errors import CheckpointError, EnvironmentFaultError, Td3RobotError, TrainingDivergedError
 from td3robot.learning.agent import make_agent
 from td3robot.learning.collector import CollectedSteps, Collector, Experience
@@ -357,9 +358,10 @@ class Trainer(ABC):
         except CheckpointError:
             advice = f"begin again with a lower learning rate ({slower})"
         else:
+            trust = trust_option(getattr(self.config.environment, "id", None))
             advice = (
                 f"{good.name} is from before; resume it with a lower learning rate: td3robot train --resume "
-                f'{self.run_directory} {slower} --changed "it diverged"'
+                f'{self.run_directory} {slower} --changed "it diverged"{trust}'
             )
         return TrainingDivergedError(
             f"{what} at step {self.step}: the learner diverged, and nothing of that was saved; {advice}"

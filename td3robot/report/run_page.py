@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from td3robot.config.disturbance import DisturbanceConfig, level_name
+from td3robot.envs.trust import trust_option
 from td3robot.format import (
     NONE,
     change_text,
@@ -202,7 +203,8 @@ def _films(run: Run) -> list[Any]:
 def _details(run: Run) -> list[Any]:
     resume = "no, it was saved for play only"
     if run.resumable:
-        resume = f"yes: {resume_command(run.path, run.step, run.planned_steps)}"
+        trust = trust_option(run.config.get("environment", {}).get("id"))
+        resume = f"yes: {resume_command(run.path, run.step, run.planned_steps)}{trust}"
     pairs = [
         ("Folder", str(run.path)),
         ("Checkpoints", ", ".join(f"{name} ({size / 2**20:.1f} MB)" for name, size in run.checkpoints) or "none"),

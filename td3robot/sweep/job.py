@@ -49,7 +49,12 @@ class Job:
     def arguments(self) -> list[str]:
         """Return the arguments of ``td3robot`` that begin the run, or resume it where it was saved."""
         if has_checkpoint(self.directory):
-            return ["train", "--resume", str(self.directory)]
+            return [
+                "train",
+                "--resume",
+                str(self.directory),
+                "--trust",
+            ]  # as it began, with the sweep's own environment
         changes = [part for override in self.overrides for part in ("--set", override)]
         return ["train", str(self.config), "--out", str(self.directory), *changes]
 

@@ -82,6 +82,20 @@ def test_a_module_is_imported_only_for_those_who_trust_it(td3robot, foreign, arg
     assert ran.exists()
 
 
+def test_commands_that_are_printed_for_a_foreign_environment_run(td3robot, foreign, tmp_path):
+    run, _ = foreign
+    said = []
+    for arguments in (["inspect", run], ["train", "--resume", run, "--more", "5", "--trust"]):
+        said += "".join(td3robot(*arguments)[1:]).splitlines()
+    found = [line for line in said if "td3robot eval" in line or "td3robot train --resume" in line]
+    assert len(found) == 3 and all(line.endswith(" --trust") for line in found), found
+    assert f"{run} --more N --trust" in read_page(run)
+
+
+def read_page(run):
+    return (run / "report.html").read_text()
+
+
 def test_looking_at_a_foreign_checkpoint_imports_nothing(td3robot, foreign):
     run, ran = foreign
     for arguments in (["inspect", run], ["inspect", run, "--all"], ["plot", run], ["report", run]):

@@ -29,7 +29,7 @@ def test_a_run_begins_with_its_settings(fresh, tmp_path):
 
 def test_a_saved_run_is_resumed_as_it_was(made, tmp_path):
     assert saved_step(made) == 60
-    assert Job(made, tmp_path / "config.yaml", ("seed=3",)).arguments() == ["train", "--resume", str(made)]
+    assert Job(made, tmp_path / "config.yaml", ("seed=3",)).arguments() == ["train", "--resume", str(made), "--trust"]
 
 
 def test_progress_is_what_the_files_say(made):
@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_stays_and_is_for_the_training_to_refuse(made, fres
     for replay in fresh.directory.glob("last-*/replay.safetensors"):
         replay.write_bytes(b"damaged")
     set_aside_unsaved(fresh.directory)
-    assert fresh.arguments() == ["train", "--resume", str(fresh.directory)]
+    assert fresh.arguments() == ["train", "--resume", str(fresh.directory), "--trust"]
     ended = job.ending(fresh, fresh.start(2).wait(60))
     assert ended.status == REFUSED
     assert "replay" in ended.reason
