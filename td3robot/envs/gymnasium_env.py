@@ -1,6 +1,7 @@
 """Any Gymnasium environment, with flat float observations and actions scaled to [-1, 1]."""
 
 import os
+import random
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -71,8 +72,11 @@ class ContractedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return gymnasium_contract(self._config, self)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Begin an episode; the global random generators, from which some environments draw, get its seed, too."""
         self._steps = 0
+        if seed is not None:
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

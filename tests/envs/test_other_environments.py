@@ -1,6 +1,7 @@
 """Environments that other people wrote: what Gymnasium allows trains, or is refused with the wrapper that helps."""
 
 import os
+import random
 import sys
 from contextlib import closing
 
@@ -18,6 +19,7 @@ from gymnasium.spaces import (
     Text,
     Tuple,
 )
+from other_environments import newest, outcome
 
 from td3robot.build import make_environment
 from td3robot.config import GymnasiumEnvironmentConfig
@@ -368,8 +370,33 @@ def test_a_program_without_a_display_draws_with_egl(monkeypatch):
         assert os.environ["MUJOCO_GL"] == "egl"
 
 
+def test_an_environment_that_draws_from_the_global_generators_repeats():
+    environment = made(info=lambda count: {"drawn": (np.random.rand(), random.random())})  # noqa: NPY002
+    drawn = []
+    for seed in (1, 1, 2):
+        environment.reset(seed=seed)
+        drawn.append(environment.step(np.zeros(1, np.float32))[4]["drawn"])
+    assert drawn[0] == drawn[1] and drawn[0] != drawn[2]
+
+
 def test_rows_keep_of_the_info_what_they_read():
     rows = SingleRows([made(info={"picture": np.zeros(9), "is_success": True})])
     rows.reset(0, 1)
     taken = rows.step(np.zeros((1, 1), np.float32), np.array([0]))
     assert taken.infos() == [{"success": True}]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Pendulum-v1", ("trains", "an episode of 200 steps")),
+        ("CartPole-v1", ("refused", "its actions are continuous")),
+    ],
+)
+def test_the_table_of_other_environments_says_what_became_of_one(name, found):
+    kind, words = outcome(name)
+    assert kind == found[0] and found[1] in words
+
+
+def test_the_table_has_the_newest_version_of_each():
+    assert newest(["B", "A-v2", "A-v10", "C/D-v0", "A-v1"]) == ["A-v10", "B", "C/D-v0"]
