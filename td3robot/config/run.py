@@ -174,7 +174,7 @@ def _filled(section: Any, defaults: dict[str, Any]) -> Any:
 
 
 class GymnasiumEnvironmentConfig(Section):
-    """Any registered Gymnasium environment with flat observations and bounded continuous actions.
+    """Any registered Gymnasium environment with continuous actions, each in a finite range.
 
     Attributes:
         kind: Selects a Gymnasium environment.
