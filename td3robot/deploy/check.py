@@ -18,6 +18,8 @@ from td3robot.robots.physical import ATTENTION, Check, PhysicalRobot, Status, in
 
 # Nominal kinematics differ from an arm's own calibration, and from the simulated model, by up to about 2 mm.
 GEOMETRY_M, GEOMETRY_RAD = 0.005, 0.03
+# A lying object whose centre is reported further above or below where it rests is asked about [m].
+CENTRE_M = 0.01
 # Deviation of a controller's clock from ours: more than this is not a crystal's drift.
 CLOCK_SHARE = 0.02
 # Plain names of contract parts whose keys are not words.
@@ -160,9 +162,18 @@ def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv) ->
             "put it down: td3robot gripper open --robot CELL asks you to take hold of it, and opens",
         )  # fmt: skip
         return
+    table = environment.robot.spec.table_height_m
+    rests = {model.name: table + model.size_m[2] / 2 for model in environment.batch.setting.objects}
     for name, pose in environment.find_objects().items():
         x, y, z = pose.position
-        check.add(f"object {name}", "known", f"({x:.3f}, {y:.3f}, {z:.3f}) m", True, "")
+        off = float(z) - rests[name]
+        check.add(
+            f"object {name}", f"its centre {1e3 * rests[name]:.0f} mm high",
+            f"({x:.3f}, {y:.3f}, {z:.3f}) m", abs(off) < CENTRE_M,
+            f"{1e3 * abs(off):.0f} mm {'above' if off > 0 else 'below'} that: is this the pose of its "
+            f"{'top' if off > 0 else 'bottom'} face instead of its centre, or is robot.table_height_m wrong?",
+            ATTENTION,
+        )  # fmt: skip
 
 
 def _holds(robot: PhysicalRobot) -> bool:

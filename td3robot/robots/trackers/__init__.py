@@ -37,6 +37,10 @@ FAR_M = 3.0
 FIRST_SIGHT_S = 2.0
 # How many reports are kept for the camera's figures: some seconds.
 ARRIVALS = 1000
+# What a stamp may count in place of the seconds of Unix time, and how many of it are a second.
+OTHER_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+# A stamp this near to another clock, or to ours in another unit, is of that clock or unit [s]: a day, for bad clocks.
+SAME_CLOCK_S = 86_400.0
 # The kind of a file that names none.
 DEFAULT = "udp"
 
@@ -234,6 +238,7 @@ class ObjectTracker(Objects):
             raise ValueError(f"the quaternion of {name!r} has length {length:.3f}, not 1")
         if float(np.linalg.norm(position)) > FAR_M:
             raise ValueError(f"{name!r} at {position.tolist()} m is further than {FAR_M:g} m from the arm's base")
+        self._require_unix_seconds(name, report.stamp, now, clock)
         with self._lock:
             self._arrivals.append(Arrival(name, report.stamp, clock, now, position))
         self._require_plausible_stamp(name, report.stamp, clock)
@@ -249,9 +254,25 @@ class ObjectTracker(Objects):
         if (objection := ask(name, pose)) is not None:
             raise ValueError(f"the pose of {name!r} is not believed: {objection}")
 
+    def _require_unix_seconds(self, name: str, stamp: float, now: float, clock: float) -> None:
+        """Require a stamp in seconds of Unix time, however far off; ``ValueError`` says what it is instead."""
+        what = "not finite"
+        if isfinite(stamp):
+            if abs(stamp - clock) < SAME_CLOCK_S:
+                return
+            unit = next((unit for unit, n in OTHER_UNITS.items() if abs(stamp / n - clock) < SAME_CLOCK_S), None)
+            what = "far from this computer's clock"
+            if unit is not None:
+                what = f"Unix time in {unit}"
+            elif 0.0 <= stamp < clock / 10.0 and abs(stamp - now) < SAME_CLOCK_S:
+                what = "of a monotonic clock, which counts from when the computer was started"
+        raise ValueError(
+            f"the stamp of {name!r}, {stamp:.10g}, is {what}; send seconds of Unix time, as time.time() has"
+        )
+
     def _require_plausible_stamp(self, name: str, stamp: float, clock: float) -> None:
         age, limit = clock - stamp, self._limits.max_age_s
-        if not isfinite(stamp) or abs(age) > limit:
+        if abs(age) > limit:
             raise ValueError(
                 f"the stamp of {name!r} is {age:.3f} s behind this computer's clock (limit {limit:g} s either way); "
                 "set both clocks by the network"
