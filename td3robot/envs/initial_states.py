@@ -101,8 +101,14 @@ class InitialStateSampler:
         """Refuse a box of goals that the arm cannot reach everywhere, on a grid of ``GRID`` points per axis.
 
         Raises:
-            ConfigError: Naming the first point out of reach, or the limit that a posture there violates.
+            ConfigError: Naming the first point out of reach, or the limit that a posture there violates; or the arm's
+                own bodies that are too close at home.
         """
+        if self._guard.kinematics.too_close(self._guard.home):
+            raise ConfigError(
+                f"at home, {self._closest(self._guard.home)}; if they share a housing, add the pair to the arm's "
+                "touching, otherwise change its home"
+            )
         axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
         for point in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
             q, violation = self.posture_at(point)
@@ -128,4 +134,16 @@ class InitialStateSampler:
                 if limit is None:
                     return q, ""
                 violation = f"the guard's limit: {limit}"
+                if limit == "clearance":
+                    violation += f", {self._closest(q)}"
         return None, violation
+
+    def _closest(self, q: Array) -> str:
+        """Name the two bodies that come too close to each other in a posture q (n,) [rad]."""
+        kinematics = self._guard.kinematics
+        pair = kinematics.closest_pair(q)
+        assert pair is not None, "a posture without close bodies keeps its clearance"
+        first, second, apart = pair
+        if apart < 0.0:
+            return f"{first} and {second} overlap by {-1e3 * apart:.0f} mm"
+        return f"{first} and {second} are {1e3 * apart:.1f} mm apart (the guard keeps {1e3 * kinematics.clearance_m:g} mm)"

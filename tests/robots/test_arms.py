@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import RobotConfig, RobotEnvironmentConfig
+from td3robot.config import Box, GuardConfig, RobotConfig, RobotEnvironmentConfig
+from td3robot.envs.initial_states import InitialStateSampler
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.robots.arms import ARMS
 from td3robot.robots.grippers import GRIPPERS
+from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.simulated.scene import FLANGE_SITE, require_chain, simulation_spec
+from td3robot.robots.simulated.scene import FLANGE_SITE, SAME_PLACE_M, require_chain, simulation_spec
 from td3robot.robots.toolbox import ToolboxKinematics
 
 POSTURES = 50
@@ -67,7 +69,7 @@ def test_the_model_and_the_numbers_put_the_flange_in_one_place(spec, model, post
     for q in postures:
         data.qpos[: len(q)] = q
         mujoco.mj_kinematics(model, data)
-        np.testing.assert_allclose(data.site(FLANGE_SITE).xpos, spec.arm.chain.flange(q)[:3, 3], atol=1e-6)
+        np.testing.assert_allclose(data.site(FLANGE_SITE).xpos, spec.arm.chain.flange(q)[:3, 3], atol=SAME_PLACE_M)
 
 
 def test_the_toolbox_computes_the_same_tool_pose(spec, postures):
@@ -77,6 +79,15 @@ def test_the_toolbox_computes_the_same_tool_pose(spec, postures):
         pose = toolbox.tcp(q)
         np.testing.assert_allclose(pose.rotation, flange[:3, :3], atol=1e-9)
         np.testing.assert_allclose(pose.position, flange[:3, 3] + spec.tcp_offset_m * flange[:3, 2], atol=1e-9)
+
+
+def test_links_that_touch_at_home_are_named():
+    folded = replace(ARMS["ur5e"], home=np.array([-np.pi / 2, -np.pi / 2, 3.0, -np.pi / 2, -np.pi / 2, 0.0]))
+    spec, config = replace(robot_spec(RobotConfig()), arm=folded), GuardConfig()
+    guard = Guard(spec, config, Kinematics(spec, config.clearance_m))
+    low, high = np.array([-0.1, 0.4, 0.1]), np.array([0.1, 0.5, 0.2])
+    with pytest.raises(ConfigError, match=r"at home, \w+ and \w+ overlap by \d+ mm; .*touching, otherwise change"):
+        InitialStateSampler(None, guard, Box(low=tuple(low), high=tuple(high))).require_reachable("the box", low, high)
 
 
 def test_home_points_the_tool_down_in_front_of_the_arm(spec):
