@@ -5,6 +5,7 @@ choices, and what to do. The command line prints it and exits with status 2.
 """
 
 import difflib
+import os
 from collections.abc import Iterable
 from importlib.util import find_spec
 
@@ -84,7 +85,22 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
         MissingExtraError: One of them cannot be found.
     """
     if any(find_spec(module) is None for module in modules):
+        require_open_file()
         raise MissingExtraError(extra, purpose)
+
+
+def require_open_file() -> None:
+    """Require that this process can open one more file; without, packages seem not to be installed.
+
+    Raises:
+        Td3RobotError: It cannot.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise Td3RobotError(
+            f"this program can open no more files ({error.strerror}); raise the limit, for example with ulimit -n 1024"
+        ) from None
 
 
 def choose(kind: str, name: str, choices: Iterable[str]) -> str:

@@ -55,7 +55,7 @@ class Record:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise RecordError(f"the record {path} cannot be made: {error.strerror}; choose another --records") from None
         self._broken = False
@@ -91,8 +91,11 @@ class Record:
             self._descriptor, self._broken = -1, True
 
     def _append(self, line: bytes) -> None:
-        begin = os.fstat(self._descriptor).st_size
         try:
+            status = os.fstat(self._descriptor)
+            begin = status.st_size
+            if status.st_nlink == 0:
+                self._restore(begin)
             written = os.write(self._descriptor, line)
             if written < len(line):
                 os.truncate(self._descriptor, begin)  # no half lines
@@ -103,6 +106,15 @@ class Record:
                 f"the record {self.path} cannot be written any more ({error.strerror}), so the arm was stopped; what "
                 "was recorded until then is there; make room, then begin again"
             ) from None
+
+    def _restore(self, size: int) -> None:
+        """Write a record anew that somebody deleted, from the file that is still open."""
+        content = os.pread(self._descriptor, size, 0)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        os.write(descriptor, content)
 
 
 def record_of(path: Path) -> Path | None:

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,17 @@ def test_a_record_is_only_appended_to(tmp_path):
         record.add(kind)
         record.close()
     assert [line["kind"] for line in read_record(record.path)] == ["one", "two"]
+
+
+def test_a_record_that_is_deleted_meanwhile_is_written_again(tmp_path):
+    path = tmp_path / "records" / "one" / "record.jsonl"
+    record = Record(path)
+    record.begin("run")
+    record.add("period", step=1)
+    shutil.rmtree(tmp_path / "records")
+    record.add("period", step=2)
+    record.close()
+    assert [line["kind"] for line in read_record(path)] == ["session", "period", "period"]
 
 
 def test_a_full_disk_is_said_once_and_leaves_whole_lines(tmp_path):

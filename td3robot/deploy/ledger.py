@@ -21,6 +21,8 @@ from td3robot.errors import Td3RobotError
 from td3robot.policy.checkpoint import MANIFEST
 
 STAGES = ("check", "shadow", "confirm", "run")
+# After a damaged ledger was set aside: the entry of every robot that has none of its own yet.
+UNKNOWN = "any other"
 
 
 class LadderError(Td3RobotError):
@@ -72,7 +74,7 @@ class Ledger:
             self.require_released(serial)
         if stage == STAGES[0] or override:
             return
-        passed = self._read().get(serial, {}).get("checkpoints", {}).get(digest, {})
+        passed = _entry(self._read(), serial).get("checkpoints", {}).get(digest, {})
         missing = list(takewhile(lambda below: below not in passed, STAGES[STAGES.index(stage) - 1 :: -1]))
         if missing:
             raise LadderError(
@@ -103,7 +105,7 @@ class Ledger:
             try:
                 locks.lock(lock)
             except BlockingIOError:
-                driven = self._read().get(serial, {}).get("driven") or {"pid": "unknown"}
+                driven = _entry(self._read(), serial).get("driven") or {"pid": "unknown"}
                 raise LadderError(
                     f"robot {serial} is driven by another program (process {driven['pid']}); end that first"
                 ) from None
@@ -123,7 +125,7 @@ class Ledger:
         with self.held(serial):
             self._require_released(serial)
             with self._changed() as robots:
-                robots.setdefault(serial, {})["driven"] = {"since": _now(), "pid": os.getpid(), "record": str(record)}
+                _entry(robots, serial)["driven"] = {"since": _now(), "pid": os.getpid(), "record": str(record)}
             try:
                 yield
             except Td3RobotError:
@@ -136,11 +138,11 @@ class Ledger:
 
     def _end_driving(self, serial: str) -> None:
         with self._changed() as robots:
-            robots.setdefault(serial, {})["driven"] = None
+            _entry(robots, serial)["driven"] = None
 
     def _require_released(self, serial: str) -> None:
         """Require that no fault is pending; only the holder of the robot may call this."""
-        robot = self._read().get(serial, {})
+        robot = _entry(self._read(), serial)
         latched, driven = robot.get("latched"), robot.get("driven")
         if latched is None and driven is not None:
             raise LadderError(
@@ -157,7 +159,7 @@ class Ledger:
     def note_calibration(self, serial: str, checksum: str | None) -> None:
         """Record the arm calibration with which a robot was checked; None for the nominal kinematics."""
         with self._changed() as robots:
-            robots.setdefault(serial, {})["calibration"] = checksum
+            _entry(robots, serial)["calibration"] = checksum
 
     def require_calibration(self, serial: str, checksum: str | None) -> None:
         """Require that the arm's calibration is the one with which it was checked.
@@ -165,7 +167,7 @@ class Ledger:
         Raises:
             LadderError: It has changed since.
         """
-        robot = self._read().get(serial, {})
+        robot = _entry(self._read(), serial)
         if "calibration" in robot and robot["calibration"] != checksum:
             sheet = "of the data sheet"
             raise LadderError(
@@ -177,23 +179,29 @@ class Ledger:
     def passed(self, stage: str, serial: str, digest: str, record: Path, speed: float, override: str | None) -> None:
         """Record a passed stage."""
         with self._changed() as robots:
-            stages = robots.setdefault(serial, {}).setdefault("checkpoints", {}).setdefault(digest, {})
+            stages = _entry(robots, serial).setdefault("checkpoints", {}).setdefault(digest, {})
             stages[stage] = {"at": _now(), "record": str(record), "speed": speed, "override": override}
 
     def latch(self, serial: str, fault: str) -> None:
         """Record that a fault stopped the robot; the first one stays."""
         with self._changed() as robots:
-            robot = robots.setdefault(serial, {})
+            robot = _entry(robots, serial)
             robot["latched"] = robot.get("latched") or {"at": _now(), "fault": fault}
 
     def release(self, serial: str) -> None:
-        """Record that the operator has dealt with the fault."""
-        with self._changed() as robots:
-            robots.setdefault(serial, {}).update(latched=None, driven=None)
+        """Record that the operator has dealt with the fault.
+
+        A ledger that cannot be read is set aside; every other robot of it then awaits its operator.
+        """
+        with self._changed(mend=True) as robots:
+            _entry(robots, serial).update(latched=None, driven=None)
 
     def latched(self, serial: str) -> str | None:
         """Return the fault that awaits the operator, or None; a program that died while driving counts as one."""
-        robot = self._read().get(serial, {})
+        try:
+            robot = _entry(self._read(), serial)
+        except LadderError as error:
+            return str(error)
         if robot.get("latched") is not None:
             return str(robot["latched"]["fault"])
         driven = robot.get("driven")
@@ -223,6 +231,16 @@ class Ledger:
         older = {} if self._older is None else _robots(self._older)
         return older | _robots(self.path)
 
+    def _mended(self) -> dict[str, Any]:
+        """Read the ledger; one that cannot be read is kept under another name, and all of its robots are latched."""
+        try:
+            return self._read()
+        except LadderError:
+            aside = self.path.with_name(f"{self.path.name}.damaged")
+            damaged = next(path for path in (self.path, self._older) if path is not None and path.exists())
+            damaged.replace(aside)
+            return {UNKNOWN: {"latched": {"at": _now(), "fault": f"its entry in the ledger was lost: see {aside}"}}}
+
     def _make_directory(self) -> None:
         if not locks.AVAILABLE:
             raise LadderError(
@@ -237,12 +255,12 @@ class Ledger:
             ) from None
 
     @contextmanager
-    def _changed(self) -> Iterator[dict[str, Any]]:
+    def _changed(self, mend: bool = False) -> Iterator[dict[str, Any]]:
         self._make_directory()
         lock = locks.open_directory(self.path.parent)
         try:
             locks.lock(lock, wait=True)
-            robots = self._read()
+            robots = self._mended() if mend else self._read()
             yield robots
             atomic.write_text(self.path, json.dumps({"robots": robots}, indent=1) + "\n", durable=True)
         except OSError as error:
@@ -260,8 +278,17 @@ def _robots(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError):
-        raise LadderError(f"{path} cannot be read; restore it, or delete it and climb the ladder anew") from None
+        raise LadderError(
+            f"the ledger {path} cannot be read, so nobody knows which robots await their operator, and nothing moves; "
+            "look at the robot, and then: td3robot recover --robot CELL, which sets that file aside"
+        ) from None
     return robots
+
+
+def _entry(robots: dict[str, Any], serial: str) -> dict[str, Any]:
+    """Return a robot's entry, which may be changed; one without begins as what is known of every other robot."""
+    entry: dict[str, Any] = robots.setdefault(serial, dict(robots.get(UNKNOWN, {})))
+    return entry
 
 
 def _now() -> str:

@@ -61,7 +61,7 @@ class Session:
         self._record, self._operator, self._on_episode = record, operator, on_episode
         self._player = ArmPlayer(environment, act, self._record_period)
         self._agreed, self._which, self._shadowed, self._gripper = False, "the episode", "", ""
-        self._announced, self._announcing = "", threading.Lock()
+        self._announced, self._trouble, self._announcing = "", "", threading.Lock()
         environment.travel.agree = self._agree
         environment.travel.watch = self._travelled
 
@@ -120,8 +120,7 @@ class Session:
         figures = self.episodes[-1]
         if self.mode == "shadow":
             figures.success = None  # nothing was sent, so nothing can succeed
-        if figures.fault is not None:
-            self._latch(figures.fault)
+        trouble = self._latch(figures.fault) if figures.fault is not None else ""
         self._record.add(
             "episode_end", number=number, ended=figures.ended, success=figures.success, fault=figures.fault,
             distance_m=figures.distance_m, missed_ticks=figures.missed_ticks,
@@ -129,6 +128,7 @@ class Session:
         )  # fmt: skip
         self._record.flush()
         self._operator.say(_line(figures, self.mode))
+        self._say_trouble(trouble)
 
     def _run(self) -> None:
         while not self._player.step():
@@ -270,8 +270,7 @@ class Session:
     def _finish(self, ended: str, fault: str | None, said: str = "") -> None:
         """Stop the arm first, then latch, then record and show why."""
         self.environment.robot.stop()
-        if fault is not None:
-            self._latch(fault)
+        trouble = self._latch(fault) if fault is not None else ""
         if self.episodes and not self.episodes[-1].ended:
             if self._player.figures.number == self.episodes[-1].number:
                 self.episodes[-1] = self._player.figures
@@ -281,6 +280,7 @@ class Session:
             self._operator.say(said)
         else:
             self._say_fault(fault)
+            self._say_trouble(trouble)
         try:
             self._record.add("stop", ended=ended, fault=fault)
         except RecordError as error:
@@ -291,8 +291,15 @@ class Session:
         return self.mode == "confirm" and ended == "operator"
 
     def _announce(self, fault: str) -> None:
-        self._latch(fault)
+        trouble = self._latch(fault)
         self._say_fault(fault)
+        self._say_trouble(trouble)
+
+    def _say_trouble(self, trouble: str) -> None:
+        """Show why a fault could not be latched, once."""
+        if trouble and trouble != self._trouble:
+            self._trouble = trouble
+            self._operator.say(trouble)
 
     def _say_fault(self, fault: str) -> None:
         """Show a fault once, although announcer and session both find it, one of them perhaps with more detail."""
@@ -302,13 +309,14 @@ class Session:
             self._announced = fault
             self._operator.say(f"FAULT: {fault}")
 
-    def _latch(self, fault: str) -> None:
-        """Keep a fault and latch it; if that fails, say so: the robot stays latched, as it is recorded as driven."""
+    def _latch(self, fault: str) -> str:
+        """Keep a fault and latch it; if that fails, return why: the robot stays recorded as driven."""
         self.fault = fault
         try:
             self.on_fault(fault)
         except Td3RobotError as error:
-            self._operator.say(str(error))
+            return str(error)
+        return ""
 
     def _close_record(self) -> None:
         """Record where the arm rests, if known."""

@@ -78,11 +78,12 @@ class InitialStateSampler:
         box = self._goals
         if position.shape != (3,) or not ((position >= box.low) & (position <= box.high)).all():
             raise ConfigError(
-                f"the goal {position.tolist()} m is outside {box.low}..{box.high} m, for which the policy was trained"
+                f"the goal {np.round(position, 3).tolist()} m is outside {box.low}..{box.high} m, for which the policy "
+                "was trained"
             )
         _, violation = self.posture_at(position)
         if violation:
-            raise ConfigError(f"the goal {position.tolist()} m cannot be reached: {violation}")
+            raise ConfigError(f"the goal {np.round(position, 3).tolist()} m cannot be reached: {violation}")
         return replace(goal, position=position)
 
     def standing(self, goal: Goal, robot: Robot) -> InitialState:
@@ -146,4 +147,5 @@ class InitialStateSampler:
         first, second, apart = pair
         if apart < 0.0:
             return f"{first} and {second} overlap by {-1e3 * apart:.0f} mm"
-        return f"{first} and {second} are {1e3 * apart:.1f} mm apart (the guard keeps {1e3 * kinematics.clearance_m:g} mm)"
+        kept = 1e3 * kinematics.clearance_m
+        return f"{first} and {second} are {1e3 * apart:.1f} mm apart (the guard keeps {kept:g} mm)"

@@ -76,6 +76,26 @@ def test_a_damaged_ledger_is_refused(ledger):
         ledger.require("shadow", "1", "a", None)
 
 
+def test_recover_sets_a_damaged_ledger_aside_and_every_other_robot_awaits_its_operator(ledger):
+    climb(ledger, "check", "shadow", serial="2")
+    whole = ledger.path.read_text()
+    ledger.path.write_text(whole[: len(whole) // 2])
+    with pytest.raises(LadderError, match=r"cannot be read, .*; look at the robot, and then: td3robot recover"):
+        ledger.require_released("1")
+    with pytest.raises(LadderError, match="cannot be read"):
+        ledger.latch("1", "a protective stop")
+    assert "cannot be read" in ledger.latched("1")
+    ledger.release("1")
+    ledger.require_released("1")
+    assert ledger.path.with_name("ledger.json.damaged").read_text() == whole[: len(whole) // 2]
+    for serial in ("2", "3"):
+        climb(ledger, "check", serial=serial)  # a passed check releases nothing
+        with pytest.raises(LadderError, match="its entry in the ledger was lost"):
+            ledger.require_released(serial)
+        ledger.release(serial)
+        ledger.require_released(serial)
+
+
 def test_the_digest_tells_checkpoints_apart(checkpoint, tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     assert digest_of(checkpoint) == digest_of(checkpoint) != digest_of(tmp_path)

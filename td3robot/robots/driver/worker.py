@@ -14,6 +14,7 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
+from td3robot.errors import Td3RobotError, require_open_file
 from td3robot.processes import Channel, ChannelClosedError, Parent, raise_priority
 from td3robot.robots.driver.interpolation import TargetStream, speed_scale
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, quantiles_ms
@@ -233,6 +234,11 @@ def _work(channel: Channel) -> None:
         channel.send({"refused": stop.reason})
         return
     except ImportError:
+        try:
+            require_open_file()
+        except Td3RobotError as error:
+            channel.send({"refused": str(error)})
+            return
         channel.send({"missing": True})
         return
     channel.send({"ready": facts | {"realtime": realtime}})

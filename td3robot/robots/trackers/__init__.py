@@ -237,7 +237,9 @@ class ObjectTracker(Objects):
         if abs(length - 1.0) > UNIT_TOLERANCE:
             raise ValueError(f"the quaternion of {name!r} has length {length:.3f}, not 1")
         if float(np.linalg.norm(position)) > FAR_M:
-            raise ValueError(f"{name!r} at {position.tolist()} m is further than {FAR_M:g} m from the arm's base")
+            raise ValueError(
+                f"{name!r} at {np.round(position, 3).tolist()} m is further than {FAR_M:g} m from the arm's base"
+            )
         self._require_unix_seconds(name, report.stamp, now, clock)
         with self._lock:
             self._arrivals.append(Arrival(name, report.stamp, clock, now, position))
@@ -284,8 +286,10 @@ class ObjectTracker(Objects):
     def _accepted(self, name: str) -> Accepted:
         seen = self._seen.get(name)
         if seen is None:
+            last = max((arrival.received for arrival in self._arrivals if arrival.name == name), default=None)
+            since = "has arrived" if last is None else f"was accepted; the last arrived {monotonic() - last:.1f} s ago"
             raise TrackerError(
-                f"no pose of {name!r} has arrived at {self._where}{self._refusals()}; is the object in view and the "
+                f"no pose of {name!r} {since} at {self._where}{self._refusals()}; is the object in view and the "
                 "tracker running?"
             )
         return seen
