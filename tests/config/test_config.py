@@ -130,7 +130,8 @@ def test_a_number_in_scientific_notation_is_a_number():
             "environment.robot.backend=mujoko",
             ("'mujoko'", "did you mean 'mujoco'?", "(choices: franka, kinematic, mujoco, ur)"),
         ),
-        ("environment.robot.arm=ur5", ("'ur5'", "did you mean 'ur5e'?", "(choices: ")),
+        ("environment.robot.arm=ur5ee", ("'ur5ee'", "did you mean 'ur5e'?", "(choices: ")),
+        ("environment.robot.arm=ur5", ("the UR5 of the CB3 series is not driven", "for example the ur5e")),
         ("environment.robot.gripper=hand", ("'hand'", "(choices: ", "robotiq_2f85")),
         (
             "environment.robot.gripper=robotiq_2f14",

@@ -304,6 +304,12 @@ ARMS.register(
         regions={**_ur5e.regions, "table": Region((-0.5, -0.15), (0.5, 0.95))},
     ),
 )
+for _cb3 in ("ur3", "ur5", "ur10"):
+    ARMS.withhold(
+        _cb3,
+        f"the {_cb3.upper()} of the CB3 series is not driven: its controller differs; td3robot drives the e-Series and "
+        f"later, for example the {_cb3}e",
+    )
 # UR's file gives the UR30 the UR16e's tensors, but for one sign (2221ec0, and still 3426d67). Its 28.5 kg upper arm
 # would have a radius of gyration of 0.20 times its length; that of the other arms is 0.40 to 0.48 times.
 ARMS.withhold(
