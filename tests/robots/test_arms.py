@@ -132,7 +132,7 @@ def test_a_model_with_other_link_lengths_is_refused_with_the_distance(spec, mode
 
 
 def test_a_misspelt_arm_is_refused_with_the_nearest():
-    with pytest.raises(ValueError, match="the UR10 of the CB3 series is not driven.*for example the ur10e"):
+    with pytest.raises(ValueError, match=r"the UR10 of the CB3 series is not driven.*for example the ur10e"):
         RobotConfig(arm="ur10")
     with pytest.raises(ValueError, match="unknown arm 'ur5ee'; did you mean 'ur5e'"):
         RobotConfig(arm="ur5ee")
