@@ -62,12 +62,13 @@ def require_actions(title: str, space: Space[Any]) -> None:
     has = f"environment {title!r} has the action space {_shown(space)}"
     if not isinstance(space, Box):
         raise ConfigError(
-            f"{has}, and TD3 needs a bounded Box of floats, because its actions are continuous; wrap it with {TRANSFORM}, or "
-            "use an algorithm for such actions"
+            f"{has}, and TD3 needs a bounded Box of floats, because its actions are continuous; wrap it with {TRANSFORM}, "
+            "or use an algorithm for such actions"
         )
     if space.dtype is None or space.dtype.kind != "f":
         raise ConfigError(
-            f"{has} of whole numbers, and TD3 needs a bounded Box of floats; wrap it with {TRANSFORM}, which can round them"
+            f"{has} of whole numbers, and TD3 needs a bounded Box of floats; wrap it with {TRANSFORM}, which can round "
+            "them"
         )
     if not space.low.size:
         raise ConfigError(f"{has}, which is empty: there is nothing to choose")

@@ -128,12 +128,12 @@ def test_a_component_with_one_value_is_sent_as_it_is():
 @pytest.mark.parametrize(
     ("actions", "words"),
     [
-        (Discrete(3), "TD3 needs a bounded Box of floats, because its actions are continuous; wrap it with gymnasium.wrappers"),
+        (Discrete(3), "needs a bounded Box of floats, because its actions are continuous; wrap it with gymnasium.wrap"),
         (MultiBinary(3), "because its actions are continuous"),
         (MultiDiscrete([2, 3]), "because its actions are continuous"),
         (Dict(arm=UNIT, hand=Discrete(2)), "because its actions are continuous"),
         (Tuple([UNIT, UNIT]), "because its actions are continuous"),
-        (Box(0, 10, (1,), np.int64), "of whole numbers, and TD3 needs a bounded Box of floats; wrap it .*TransformAction"),
+        (Box(0, 10, (1,), np.int64), "of whole numbers, and TD3 needs a bounded Box of floats; .*TransformAction"),
         (Box(0, 255, (2,), np.uint8), "of whole numbers"),
         (Box(-np.inf, np.inf, (1,), np.float32), "TD3 needs finite bounds; wrap it with .*TransformAction"),
         (Box(0.0, np.inf, (1,), np.float32), "TD3 needs finite bounds"),
