@@ -62,8 +62,8 @@ def require_actions(title: str, space: Space[Any]) -> None:
     has = f"environment {title!r} has the action space {_shown(space)}"
     if not isinstance(space, Box):
         raise ConfigError(
-            f"{has}, and TD3 needs a bounded Box of floats, because its actions are continuous; wrap it with {TRANSFORM}, "
-            "or use an algorithm for such actions"
+            f"{has}, and TD3 needs a bounded Box of floats, because its actions are continuous; wrap it with "
+            f"{TRANSFORM}, or use an algorithm for such actions"
         )
     if space.dtype is None or space.dtype.kind != "f":
         raise ConfigError(
