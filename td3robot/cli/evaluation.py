@@ -1,7 +1,7 @@
 """Evaluate a policy."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,9 @@ from td3robot.format import achieved, guard_reason, percent
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
+    from td3robot.deploy.recorded import RecordedPlayer
     from td3robot.envs.gymnasium_env import Environment
+    from td3robot.envs.robot_env import RobotEnv
     from td3robot.policy.checkpoint import Checkpoint
     from td3robot.policy.policy import Policy
 
@@ -36,6 +38,10 @@ def evaluate_command(
         float, typer.Option(help="Scale factor for all speed and acceleration limits, as in deploy.")
     ] = 1.0,
     video: Annotated[Path | None, typer.Option(help="Record the first episodes to this .mp4 file.")] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(help="Directory of records, to record every control period as deploy does (robots only)."),
+    ] = None,
     trust: Trust = False,
     overrides: Overrides = None,
     as_json: Json = False,
@@ -44,7 +50,7 @@ def evaluate_command(
     if video:
         require_extra("video", "recording a video", "imageio", "imageio_ffmpeg")
 
-    from td3robot.envs.playing import evaluate
+    from td3robot.envs.playing import Player, play_episodes, summarize
     from td3robot.envs.video import VideoRecorder
     from td3robot.policy import checkpoint
 
@@ -54,8 +60,15 @@ def evaluate_command(
         rate = float(environment.metadata.get("render_fps", 30))
         recorder = VideoRecorder(video, rate, max_frames=600) if video else None
         on_frame = recorder.add if recorder else None
-        with recorder or nullcontext(), progress_bar("episodes evaluated", episodes) as on_episode:
-            figures = evaluate(environment, policy.act, episodes, seed, on_frame=on_frame, on_episode=on_episode)
+        playing: AbstractContextManager[Player] = nullcontext(Player(environment, policy.act))
+        if records is not None:
+            playing = _recording(records, saved, run, speed, environment, policy)
+        with (
+            playing as player,
+            recorder or nullcontext(),
+            progress_bar("episodes evaluated", episodes) as on_episode,
+        ):
+            figures = summarize(play_episodes(player, episodes, seed, on_frame=on_frame, on_episode=on_episode))
         environment.close()
     if as_json:
         print_json(figures.to_json())
@@ -68,6 +81,26 @@ def evaluate_command(
         out.say(line)
     if recorder:
         out.say(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}")
+    if (path := getattr(player, "path", None)) is not None:
+        out.say(f"record: {path}")
+
+
+def _recording(
+    records: Path, saved: "Checkpoint", run: "RunConfig", speed: float, environment: "Environment", policy: "Policy"
+) -> "AbstractContextManager[RecordedPlayer]":
+    """Return a context that plays and records.
+
+    Raises:
+        ConfigError: The policy is not a robot's.
+    """
+    from td3robot.config import RobotEnvironmentConfig
+    from td3robot.deploy.recorded import recorded_evaluation
+
+    config = run.environment
+    if not isinstance(config, RobotEnvironmentConfig):
+        raise ConfigError(f"--records is for robots, and this policy was trained on {config.title}; leave it out")
+    robot: RobotEnv = environment.unwrapped  # type: ignore[assignment]
+    return recorded_evaluation(records, saved.path, run.name, speed, config, robot, policy.act)
 
 
 def opened(

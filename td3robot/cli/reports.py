@@ -12,7 +12,7 @@ from td3robot import catalog
 from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.cli.viewing import require_viser, show, viewer_beside
-from td3robot.errors import ConfigError
+from td3robot.errors import ConfigError, require_extra
 from td3robot.format import shell
 
 
@@ -22,6 +22,9 @@ def register(app: typer.Typer) -> None:
     app.command(
         rich_help_panel=LOOK, epilog="Example: td3robot replay records/20260101-120000-000000-run-ur5e_reach --fast"
     )(replay)
+    app.command(
+        rich_help_panel=LOOK, epilog="Example: td3robot dataset records/*-run-ur5e_reach --out ur5e_reach_dataset"
+    )(dataset)
 
 
 def report(
@@ -108,6 +111,32 @@ def replay(
             stderr.say(f"wrote {path}")
     if simulated is not None:
         show(lambda: Replayed(again.path, simulated))
+
+
+def dataset(
+    records: Annotated[
+        list[Path],
+        typer.Argument(help="Sessions in records/: of deploy, rehearse, or eval --records."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the dataset, which must not exist yet.")],
+    as_json: Json = False,
+) -> None:
+    """Write the episodes of records as one LeRobotDataset (extra lerobot).
+
+    A frame is a control period. Shadows, and episodes that were stopped, are left out.
+    """
+    from td3robot.report.dataset import read_dataset
+    from td3robot.report.lerobot import write_dataset
+
+    require_extra("lerobot", "writing a dataset for LeRobot", "pyarrow")
+    with stderr.status("reading"):
+        found = read_dataset(records)
+        write_dataset(found, out)
+    figures = {"episodes": len(found.episodes), "frames": found.frames, "left_out": found.left_out}
+    if as_json:
+        print_json({"dataset": str(out)} | figures)
+    left = f"; {found.left_out} stopped before their end were left out" if found.left_out else ""
+    stderr.say(f"wrote {out}: {len(found.episodes)} episodes, {found.frames:,} frames{left}")
 
 
 def require_page(out: Path) -> None:

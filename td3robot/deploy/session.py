@@ -10,11 +10,12 @@ import numpy as np
 from td3robot import seeding
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.operator import Operator, OperatorStop
+from td3robot.deploy.recorded import EpisodeLines
 from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
 from td3robot.processes import tune_gc
-from td3robot.records import Record, RecordError, command_to_json, pose_to_json, state_to_json
+from td3robot.records import Record, RecordError, command_to_json, state_to_json
 from td3robot.robots.guard import GuardDecision
 from td3robot.robots.interface import Robot
 from td3robot.robots.travel import TravelPlan
@@ -59,6 +60,7 @@ class Session:
         self.fault: str | None = None
         self.on_fault: Callable[[str], None] = lambda fault: None
         self._record, self._operator, self._on_episode = record, operator, on_episode
+        self._lines = EpisodeLines(record, environment)
         self._player = ArmPlayer(environment, act, self._record_period)
         self._agreed, self._which, self._shadowed, self._gripper = False, "the episode", "", ""
         self._announced, self._trouble, self._announcing = "", "", threading.Lock()
@@ -109,10 +111,9 @@ class Session:
     def _play(self, number: int, seed: int, options: dict[str, Any] | None) -> None:
         self._operator.raise_if_stopped()
         self.episodes.append(ArmFigures(number, seed))
-        self._record.add("episode", number=number, seed=seed, mode=self.mode, options=options)
+        self._lines.begin(number, seed, self.mode, options)
         self.episodes[-1] = self._player.begin(number, seed, options)
-        goal = self.environment.goal
-        self._record.add("goal", number=number, position=goal.position, gripper=goal.gripper)
+        self._lines.goal(number)
         self._on_episode(number)
         self._operator.say(self._which)
         self._player.resume()  # the state dates from before the travel and the announcement
@@ -121,11 +122,7 @@ class Session:
         if self.mode == "shadow":
             figures.success = None  # nothing was sent, so nothing can succeed
         trouble = self._latch(figures.fault) if figures.fault is not None else ""
-        self._record.add(
-            "episode_end", number=number, ended=figures.ended, success=figures.success, fault=figures.fault,
-            distance_m=figures.distance_m, missed_ticks=figures.missed_ticks,
-            state=state_to_json(self.environment.world.robot),
-        )  # fmt: skip
+        self._lines.end(figures)
         self._record.flush()
         self._operator.say(_line(figures, self.mode))
         self._say_trouble(trouble)
@@ -250,13 +247,7 @@ class Session:
         sent: JointCommand,
     ) -> None:
         self._sent = sent
-        self._record.add(
-            "period", episode=figures.number, step=figures.steps, decide_s=figures.decide_s[-1],
-            state=state_to_json(self.environment.seen.robot), observation=observed, action=action,
-            wish=command_to_json(desired), command=command_to_json(decision.command), sent=command_to_json(sent),
-            reasons=decision.reasons,
-            objects={name: pose_to_json(pose) for name, pose in self.environment.seen.objects.items()},
-        )  # fmt: skip
+        self._lines.period(figures, observed, action, desired, decision, sent)
 
     def _cause(self, error: Td3RobotError) -> str:
         """Stop the arm and return why: the driver's reason first, since an error raised here may follow from it."""

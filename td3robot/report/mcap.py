@@ -10,6 +10,7 @@ from typing import Any, Self
 from td3robot.atomic import Replacement
 from td3robot.errors import MissingExtraError
 from td3robot.records import RecordError
+from td3robot.report.dataset import components
 from td3robot.report.html import ReportError
 from td3robot.report.replay import Frame
 from td3robot.robots.guard import REASONS
@@ -52,7 +53,7 @@ class McapFile:
         self.path, self._joints = path, list(joints)
         self._begin = float(about["at"])
         self._offset = float(about["unix_time"]) - self._begin if "unix_time" in about else 0.0
-        self._observed = _components(about.get("contract", {}).get("observation"))
+        self._observed = components(about.get("contract", {}).get("observation"))
         self._channels: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         try:
@@ -176,13 +177,6 @@ def _joint_schema(joints: Sequence[str], **more: Schema) -> Schema:
 
 def _numbered(count: int) -> list[str]:
     return [str(number) for number in range(count)]
-
-
-def _components(layout: Any) -> list[str]:
-    """Name every number of an observation by its field and component."""
-    if not isinstance(layout, list):
-        return []
-    return [f"{field['name']}.{component}" for field in layout for component in field["components"]]
 
 
 def _finite(value: Any) -> Any:

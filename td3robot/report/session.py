@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from td3robot.deploy.episode import ArmFigures
+from td3robot.deploy.recorded import EVALUATION
 from td3robot.deploy.report import Summary
 from td3robot.records import FILE, RecordError, read_record, read_report, record_of
 from td3robot.report.plots import LongCurves
@@ -20,7 +21,7 @@ from td3robot.statistics import Sample
 REHEARSAL, SHADOW, CONFIRM = "rehearse", "shadow", "confirm"
 KINDS = {
     "check": "Check of the arm", SHADOW: "Shadow on the arm", CONFIRM: "Confirm on the arm", "run": "Run on the arm",
-    REHEARSAL: "Rehearsal",
+    REHEARSAL: "Rehearsal", EVALUATION: "Evaluation in simulation",
 }  # fmt: skip
 # Episodes and events that a page lists one by one; failures are preferred.
 LISTED, LISTED_FAILURES, LISTED_EVENTS = 100, 300, 200

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from td3robot.deploy.recorded import EVALUATION
 from td3robot.format import (
     ENDED_BY,
     NONE,
@@ -52,6 +53,7 @@ MODES = {
     "confirm": "Confirm: moves while a key allows it",
     "run": "Run: whole episodes on the arm",
     REHEARSAL: "Rehearsal on a simulated controller",
+    EVALUATION: "Evaluation: whole episodes in simulation",
 }
 LEVELS = {"go": GOOD, "attention": ATTENTION, "no-go": BAD}
 # Endings before an episode's own end.
@@ -61,6 +63,8 @@ STYLES = {"wished": ("--c5", 1.5, "dot"), "guarded": ("--c2", 1.5, "dash"), "sen
           "measured": ("--c3", 2.0, "solid")}  # fmt: skip
 # What figures are of, as a sentence names them.
 SIMULATED, REAL, PLAIN = "the simulated controller", "the arm", "plain simulation"
+SUBJECTS = {REHEARSAL: SIMULATED, EVALUATION: PLAIN}
+TITLES = {REHEARSAL: "Rehearsal", EVALUATION: "Evaluation"}
 TRACKING = (
     "Wished is what the policy asks for, guarded what the guard makes of it, sent what went to the arm, measured where "
     "the arm was. The way to the next start, between two episodes, is not drawn."
@@ -81,7 +85,7 @@ def session_page(session: Session) -> Page:
         Section("Latency and jitter", _latency(session)), Section("Guard interventions", _guard(session)),
         Section("Faults and the operator", _events(session)), Section("What this is about", _details(session)),
     ]  # fmt: skip
-    title = f"{'Rehearsal' if session.mode == REHEARSAL else 'Deployment'} of {session.policy}"
+    title = f"{TITLES.get(session.mode, 'Deployment')} of {session.policy}"
     shown = [section for section in sections if section.blocks]
     kicker = MODES.get(session.mode, session.mode)
     return Page(kicker, title, verdict(session), _tiles(session), shown, str(session.path))
@@ -123,7 +127,7 @@ def verdict(session: Session) -> Verdict:
 def subjects(session: Session) -> list[Subject]:
     """Return what can be compared of a session: itself, and the plain simulation of a rehearsal."""
     figures = session.figures()
-    found = [] if figures is None else [Subject(SIMULATED if session.mode == REHEARSAL else REAL, figures)]
+    found = [] if figures is None else [Subject(SUBJECTS.get(session.mode, REAL), figures)]
     if session.report is not None and isinstance(simulated := session.report.get("simulation"), dict):
         found.append(Subject(PLAIN, simulated))
     return found

@@ -47,13 +47,13 @@ def record_lines(contract, episodes, periods, failing=(), **more):
                 "kind": "period", "at": at, "episode": number, "step": step, "decide_s": 0.001 + 1e-5 * (step % 7),
                 "state": state(at, [q + 0.1 * math.sin(2 * math.pi * (step - 1) / 50) - 0.01 for q in HOME]),
                 "observation": [0.0] * 20, "action": [0.1, 0.2, 0.3], "wish": command(wish), "command": command(sent),
-                "sent": command(sent), "reasons": reasons,
+                "sent": command(sent), "reasons": reasons, "total_reward": 0.5 * step,
             }  # fmt: skip
         at += PERIOD_S
         yield {
             "kind": "episode_end", "at": at, "number": number, "ended": "time", "success": number not in failing,
             "fault": None, "distance_m": 0.2 if number in failing else 0.002, "missed_ticks": 0,
-            "state": state(at, HOME),
+            "total_reward": 0.5 * periods, "state": state(at, HOME),
         }  # fmt: skip
     yield {"kind": "rest", "at": at, "state": state(at, HOME)}
 
