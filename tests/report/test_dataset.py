@@ -196,3 +196,16 @@ def test_lerobot_opens_a_dataset(td3robot, write_record, tmp_path):
     assert window[0]["action"].shape == (2, 3)
     write_dataset(wanted, tmp_path / "again")
     assert json.loads((tmp_path / "again/meta/info.json").read_text())["total_tasks"] == 1
+
+
+def test_eval_records_what_it_evaluates(td3robot, tmp_path):
+    status, out, err = td3robot("eval", "ur5e_reach", "--episodes", 1, "--records", tmp_path, "--json")
+    assert status == 0, err
+    (folder,) = tmp_path.iterdir()
+    assert f"record: {folder / 'record.jsonl'}" in err
+    report = json.loads((folder / "report.json").read_text())
+    assert (report["mode"], report["figures"]["mean_return"]) == ("eval", json.loads(out)["mean_return"])
+    assert read_dataset([folder]).frames == 100
+    status, _, err = td3robot("report", folder)
+    assert status == 0, err
+    assert "Evaluation of ur5e_reach" in (folder / "report.html").read_text()
