@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+# What only training, reports and the Robotics Toolbox need: a robot's computer does without (launch/robot.txt).
+NOT_ON_A_ROBOT = frozenset({
+    "torch", "threadpoolctl", "roboticstoolbox-python", "spatialmath-python", "swift-sim", "tensorboard", "matplotlib",
+    "plotly",
+})  # fmt: skip
+
 
 def extras() -> list[str]:
     """Return the names of all extras."""

@@ -61,6 +61,10 @@ def main() -> None:
         app()
     except Td3RobotError as error:
         _fail(str(error))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("td3robot"):  # not a package that is missing
+            raise
+        _fail(f"this command needs the package {error.name}, which is not installed; td3robot doctor says how")
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error))
 

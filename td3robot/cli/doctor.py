@@ -21,7 +21,7 @@ from td3robot.cli.deployment import show_findings
 from td3robot.cli.options import LOOK, Json
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.processes import start_python
-from td3robot.requirements import extras, has, impossible, installed, required
+from td3robot.requirements import NOT_ON_A_ROBOT, extras, has, impossible, installed, required
 from td3robot.robots.physical import ATTENTION, OPTIONAL, Check
 from td3robot.robots.simulated.drawing_library import drawing_fault
 
@@ -96,12 +96,19 @@ def _python(check: Check) -> None:
 
 def _packages(check: Check) -> None:
     """Compare the installed packages with td3robot's basic requirements."""
-    missing = [str(needed) for needed in required() if not installed(needed)]
+    lacking = [needed for needed in required() if not installed(needed)]
+    missing = [str(needed) for needed in lacking if needed.name not in NOT_ON_A_ROBOT]
+    to_learn = [str(needed) for needed in lacking if needed.name in NOT_ON_A_ROBOT]
     names = ("td3robot", "torch", "mujoco", "gymnasium", "numpy")
     found = ", ".join(f"{name} {version(name)}" for name in names if has(name))
     check.add(
         "packages", "all that are required", f"missing: {', '.join(missing)}" if missing else found, not missing,
         f"pip install {' '.join(repr(needed) for needed in missing)}",
+    )  # fmt: skip
+    check.add(
+        "packages to train and report", "unless this only drives a robot",
+        f"missing: {', '.join(to_learn)}" if to_learn else "installed", not to_learn,
+        f"pip install {' '.join(repr(needed) for needed in to_learn)}", ATTENTION,
     )  # fmt: skip
 
 
