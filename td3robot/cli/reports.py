@@ -91,7 +91,7 @@ def replay(
     joints = again.robot.spec.arm.joint_names
     gap = replaying.Gap(again)
     simulated = SimulatedMotion(len(joints)) if view else None
-    with McapFile(mcap, again.about, joints, force) if mcap else nullcontext() as exported:
+    with McapFile(mcap, again.about, joints, again.kinematics.tcp, force) if mcap else nullcontext() as exported:
         frames = again.frames(again.lines() if exported is None else exported.passed(again.lines()))
         for frame in frames if fast or mcap or view else replaying.in_real_time(frames):
             gap.add(frame)

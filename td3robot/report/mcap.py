@@ -1,19 +1,27 @@
-"""A record as an MCAP file, which Foxglove and PlotJuggler open: every line of it, with JSON schemas."""
+"""A record as an MCAP file, which Foxglove and PlotJuggler open: every line of it, with JSON schemas.
+
+What Foxglove's panels know is written a second time with its own schemas, so that no converter is needed.
+"""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from td3robot.atomic import Replacement
 from td3robot.errors import MissingExtraError
+from td3robot.geometry import quaternion
 from td3robot.records import RecordError
+from td3robot.report import foxglove
 from td3robot.report.dataset import components
 from td3robot.report.html import ReportError
 from td3robot.report.replay import Frame
 from td3robot.robots.guard import REASONS
+from td3robot.state import Array, Pose
 
 Line = dict[str, Any]
 Schema = dict[str, Any]
@@ -22,6 +30,8 @@ NUMBER: Schema = {"type": ["number", "null"]}
 TEXT: Schema = {"type": "string"}
 # The topic of each part of a period.
 PARTS = {"wish": "/wished", "command": "/guarded", "sent": "/sent"}
+# Fields of a line that are no text for a log.
+SILENT = ("kind", "at", "contract", "cell", "check", "state")
 
 
 class McapFile:
@@ -29,13 +39,15 @@ class McapFile:
 
     Topics: ``/measured``, ``/wished``, ``/guarded``, ``/sent`` and ``/simulated`` have the joints by name [rad],
     ``/policy`` has observation, action and the time to decide [s], ``/guard`` a 1 for every reason of an intervention,
-    ``/events`` every other line as it stands in the record. Times are Unix time where the record tells it, and else
-    that computer's monotonic time.
+    ``/events`` every other line as it stands in the record. With Foxglove's schemas: ``/joint_states`` as measured and
+    ``/joint_commands`` as sent, ``/tool`` and ``/tf`` (tool, goal and objects in the base frame), ``/log``. Times are
+    Unix time where the record tells it, and else that computer's monotonic time.
 
     Args:
         path: The file; it gets its name once it is whole.
         about: The record's first line.
         joints: Names of the arm's joints.
+        tool_at: Computes the tool's pose at joint angles (n,) [rad].
         force: Overwrite a file.
 
     Raises:
@@ -43,14 +55,17 @@ class McapFile:
         ReportError: There is such a file, or it cannot be written.
     """
 
-    def __init__(self, path: Path, about: Line, joints: Sequence[str], force: bool = False) -> None:
+    def __init__(
+        self, path: Path, about: Line, joints: Sequence[str], tool_at: Callable[[Array], Pose], force: bool = False
+    ) -> None:
         try:
             from mcap.writer import Writer
         except ImportError:
             raise MissingExtraError("mcap", "exporting to MCAP") from None
         if path.exists() and (path.is_dir() or not force):
             raise ReportError(f"{path} exists; choose another name, or give --force to overwrite a file")
-        self.path, self._joints = path, list(joints)
+        self.path, self._joints, self._tool_at = path, list(joints), tool_at
+        self._goal: Sequence[float] | None = None
         self._begin = float(about["at"])
         self._offset = float(about["unix_time"]) - self._begin if "unix_time" in about else 0.0
         self._observed = components(about.get("contract", {}).get("observation"))
@@ -72,12 +87,15 @@ class McapFile:
             self._add_period(at, line)
         elif kind == "travel":
             self._add_state(at, line["state"])
-            self._write("/guarded", "JointCommand", at, _joint_schema(self._joints, gripper=NUMBER),
+            self._write("/guarded", "td3robot.JointCommand", at, _joint_schema(self._joints, gripper=NUMBER),
                         self._command(line["command"]))  # fmt: skip
             self._add_reasons(at, line["reasons"])
         else:
             schema = {"type": "object", "properties": {"kind": TEXT, "at": NUMBER}, "required": ["kind"]}
-            self._write("/events", "Event", at, schema, line)
+            self._write("/events", "td3robot.Event", at, schema, line)
+            self._add_log(at, line)
+            if kind == "goal":
+                self._goal = line["position"]
 
     def passed(self, lines: Iterable[Line]) -> Iterator[Line]:
         """Write lines as they pass.
@@ -104,7 +122,7 @@ class McapFile:
         self._add_state(at, line["state"])
         for part, topic in PARTS.items():
             schema = _joint_schema(self._joints, gripper=NUMBER)
-            self._write(topic, "JointCommand", at, schema, self._command(line[part]))
+            self._write(topic, "td3robot.JointCommand", at, schema, self._command(line[part]))
         observation = line["observation"]
         names = self._observed if len(self._observed) == len(observation) else _numbered(len(observation))
         actions = _numbered(len(line["action"]))
@@ -115,8 +133,11 @@ class McapFile:
             "observation": dict(zip(names, observation, strict=True)),
             "action": dict(zip(actions, line["action"], strict=True)),
         }
-        self._write("/policy", "Policy", at, schema, values)
+        self._write("/policy", "td3robot.Policy", at, schema, values)
         self._add_reasons(at, line["reasons"])
+        self._show("/joint_commands", foxglove.JOINT_STATES, at,
+                   foxglove.joint_states(self._stamp(at), self._joints, line["sent"]["q"]))  # fmt: skip
+        self._add_poses(at, line)
 
     def _add_state(self, at: float, state: Line) -> None:
         drivers = _numbered(len(state["driver_q"]))
@@ -127,21 +148,50 @@ class McapFile:
             "drivers": dict(zip(drivers, state["driver_q"], strict=True)),
             "stamp": state["stamp"],
         }
-        self._write("/measured", "JointState", at, schema, values)
+        self._write("/measured", "td3robot.JointState", at, schema, values)
+        shown = foxglove.joint_states(self._stamp(at), self._joints, state["q"], state["dq"])
+        self._show("/joint_states", foxglove.JOINT_STATES, at, shown)
+
+    def _add_poses(self, at: float, line: Line) -> None:
+        """Write where tool, goal and objects are, as far as that is known."""
+        tool, stamp = self._tool_at(np.array(line["state"]["q"], np.float64)), self._stamp(at)
+        poses = {"tool": (tool.position.tolist(), quaternion(tool.rotation).tolist())}
+        poses |= {name: (pose["position"], pose["wxyz"]) for name, pose in line.get("objects", {}).items()}
+        if self._goal is not None:
+            poses["goal"] = (self._goal, (1.0, 0.0, 0.0, 0.0))
+        poses = {name: pose for name, pose in poses.items() if np.isfinite([*pose[0], *pose[1]]).all()}
+        if "tool" in poses:
+            self._show("/tool", foxglove.POSE_IN_FRAME, at, foxglove.pose_in_frame(stamp, *poses["tool"]))
+        self._show("/tf", foxglove.FRAME_TRANSFORMS, at, foxglove.frame_transforms(stamp, poses))
+
+    def _add_log(self, at: float, line: Line) -> None:
+        """Write a line that is no period in words."""
+        said = ", ".join(f"{key} {value}" for key, value in line.items() if key not in SILENT and value is not None)
+        level = "ERROR" if line.get("fault") else "INFO"
+        message = foxglove.log(self._stamp(at), level, "td3robot", f"{line['kind']}: {said}" if said else line["kind"])
+        self._show("/log", foxglove.LOG, at, message)
+
+    def _show(self, topic: str, schema: Schema, at: float, values: Line) -> None:
+        """Write a message with a schema of Foxglove's."""
+        self._write(topic, schema["title"], at, schema, values)
+
+    def _stamp(self, at: float) -> int:
+        """Return a line's time in nanoseconds."""
+        return max(0, round(1e9 * (at + self._offset)))
 
     def _add_reasons(self, at: float, reasons: Sequence[str]) -> None:
-        self._write("/guard", "Guard", at, _numbers(REASONS), {name: int(name in reasons) for name in REASONS})
+        self._write("/guard", "td3robot.Guard", at, _numbers(REASONS), {name: int(name in reasons) for name in REASONS})
 
     def _command(self, command: Line) -> Line:
         return {"position": dict(zip(self._joints, command["q"], strict=True)), "gripper": command["gripper"]}
 
-    def _write(self, topic: str, kind: str, at: float, schema: Schema, values: Line) -> None:
+    def _write(self, topic: str, name: str, at: float, schema: Schema, values: Line) -> None:
         if topic not in self._channels:
-            text = json.dumps({"title": kind} | schema).encode()
-            number = self._writer.register_schema(f"td3robot.{kind}", "jsonschema", text)
+            text = json.dumps({"title": name} | schema).encode()
+            number = self._writer.register_schema(name, "jsonschema", text)
             self._channels[topic] = self._writer.register_channel(topic, "json", number)
         count = self._counts[topic] = self._counts.get(topic, 0) + 1
-        stamp = max(0, round(1e9 * (at + self._offset)))
+        stamp = self._stamp(at)
         data = json.dumps(_finite(values), allow_nan=False, separators=(",", ":")).encode()
         self._writer.add_message(self._channels[topic], stamp, data, stamp, count)
 

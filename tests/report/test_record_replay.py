@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from td3robot.geometry import rotation_of
 from td3robot.records import Record, RecordError
+from td3robot.report import foxglove
 from td3robot.report.replay import Gap, Replay, in_real_time
 
 
@@ -152,6 +154,44 @@ def test_mcap_has_every_period_and_every_line(td3robot, sine, tmp_path):
     others = [line for line in lines if line["kind"] != "period"]
     assert [values for _, values in found["/events"]] == others
     assert found["/measured"][0][0] == pytest.approx(1e9 * (1.8e9 + 0.05), abs=1000)
+
+
+def test_mcap_has_what_foxglove_shows_with_its_own_schemas(td3robot, sine, tmp_path):
+    pytest.importorskip("mcap")
+    jsonschema = pytest.importorskip("jsonschema")
+    out = tmp_path / "record.mcap"
+    status, _, err = td3robot("replay", sine, "--mcap", out)
+    assert status == 0, err
+    found = {}
+    for schema, channel, message in messages(out):
+        values = json.loads(message.data)
+        jsonschema.validate(values, json.loads(schema.data))
+        if schema.name.startswith("foxglove."):
+            found.setdefault((channel.topic, schema.name), []).append((message.log_time, values))
+    assert {name: len(shown) for name, shown in found.items()} == {
+        ("/joint_states", "foxglove.JointStates"): 80, ("/joint_commands", "foxglove.JointStates"): 80,
+        ("/tool", "foxglove.PoseInFrame"): 80, ("/tf", "foxglove.FrameTransforms"): 80, ("/log", "foxglove.Log"): 8,
+    }  # fmt: skip
+    replay = Replay(sine)
+    period = next(line for line in replay.lines() if line["kind"] == "period")
+    at, joints = found["/joint_states", "foxglove.JointStates"][0]
+    assert [joint["position"] for joint in joints["joints"]] == period["state"]["q"]
+    assert [joint["velocity"] for joint in joints["joints"]] == period["state"]["dq"]
+    assert joints["timestamp"]["sec"] * 10**9 + joints["timestamp"]["nsec"] == at
+    tool = replay.kinematics.tcp(np.array(period["state"]["q"]))
+    _, pose = found["/tool", "foxglove.PoseInFrame"][0]
+    assert list(pose["pose"]["position"].values()) == pytest.approx(tool.position.tolist())
+    turn = [pose["pose"]["orientation"][axis] for axis in "wxyz"]
+    np.testing.assert_allclose(rotation_of(turn), tool.rotation, atol=1e-9)
+    _, frames = found["/tf", "foxglove.FrameTransforms"][0]
+    assert [each["child_frame_id"] for each in frames["transforms"]] == ["tool", "goal"]
+    assert frames["transforms"][1]["translation"] == {"x": 0.1, "y": 0.5, "z": 0.3}
+
+
+def test_foxglove_gets_no_number_that_is_not_finite():
+    shown = foxglove.joint_states(1_500_000_000, ["a", "b"], [1.0, float("nan")], [float("inf"), 2.0])
+    assert shown["joints"] == [{"name": "a", "position": 1.0}, {"name": "b", "velocity": 2.0}]
+    assert shown["timestamp"] == {"sec": 1, "nsec": 500_000_000}
 
 
 def test_mcap_never_overwrites_unless_it_is_told_to(td3robot, sine, tmp_path):
