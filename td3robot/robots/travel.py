@@ -24,8 +24,10 @@ MAX_WAY_S = 150.0
 BRAKING = 0.7
 # If the direct path is blocked, the tool goes up this far first, if the arm can [m].
 RISE_M = 0.15
-# The gripper counts as open below this closed fraction, and as arrived within it; fingers may take this long [s].
+# The gripper counts as open below this closed fraction; fingers may take this long [s], and closing ones have arrived
+# within the second fraction of where they go.
 OPEN_FRACTION, FINGERS_S = 0.1, 3.0
+ARRIVED_FRACTION = 0.02
 # Something held is lowered in straight pieces of this length [m].
 LOWERING_M = 0.02
 
@@ -228,7 +230,7 @@ class Travel:
         """Close until the fingers arrive, or hold something, or have had their time."""
         for _ in range(round(FINGERS_S / self._period)):
             state = self._robot.read()
-            if abs(self._closed(state) - closed) < OPEN_FRACTION:
+            if abs(self._closed(state) - closed) < ARRIVED_FRACTION:
                 return
             self._step(guard, JointCommand(q, closed), state)
 
