@@ -121,7 +121,7 @@ def dataset(
     out: Annotated[Path, typer.Option(help="Folder of the dataset, which must not exist yet.")],
     as_json: Json = False,
 ) -> None:
-    """Write the episodes of records as one LeRobotDataset (extra lerobot).
+    """Write the episodes of records as one LeRobotDataset.
 
     A frame is a control period. Shadows, and episodes that were stopped, are left out.
     """
