@@ -176,7 +176,7 @@ def import_command(
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Import another program's TD3 checkpoint as a run; runs nothing in its files."""
+    """Import another program's TD3 checkpoint as a run."""
     from td3robot.build import make_environment
     from td3robot.envs.gymnasium_env import action_range
     from td3robot.learning.foreign_files import read_foreign
