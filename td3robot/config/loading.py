@@ -20,7 +20,8 @@ from td3robot.errors import ConfigError, choose
 from td3robot.registry import TASKS
 
 # Expected values in words, by pydantic's kinds of errors.
-WANTED = {"int_": "a whole number", "float_": "a number", "bool_": "true or false", "string_type": "a text"}
+WANTED = {"int_": "a whole number", "float_": "a number", "bool_": "true or false", "string_type": "a text",
+          "tuple_type": "a list in brackets"}  # fmt: skip
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> RunConfig:
@@ -129,7 +130,8 @@ def explain(error: ValidationError, whole: type[Section], values: Any, within: s
         return f"{name}: {first['msg']}"
     if kind == "literal_error":
         literals = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
-        return f"{name}: {choose(location[-1], str(value), literals)}"
+        key = next(part for part in reversed(location) if not part.isdigit())  # not the place in a list
+        return f"{name}: {choose(key, str(value), literals)}"
     for beginning, words in WANTED.items():
         if kind.startswith(beginning):
             return f"{name} is {value!r:.200}, but it should be {words}"

@@ -221,6 +221,8 @@ class TrainingConfig(Section):
         threads: Threads of the learner.
         evaluate_every, checkpoint_every, log_every: Intervals in environment steps.
         evaluation_episodes: Episodes per evaluation.
+        loggers: Services that get every row of metrics beside CSV and TensorBoard: ``wandb``, ``mlflow``, each an
+            extra. Training goes on without one that fails.
     """
 
     steps: Steps = 1_000_000
@@ -235,6 +237,7 @@ class TrainingConfig(Section):
     evaluation_episodes: Annotated[int, Field(gt=0, le=100_000)] = 10
     checkpoint_every: Steps = 50_000
     log_every: Steps = 1_000
+    loggers: Annotated[tuple[Literal["wandb", "mlflow"], ...], Field(max_length=2)] = ()
 
 
 class RunConfig(Section):

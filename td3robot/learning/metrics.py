@@ -1,4 +1,7 @@
-"""A run's metrics: what happened since the last row, and the log: CSV for spreadsheets, TensorBoard for watching."""
+"""A run's metrics: what happened since the last row, and the log: CSV for spreadsheets, TensorBoard for watching.
+
+Services of ``training.loggers`` get the same rows.
+"""
 
 import csv
 from collections import defaultdict
@@ -22,6 +25,7 @@ from torch.utils.tensorboard.summary import hparams, scalar, text
 from td3robot.atomic import Replacement
 from td3robot.config import RunConfig, to_yaml
 from td3robot.learning.collector import CollectedSteps
+from td3robot.learning.loggers import Logger
 
 T = TypeVar("T")
 Row = Mapping[str, float]
@@ -307,6 +311,7 @@ class MetricsWriter:
         self._tables = {name: CsvTable(run / f"{name}.csv", until, report) for name, until in kept.items()}
         self._board: EventFile | None = None
         self._open_board(keep_until)
+        self._loggers = [Logger(name, config, run, report) for name in dict.fromkeys(config.training.loggers)]
 
     def _open_board(self, step: int) -> None:
         """Begin a new TensorBoard file, which purges what an earlier one has beyond the step."""
@@ -328,11 +333,13 @@ class MetricsWriter:
         except OSError as error:
             self._report(f"a row of {table}.csv could not be written: {error.strerror or error}")
         step = int(row["step"])
+        prefix = "" if table == "metrics" else "evaluation/"
+        for logger in self._loggers:
+            logger.add({prefix + name: value for name, value in row.items() if name != "step"}, step)
         if self._board is None:
             self._open_board(step - 1)
         if self._board is None:
             return
-        prefix = "" if table == "metrics" else "evaluation/"
         try:
             self._board.add(
                 [
@@ -349,5 +356,7 @@ class MetricsWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for logger in self._loggers:
+            logger.close()
         if self._board is not None:
             self._board.close()

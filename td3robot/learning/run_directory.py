@@ -21,7 +21,7 @@ FIXED = (
 )  # fmt: skip
 # Settings in which a resume may differ and still be exact: how far it goes, what it computes on, keeps, and waits for.
 FREE = (
-    "training.steps", "training.learner", "training.evaluators", "agent.device",
+    "training.steps", "training.learner", "training.evaluators", "training.loggers", "agent.device",
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from td3robot.learning.environments import (
     make_all,
 )
 from td3robot.learning.evaluator import Episodes, Evaluator, EvaluatorProcesses, LocalEvaluator
+from td3robot.learning.loggers import require_loggers
 from td3robot.learning.ray_environments import RayEnvironments
 from td3robot.learning.run_directory import RunLock
 from td3robot.policy.contract import require_covered
@@ -53,7 +54,9 @@ def make_trainer(
 
     Raises:
         ConfigError: The configuration cannot be run, or the cluster cannot be used.
+        MissingExtraError: A logger is not installed.
     """
+    require_loggers(config)
     if config.agent.device == "cuda":  # it may be missing; then no process is started
         from td3robot.learning.agent import resolve_device
 
@@ -112,7 +115,9 @@ def make_arm_trainer(
     Raises:
         ConfigError: The run does not train a robot.
         ContractError: A cell does not match what the run was trained for.
+        MissingExtraError: A logger is not installed.
     """
+    require_loggers(config)
     from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer
 
     environment = config.environment

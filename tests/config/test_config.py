@@ -103,7 +103,7 @@ def test_an_unknown_key_of_a_gymnasium_environment_is_refused_with_the_nearest()
         ("agent.policy_noise=", "agent.policy_noise is None, but it should be a number"),
         ("agent.hidden=[]", "agent.hidden is a "),
         ("agent.hidden=[64,-1]", "agent.hidden.1 is -1, but it should be greater than 0"),
-        ("agent.hidden=64", "agent.hidden is 64, but it should be a valid tuple"),
+        ("agent.hidden=64", "agent.hidden is 64, but it should be a list in brackets"),
         ("agent.layer_norm=maybe", "agent.layer_norm is 'maybe', but it should be true or false"),
         ("agent=5", "agent is 5, but it should be a valid dictionary"),
         ("agent.kind=[td3]", "unknown kind"),
