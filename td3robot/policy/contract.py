@@ -92,9 +92,9 @@ class Contract:
     def differences(self, other: "Contract") -> list[tuple[str, Any, Any]]:
         """List every term that differs, as ``(dotted name, value here, value there)``.
 
-        A term without a value is absent. A setting that only one of them has is newer than the other, where it had its
-        default. The robot's terms come first, because others are computed from them: the action's response from the
-        control rate.
+        Of a layout, that is the first field that differs. A term without a value is absent. A setting that
+        only one of them has is newer than the other, where it had its default. The robot's terms come first, because
+        others are computed from them: the action's response from the control rate.
         """
         defaults = _defaults(self.terms)
         found = [
@@ -153,8 +153,6 @@ def _compared(
 ) -> Difference:
     if name in IRRELEVANT:
         return Difference(name, mine, theirs, True, "any other will do")
-    if name == "observation" and (first := here.observation.first_difference(trained.observation)) is not None:
-        return Difference(name, *first[1:])
     if not all(isinstance(value, float) for value in (mine, theirs)):
         return Difference(name, mine, theirs)
     if name in VARIED_BY:
@@ -211,6 +209,9 @@ def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
         for key in sorted(a.keys() | b.keys()):
             name = f"{prefix}.{key}" if prefix else key
             yield from _differences(name, a.get(key), b.get(key))
+    elif _is_layout(a) and _is_layout(b):
+        if (first := Layout.from_json(a).first_difference(Layout.from_json(b))) is not None:
+            yield f"{prefix}[{first[0]}]", *first[1:]
     elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
         for index, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differences(f"{prefix}[{index}]", x, y)
@@ -219,3 +220,7 @@ def _differences(prefix: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
             yield prefix, a, b
     elif a != b:
         yield prefix, a, b
+
+
+def _is_layout(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, Mapping) and "components" in each for each in value)

@@ -34,6 +34,31 @@ def with_object(**values):
     return Contract({"task": {"object": item}})
 
 
+def with_fields(*names):
+    layout = [{"name": name, "components": ["x", "y"], "unit": "m", "source": "arm"} for name in names]
+    return Contract({"observation": layout, "action": {"kind": "tcp_delta", "layout": layout}})
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "index", "found", "wanted"),
+    [
+        (("q", "goal"), ("q", "dq", "goal"), 1, "'goal' (x, y; m, from arm)", "'dq' (x, y; m, from arm)"),
+        (("q",), ("q", "goal"), 1, "nothing", "'goal' (x, y; m, from arm)"),
+        (("goal", "q"), ("q", "goal"), 0, "'goal' (x, y; m, from arm)", "'q' (x, y; m, from arm)"),
+    ],
+)
+def test_layouts_that_differ_are_told_by_the_first_field_that_does(mine, theirs, index, found, wanted):
+    here, trained = with_fields(*mine), with_fields(*theirs)
+    expected = [(f"action.layout[{index}]", found, wanted), (f"observation[{index}]", found, wanted)]
+    assert here.differences(trained) == expected
+    with pytest.raises(
+        ContractError, match=re.escape(f"action.layout[{index}] is {found} for me but {wanted} for you")
+    ):
+        here.require_same(trained, "me", "you")
+    refused = here.compare(trained, OFF)[1]
+    assert (refused.name, refused.found, refused.wanted) == (f"observation[{index}]", found, wanted)
+
+
 @pytest.mark.parametrize(
     ("here", "varied", "fits"),
     [
