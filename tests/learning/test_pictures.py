@@ -92,8 +92,8 @@ def test_success_is_the_first_card(tmp_path, made):
     assert said == []
     _, events = board(tmp_path / "run")
     tags = sorted(events.Tags()["scalars"])
-    assert tags[:2] == ["0_success/evaluation", "0_success/training"]
-    assert events.Scalars("0_success/evaluation")[0].value == 0.75
+    assert tags[:2] == ["Success/evaluation", "Success/training"]
+    assert events.Scalars("Success/evaluation")[0].value == 0.75
     assert {"action/mean_abs", "evaluation/mean_return"} <= set(tags)
 
 
