@@ -24,6 +24,12 @@ GUARD_REASONS = {
 ENDED_BY = {
     "time": "the time limit", "goal": "reaching the goal", "fault": "a fault", "operator": "the operator",
 }  # fmt: skip
+# Why an episode failed, by the kinds that tasks tell, or by what stopped it.
+FAILURES = {
+    "away": "away from the goal", "too_fast": "moving too fast", "too_short": "there for too short a time",
+    "never_gripped": "never gripped the object", "lost": "lost the object", "not_lifted": "not lifted far enough",
+    "stopped": "stopped early",
+} | {name: f"stopped by {ENDED_BY[name]}" for name in ("fault", "operator")}  # fmt: skip
 # A distance to the goal below this is left out: a lifted object has none left [m].
 NOTHING_M = 5e-5
 
@@ -100,9 +106,28 @@ def achieved(figures: Mapping[str, Any], what: str) -> str:
     """
     if figures["success_rate"] is None:
         return f"{counted(figures['episodes'], 'episode')}; this environment does not say what success is"
-    distance = figures["mean_final_distance_m"]
-    left = "" if distance is None or distance < NOTHING_M else f", {1e3 * distance:.1f} mm from the goal"
-    return f"{what} {succeeded(figures)}{left}"
+    left = distance_left(figures["mean_final_distance_m"])
+    return f"{what} {succeeded(figures)}" + (f", {left} from the goal" if left else "")
+
+
+def distance_left(distance_m: float | None) -> str:
+    """Write the distance to a goal: ``2.4 mm``; nothing if it is not known, or below ``NOTHING_M``."""
+    return "" if distance_m is None or distance_m < NOTHING_M else f"{1e3 * distance_m:.1f} mm"
+
+
+def failure_kind(name: str) -> str:
+    """Write why an episode failed."""
+    return FAILURES.get(name, name.replace("_", " "))
+
+
+def failures(figures: Mapping[str, Any]) -> str:
+    """Write why episodes failed: ``12 away from the goal (median 14 mm), 3 moving too fast``; a dash if none did."""
+    found = []
+    for kind, each in (figures.get("failures") or {}).items():
+        median = each["distance_m"]
+        by = "" if median is None else f" (median {number(median, unit='mm', scale=1e3)})"
+        found.append(f"{each['episodes']:,} {failure_kind(kind)}{by}")
+    return ", ".join(found) or NONE
 
 
 def ended_by(counts: Mapping[str, int] | None) -> str:

@@ -12,7 +12,7 @@ from td3robot.cli.inspection import randomization_words
 from td3robot.cli.options import LEARN, CheckpointPath, EpisodeSeed, Json, Overrides, Trust
 from td3robot.cli.terminal import note_differences, print_json, progress_bar, results, stray_output_to_stderr
 from td3robot.errors import ConfigError, require_extra
-from td3robot.format import achieved, guard_reason, percent
+from td3robot.format import NONE, achieved, failures, guard_reason, percent
 
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
@@ -166,6 +166,7 @@ def evaluation_lines(figures: Mapping[str, Any], what: str, rate_hz: float | Non
     lasting = f"{steps:.0f} steps" + (f" ({steps / rate_hz:.1f} s)" if rate_hz else "")
     lines = [
         achieved(figures, what),
+        *([f"failed: {why}"] if (why := failures(figures)) != NONE else []),
         f"mean return {figures['mean_return']:.1f} in {lasting}",
     ]
     if figures["max_tcp_speed_m_s"] is not None:

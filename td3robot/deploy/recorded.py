@@ -64,7 +64,8 @@ class EpisodeLines:
         """Write how an episode ended."""
         self._add(
             "episode_end", number=figures.number, ended=figures.ended, success=figures.success, fault=figures.fault,
-            distance_m=figures.distance_m, missed_ticks=figures.missed_ticks, total_reward=figures.total_reward,
+            failure=None if figures.failure is None else figures.failure._asdict(), distance_m=figures.distance_m,
+            missed_ticks=figures.missed_ticks, total_reward=figures.total_reward,
             state=state_to_json(self._environment.world.robot),
         )  # fmt: skip
 

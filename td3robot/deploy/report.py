@@ -19,6 +19,7 @@ SHARED = (
     "success_rate",
     "success_ci95",
     "mean_return",
+    "failures",
     "mean_final_distance_m",
     "max_tcp_speed_m_s",
     "max_joint_speed_rad_s",

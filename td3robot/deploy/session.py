@@ -14,6 +14,7 @@ from td3robot.deploy.recorded import EpisodeLines
 from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.format import distance_left, failure_kind
 from td3robot.processes import tune_gc
 from td3robot.records import Record, RecordError, command_to_json, state_to_json
 from td3robot.robots.guard import GuardDecision
@@ -379,9 +380,10 @@ def _line(figures: ArmFigures, mode: str) -> str:
             f"the guard would have changed {figures.reasons['any']}"
             + (f"; FAULT: {figures.fault}" if figures.fault else "")
         )
-    distance = "" if figures.distance_m is None else f", {1e3 * figures.distance_m:.1f} mm left"
+    why = f" ({failure_kind(figures.failure.kind)})" if figures.failure is not None else ""
+    distance = f", {left} left" if (left := distance_left(figures.distance_m)) else ""
     return (
-        f"episode {figures.number + 1}: {'success' if figures.success else 'no success'}{distance}, "
+        f"episode {figures.number + 1}: {'success' if figures.success else f'no success{why}'}{distance}, "
         f"{figures.steps} periods, {figures.missed_ticks} missed, guard changed {figures.reasons['any']}"
         + (f"; FAULT: {figures.fault}" if figures.fault else "")
     )

@@ -26,6 +26,7 @@ from td3robot.tasks.interface import (
     NOTHING_HELD,
     REST_S,
     STALLED_PER_S,
+    Failure,
     Goal,
     Goals,
     ObjectPoses,
@@ -61,6 +62,7 @@ class StepResult(NamedTuple):
         names, terms: The reward's terms, and their values (k, terms).
         interventions: Why the guard changed each command.
         distance_m, tcp_speed_m_s, joint_speed_rad_s: (k,) as in the info of ``RobotEnv``.
+        failures: Why episodes that ended without success failed, by index among the k.
     """
 
     observations: Vector
@@ -73,6 +75,7 @@ class StepResult(NamedTuple):
     distance_m: Array
     tcp_speed_m_s: Array
     joint_speed_rad_s: Array
+    failures: Mapping[int, Failure]
 
     @property
     def terminated(self) -> NDArray[np.bool_]:
@@ -95,7 +98,8 @@ class StepResult(NamedTuple):
                 "joint_speed_rad_s": joint_speed,
             }
             | ({"is_success": succeeded} if ended else {})
-            for values, changed, succeeded, distance, speed, joint_speed, ended in figures
+            | ({"failure": self.failures[index]} if index in self.failures else {})
+            for index, (values, changed, succeeded, distance, speed, joint_speed, ended) in enumerate(figures)
         ]
 
 
@@ -146,10 +150,13 @@ def bounded(actions: Vector) -> Vector:
 
 
 @kernel
-def count_steps(achieved: Flags, rows: Rows, hold_steps: Steps, steps: Steps) -> None:
-    """Count a step of some rows (k,), and for how many moments (m,) in a row the goal has been met."""
+def count_steps(
+    achieved: Flags, held: NDArray[np.intp], rows: Rows, hold_steps: Steps, steps: Steps, gripped: Flags
+) -> None:
+    """Count a step of some rows (k,): their steps (m,), those in a row that met the goal, and whether any gripped."""
     for index in range(len(rows)):
         row = rows[index]
+        gripped[row] |= held[index] != NOTHING_HELD
         hold_steps[row] = hold_steps[row] + 1 if achieved[index] else 0
         steps[row] += 1
 
@@ -276,7 +283,7 @@ class RobotBatch:
         self._intent, self._keeps, self._stalled_s, self._told = np.zeros((4, count))
         self.previous_actions = np.zeros((count, self.action_kind.layout.size), np.float32)
         self._steps, self._held = np.zeros((2, count), np.int64)
-        self._ends_early = np.zeros(count, np.bool_)
+        self._ends_early, self._gripped = np.zeros((2, count), np.bool_)
         poses = {
             name: ObjectPoses(np.zeros((count, 3)), np.zeros((count, 3, 3)), np.zeros(count)) for name in self._names
         }
@@ -333,7 +340,7 @@ class RobotBatch:
         self._keeps[row] = start.goal.gripper
         self._ends_early[row] = initial.practice and not start.goal.whole
         self.previous_actions[row] = 0.0
-        self._steps[row] = self._held[row] = 0
+        self._steps[row] = self._held[row] = self._gripped[row] = 0
         self._look_anew(row)
         self._ask(row, start.goal, lying)
         if start.goal.lift_m > 0.0 and robot.teleports and not stay:
@@ -367,20 +374,20 @@ class RobotBatch:
         )  # fmt: skip
         scores = self.task.score(transition)
         self.previous_actions[rows] = actions
-        count_steps(scores.achieved, rows, self._held, self._steps)
+        count_steps(scores.achieved, transition.state.held, rows, self._held, self._steps, self._gripped)
         practised = self._ends_early[rows] & (self._held[rows] >= self.task.practice_hold_steps)
         truncated = (self._steps[rows] >= self.setting.episode_steps) | practised
         for row in rows[truncated].tolist():
             if not self.cells[row].robot.teleports:
                 self.cells[row].robot.stop()  # nobody sends targets between two episodes
-        return self._result(scores, reasons, truncated, rows)
+        return self._result(scores, reasons, truncated, rows, self._failures(transition, truncated, rows))
 
     def info(self) -> dict[str, Any]:
         """Return the info of a step in which the first row rested: that of an episode that ends before its first."""
         rows = self._all[:1]
         state, still, no = self._of(self.state, rows), self.previous_actions[:1], np.zeros(1, np.bool_)
         scores = self.task.score(Transition(state, state, self._of(self.goals, rows), still, still, no))
-        return self._result(scores, [()], no, rows).infos()[0]
+        return self._result(scores, [()], no, rows, {}).infos()[0]
 
     def preview(self, actions: Vector) -> GuardDecision:
         """Return what a step with actions (1, action) would send to the first row now; nothing is sent or changed.
@@ -669,8 +676,16 @@ class RobotBatch:
         """Return a copy of some rows of an array; that of all takes a third of the time."""
         return values.copy() if len(rows) == len(self) else values[rows]
 
+    def _failures(self, transition: Transition, truncated: Flags, rows: Rows) -> dict[int, Failure]:
+        """Return why the episodes of these rows (k,) that end now failed, by index."""
+        failed = np.flatnonzero(truncated & (self._held[rows] < self.task.hold_steps))
+        if not len(failed):
+            return {}
+        reasons = self.task.failures(take(transition, failed), self._gripped[rows[failed]])
+        return dict(zip(failed.tolist(), reasons, strict=True))
+
     def _result(
-        self, scores: Scores, reasons: list[tuple[str, ...]], truncated: NDArray[np.bool_], rows: Rows
+        self, scores: Scores, reasons: list[tuple[str, ...]], truncated: Flags, rows: Rows, failures: dict[int, Failure]
     ) -> StepResult:
         state = self._of(self.state, rows)
         terms = np.array(list(scores.terms.values()), np.float64).reshape(-1, len(rows))
@@ -685,6 +700,7 @@ class RobotBatch:
             distance_m=scores.distance_m,
             tcp_speed_m_s=lengths(state.tcp_velocity),
             joint_speed_rad_s=largest(state.dq),
+            failures=failures,
         )
 
 

@@ -27,7 +27,7 @@ Environment = gymnasium.Env[Any, Any]
 # Steps of an episode that nothing limits. Its evaluation would otherwise never end, if it does not.
 LONGEST_EPISODE = 10_000
 # What td3robot reads in the info of its own robots only.
-OF_ROBOTS = ("interventions", "tcp_speed_m_s", "joint_speed_rad_s", "fault")
+OF_ROBOTS = ("interventions", "tcp_speed_m_s", "joint_speed_rad_s", "fault", "failure")
 READ = {*REPORTED, "is_success"}
 
 

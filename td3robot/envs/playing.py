@@ -13,13 +13,14 @@ from td3robot import seeding
 from td3robot.errors import EnvironmentFaultError
 from td3robot.layout import Layout
 from td3robot.statistics import mean_interval, wilson_interval
+from td3robot.tasks.interface import Failure
 
 Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
 Environment = gymnasium.Env[Any, Any]
 # What is read in an environment's info. Nothing else of it is kept, or sent to another process.
 REPORTED = (
-    "success", "reward_terms", "interventions", "distance_m", "tcp_speed_m_s", "joint_speed_rad_s", "fault",
+    "success", "reward_terms", "interventions", "distance_m", "tcp_speed_m_s", "joint_speed_rad_s", "fault", "failure",
 )  # fmt: skip
 
 
@@ -37,6 +38,7 @@ class EpisodeFigures:
         ended: ``time``, ``goal`` (the environment terminated), ``fault``, or an empty text while in progress; a session
             may stop an episode for other reasons.
         fault: What went wrong, in one sentence, or None.
+        failure: Why a robot's episode did not succeed; None where its task had no say.
     """
 
     number: int
@@ -50,6 +52,7 @@ class EpisodeFigures:
     joint_speed_rad_s: float | None = None
     ended: str = ""
     fault: str | None = None
+    failure: Failure | None = None
 
     def count(self, reward: float, info: dict[str, Any]) -> None:
         """Add one step, with the reward and info that the environment returned."""
@@ -67,6 +70,7 @@ class EpisodeFigures:
         """Note how the episode ended, with the info of its last step."""
         self.fault = info.get("fault")
         self.ended = "fault" if self.fault is not None else "time" if truncated else "goal"
+        self.failure = None if self.fault is not None else info.get("failure")
 
 
 class Player:
@@ -160,6 +164,8 @@ class Evaluation:
         success_ci95: Wilson score interval of the success rate.
         mean_return_ci95: Interval of the mean return by Student's t; None of one episode, and of earlier versions.
         guard_interventions: Share of steps that the guard changed, by reason; ``any`` counts a step once.
+        failures: Of the episodes that did not succeed: ``episodes``, and the median ``distance_m`` where one says more,
+            by :attr:`Failure.kind`, or by what ended them early; None where nobody says, and of earlier versions.
     """
 
     success_rate: float | None
@@ -172,6 +178,7 @@ class Evaluation:
     max_joint_speed_rad_s: float | None
     guard_interventions: dict[str, float] | None
     mean_return_ci95: tuple[float, float] | None = None
+    failures: dict[str, dict[str, Any]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
@@ -220,7 +227,23 @@ def summarize(episodes: Sequence[EpisodeFigures]) -> Evaluation:
         max_joint_speed_rad_s=_largest(episode.joint_speed_rad_s for episode in episodes),
         guard_interventions={reason: count / steps for reason, count in sorted(reasons.items())} if reasons else None,
         mean_return_ci95=mean_interval(returns),
+        failures=failures_of(episodes) if rated else None,
     )
+
+
+def failures_of(episodes: Sequence[EpisodeFigures]) -> dict[str, dict[str, Any]] | None:
+    """Sort the episodes that did not succeed by why, the most frequent first; see :class:`Evaluation`."""
+    kinds: dict[str, list[float | None]] = {}
+    for episode in episodes:
+        stopped = Failure(episode.ended or "stopped") if episode.ended not in ("time", "goal") else None
+        reason = episode.failure or stopped
+        if not episode.success and reason is not None:
+            kinds.setdefault(reason.kind, []).append(reason.distance_m)
+    found = {}
+    for kind, distances in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        known = [distance for distance in distances if distance is not None]
+        found[kind] = {"episodes": len(distances), "distance_m": float(np.median(known)) if known else None}
+    return found or None
 
 
 def evaluate(

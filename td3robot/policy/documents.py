@@ -52,6 +52,13 @@ class Counters(Document):
         return self
 
 
+class FailureCount(Document):
+    """How many episodes failed for one reason, and their median distance from success."""
+
+    episodes: Annotated[int, Field(ge=1, lt=2**53)]
+    distance_m: Magnitude | None
+
+
 class EvaluationFigures(Document):
     """The figures of an ``Evaluation``."""
 
@@ -65,6 +72,7 @@ class EvaluationFigures(Document):
     max_joint_speed_rad_s: Magnitude | None
     guard_interventions: dict[Text, Share] | None
     mean_return_ci95: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    failures: dict[Text, FailureCount] | None = None
 
     @model_validator(mode="after")
     def _interval_of_the_rate(self) -> Self:

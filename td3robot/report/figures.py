@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from td3robot.format import NONE, capital, ended_by, guard_reason, interval, number, percent, succeeded
+from td3robot.format import NONE, capital, ended_by, failures, guard_reason, interval, number, percent, succeeded
 from td3robot.report.html import Table
 
 Figures = dict[str, Any]
@@ -89,6 +89,7 @@ def _beside_training(key: str, unit: str, scale: float) -> Callable[[Figures], s
 
 ROWS = (
     Row("Successful episodes, with 95 % interval", _inner("success_rate"), show=succeeded),
+    Row("Why episodes failed", lambda figures: None, show=failures),
     Row("Mean distance from the goal at the end", _inner("mean_final_distance_m", scale=1e3), "mm",
         "the distance from the goal at the end", least=0.5),
     Row("Mean return", _inner("mean_return"), noun="the mean return"),

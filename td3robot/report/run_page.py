@@ -12,6 +12,7 @@ from td3robot.format import (
     NONE,
     change_text,
     counted,
+    failures,
     flat,
     interval,
     name_of,
@@ -174,8 +175,10 @@ def _evaluations(run: Run) -> list[Any]:
     }
     known = {title: cells for title, cells in columns.items() if set(cells) != {NONE}}
     table = Table(list(known), list(zip(*known.values(), strict=True)))
-    note = Text(BEST, "note")
-    return [table if len(found) <= 25 else Fold(f"All {len(found)} evaluations", [table]), note]
+    blocks: list[Any] = [table if len(found) <= 25 else Fold(f"All {len(found)} evaluations", [table])]
+    if (why := failures(run.best or {})) != NONE:
+        blocks.append(Text(f"Episodes in which the best policy failed, by their end: {why}."))
+    return [*blocks, Text(BEST, "note")]
 
 
 def _guard(run: Run) -> list[Any]:

@@ -17,6 +17,7 @@ from td3robot.records import FILE, RecordError, read_record, read_report, record
 from td3robot.report.plots import LongCurves
 from td3robot.robots.guard import REASONS
 from td3robot.statistics import Sample
+from td3robot.tasks.interface import Failure
 
 REHEARSAL, SHADOW, CONFIRM = "rehearse", "shadow", "confirm"
 KINDS = {
@@ -40,6 +41,7 @@ class Episode:
         number: From 1, as people count; lines of a record count from 0.
         begin_s: When its first period began after the session's first line; None before that.
         seconds: How long it took from there, without the way to its start and the wait for the operator.
+        failure: Why it failed, by its name in the figures.
         tracking_mrad: Largest distance of the worst joint from its command, servo lag included; None where unknown.
     """
 
@@ -52,6 +54,7 @@ class Episode:
     distance_m: float | None = None
     ended: str = ""
     fault: str | None = None
+    failure: str | None = None
     changed: int = 0
     missed: int = 0
     tracking_mrad: float | None = None
@@ -286,6 +289,9 @@ class _Reader:
         if fault is not None:
             self._note("fault", str(fault), True)
             self._session.fault = str(fault)
+        if (failure := line.get("failure")) is not None:
+            self._figures.failure = Failure(str(failure["kind"]), failure["distance_m"])
+            self._episode.failure = self._figures.failure.kind
         self._finish(
             str(line["ended"]), bool(line["success"]), line.get("distance_m"), fault, int(line["missed_ticks"])
         )

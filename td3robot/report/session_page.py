@@ -12,6 +12,7 @@ from td3robot.format import (
     capital,
     counted,
     duration,
+    failure_kind,
     flat,
     guard_reason,
     interval,
@@ -204,7 +205,7 @@ def _episodes(session: Session) -> list[Any]:
             f"{each.changed:,}",
             f"{each.missed:,}",
             number(each.tracking_mrad, unit="mrad"),
-            ENDED_BY.get(each.ended, each.ended) + (f": {each.fault}" if each.fault else ""),
+            _ending(each),
         ]
         for each in session.episodes
     ]
@@ -215,6 +216,11 @@ def _episodes(session: Session) -> list[Any]:
         note = f"{session.episodes_left_out:,} more episodes are not listed; the first ones and those that failed are."
         return [*blocks, Fold(f"The first {len(rows)} episodes", [table]), Text(note, "note")]
     return [*blocks, table if len(rows) <= 12 else Fold(f"All {len(rows)} episodes", [table])]
+
+
+def _ending(episode: Episode) -> str:
+    why = episode.fault or (failure_kind(episode.failure) if episode.failure else "")
+    return ENDED_BY.get(episode.ended, episode.ended) + (f": {why}" if why else "")
 
 
 def _outcome(episode: Episode) -> Badge:

@@ -18,10 +18,12 @@ from td3robot.jit import plain
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
+from td3robot.row_math import lengths
 from td3robot.state import Array, ObjectModel, Pose
 from td3robot.tasks.grasp_formulas import (
     FUNNEL_HEIGHT,
     FUNNEL_RADIUS,
+    IN_HAND,
     NEAR_M,
     OBJECT,
     OBSERVED,
@@ -37,6 +39,8 @@ from td3robot.tasks.grasp_formulas import (
 )
 from td3robot.tasks.interface import (
     NOTHING_HELD,
+    TOO_SHORT,
+    Failure,
     Goal,
     Goals,
     Scores,
@@ -428,6 +432,20 @@ class Grasp(Task):
             along = self.joints.progress(self._joint_error(before, goals), self._joint_error(state, goals))
             terms["joint_progress"] = self.config.rewards.joint_progress * along * (before.held == state.held)
         return Scores(terms, achieved, left)
+
+    def failures(self, transition: Transition, gripped: NDArray[np.bool_]) -> list[Failure]:
+        """Tell by the fingers, and by how far the object is from the tool and from being lifted."""
+        state, scores = transition.state, self.score(transition)
+        away = lengths(state.objects[OBJECT].position - state.tcp_position)
+        in_hand = (state.held != NOTHING_HELD) & (away <= IN_HAND + self._numbers.raise_m)
+        return [
+            TOO_SHORT if scores.achieved[row]
+            else Failure("lost") if gripped[row] and not in_hand[row]
+            else Failure("never_gripped", float(away[row])) if not in_hand[row]
+            else Failure("not_lifted", float(scores.distance_m[row])) if scores.distance_m[row] > 0.0
+            else Failure("too_fast")
+            for row in range(len(away))
+        ]  # fmt: skip
 
     def gripper_range(self, state: TaskState) -> tuple[Array, Array]:
         """Return the bounds of the grippers' next commands.

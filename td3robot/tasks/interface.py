@@ -97,37 +97,6 @@ class Goals(NamedTuple):
     objects: Mapping[str, ObjectPoses]
 
 
-Rows = TypeVar("Rows", TaskState, Goals)
-
-
-def take(rows: Rows, which: NDArray[np.intp]) -> Rows:
-    """Return a copy of some of the rows of a state or of goals."""
-    taken: Rows = _mapped(lambda array: array[which], rows)
-    return taken
-
-
-def put(rows: Rows, which: NDArray[np.intp], new: Rows) -> Rows:
-    """Return a copy of a state or of goals in which some rows are replaced."""
-
-    def replaced(array: Array, part: Array) -> Array:
-        """Return an array with the new rows."""
-        changed = array.copy()
-        changed[which] = part
-        return changed
-
-    result: Rows = _mapped(replaced, rows, new)
-    return result
-
-
-def _mapped(function: Callable[..., Array], *values: Any) -> Any:
-    first = values[0]
-    if isinstance(first, np.ndarray):
-        return function(*values)
-    if isinstance(first, Mapping):
-        return {name: _mapped(function, *(each[name] for each in values)) for name in first}
-    return type(first)(*(_mapped(function, *each) for each in zip(*values, strict=True)))
-
-
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What one episode asks for, and how it begins.
@@ -170,6 +139,37 @@ class Transition(NamedTuple):
     intervened: NDArray[np.bool_]
 
 
+Rows = TypeVar("Rows", TaskState, Goals, Transition)
+
+
+def take(rows: Rows, which: NDArray[np.intp]) -> Rows:
+    """Return a copy of some of the rows of a state, of goals or of a transition."""
+    taken: Rows = _mapped(lambda array: array[which], rows)
+    return taken
+
+
+def put(rows: Rows, which: NDArray[np.intp], new: Rows) -> Rows:
+    """Return a copy of a state or of goals in which some rows are replaced."""
+
+    def replaced(array: Array, part: Array) -> Array:
+        """Return an array with the new rows."""
+        changed = array.copy()
+        changed[which] = part
+        return changed
+
+    result: Rows = _mapped(replaced, rows, new)
+    return result
+
+
+def _mapped(function: Callable[..., Array], *values: Any) -> Any:
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        return function(*values)
+    if isinstance(first, Mapping):
+        return {name: _mapped(function, *(each[name] for each in values)) for name in first}
+    return type(first)(*(_mapped(function, *each) for each in zip(*values, strict=True)))
+
+
 class Scores(NamedTuple):
     """The scores of one control period.
 
@@ -187,6 +187,22 @@ class Scores(NamedTuple):
     def reward(self) -> Array:
         """The sums of the terms (m,)."""
         return sum(self.terms.values(), np.zeros(len(self.achieved)))
+
+
+class Failure(NamedTuple):
+    """Why an episode did not succeed.
+
+    Attributes:
+        kind: A name; ``td3robot.format.FAILURES`` has words for those of the tasks in this repository.
+        distance_m: How far from success it ended, where a distance says that [m].
+    """
+
+    kind: str
+    distance_m: float | None = None
+
+
+# The goal was met at the end, but not for as long as success takes.
+TOO_SHORT = Failure("too_short")
 
 
 class Task(ABC):
@@ -251,6 +267,19 @@ class Task(ABC):
     @abstractmethod
     def score(self, transition: Transition) -> Scores:
         """Score one control period."""
+
+    def failures(self, transition: Transition, gripped: NDArray[np.bool_]) -> list[Failure]:
+        """Return why each of m rows, whose episodes end here, failed; success takes ``hold_steps`` achieved moments.
+
+        Args:
+            transition: The last control period.
+            gripped: (m,) whether anything was held in the episode.
+        """
+        scores = self.score(transition)
+        return [
+            TOO_SHORT if achieved else Failure("away", float(distance))
+            for achieved, distance in zip(scores.achieved, scores.distance_m, strict=True)
+        ]
 
 
 def robot_fields(spec: RobotSpec) -> list[Field]:

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from td3robot.config.section import Box, NonNegative, Section
@@ -12,7 +13,17 @@ from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, RobotSpec
 from td3robot.row_math import lengths, turns_down
 from td3robot.state import Array
-from td3robot.tasks.interface import Goal, Goals, Scores, Task, TaskState, Transition, observe_robot, robot_fields
+from td3robot.tasks.interface import (
+    Failure,
+    Goal,
+    Goals,
+    Scores,
+    Task,
+    TaskState,
+    Transition,
+    observe_robot,
+    robot_fields,
+)
 from td3robot.tasks.joint_error import JointError
 from td3robot.tasks.shaping import nearness, progress, roughness
 
@@ -178,6 +189,14 @@ class Reach(Task):
             terms["joint_progress"] = weights.joint_progress * self.joints.progress(joints_before, joints)
             terms["joint_rest"] = weights.joint_rest * self.joints.rest(joints, state.commanded_dq)
         return Scores(terms, achieved, distance)
+
+    def failures(self, transition: Transition, gripped: NDArray[np.bool_]) -> list[Failure]:
+        """Tell a tool that is away from the goal from one that moves there."""
+        found = super().failures(transition, gripped)
+        within = self.config.tolerance_m
+        return [
+            Failure("too_fast") if each.distance_m is not None and each.distance_m <= within else each for each in found
+        ]
 
     def _joint_error(self, state: TaskState, goals: Goals) -> Array:
         """Compute how far each joint (m, n) is from the goal with the tool pointing down [rad]."""

@@ -9,10 +9,11 @@ from td3robot import seeding
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.envs.playing import EpisodeFigures
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.format import name_of
+from td3robot.format import distance_left, failure_kind, name_of
 from td3robot.metrics import REWARDS, Chart, time_chart
 from td3robot.robots.guard import GuardDecision
 from td3robot.state import Array, JointCommand
+from td3robot.tasks.interface import Failure
 from td3robot.view.source import Snapshot, Source, Workcell
 
 Vector = NDArray[np.float32]
@@ -62,6 +63,7 @@ class Episodes(Source):
         self._number = -1
         self._over = True
         self._wanted: tuple[Array, float] | None = None
+        self._failure: Failure | None = None
         self._decision: GuardDecision | None = None
         self._figures = EpisodeFigures(0, 0)
         self._observation: Vector
@@ -86,7 +88,7 @@ class Episodes(Source):
         self._terms.append(dict(info["reward_terms"]))
         self._changed.append(float(bool(info["interventions"])))
         self._distances.append(float(info["distance_m"]))
-        self._over = terminated or truncated
+        self._over, self._failure = terminated or truncated, info.get("failure")
         return self._snapshot(fault=info.get("fault"))
 
     def next_episode(self) -> None:
@@ -144,7 +146,7 @@ class Episodes(Source):
         self._figures = EpisodeFigures(number, seed)
         self._terms, self._changed, self._distances = [], [], []
         self._decision = None
-        self._wanted, self._over = None, False
+        self._wanted, self._over, self._failure = None, False, None
 
     def _ruled(self, desired: JointCommand, decision: GuardDecision, sent: JointCommand) -> None:
         self._decision = decision
@@ -169,10 +171,12 @@ class Episodes(Source):
                 caption += (f"{np.degrees(remaining):.0f}° left to go",)
         else:
             caption += (f"Episode {self._number + 1}, {figures.steps * period:.1f} s, by {self._act}",)
-            if figures.distance_m is not None:
-                caption += (f"{1e3 * figures.distance_m:.1f} mm left to go, return {figures.total_reward:.1f}",)
+            if figures.steps:
+                left = [f"{distance} left to go"] if (distance := distance_left(figures.distance_m)) else []
+                caption += (", ".join([*left, f"return {figures.total_reward:.1f}"]),)
         if self._over:
-            caption += (fault or ("**Success**" if figures.success else "**No success**"),)
+            why = f": {failure_kind(self._failure.kind)}" if self._failure is not None else ""
+            caption += (fault or ("**Success**" if figures.success else f"**No success**{why}"),)
         return Snapshot(
             world.robot, world.commanded, world.objects, environment.goal.position, reasons, caption,
             END_S if self._over else period, begins,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from td3robot.config import Box
 from td3robot.config.task import task_section
-from td3robot.format import joint_name
+from td3robot.format import failure_kind, joint_name
 from td3robot.geometry import rotation_of
 from td3robot.metrics import Chart, time_chart
 from td3robot.records import FILE, RecordError, RecordIndex
@@ -176,7 +176,9 @@ class Recorded(Source):
             (note.line for note in self._index.notes if note.moment == number + 1 and "ended" in note.line), None
         )
         if ended is not None:
-            result = "**Success**" if ended.get("success") else "**No success**"
+            failure = ended.get("failure")
+            why = f": {failure_kind(failure['kind'])}" if failure else ""
+            result = "**Success**" if ended.get("success") else f"**No success**{why}"
             caption += (ended.get("fault") or result,)
         return caption
 

@@ -9,9 +9,12 @@ import pytest
 from gymnasium.spaces import Box
 
 from td3robot import seeding
+from td3robot.cli.evaluation import evaluation_lines
 from td3robot.envs.playing import EpisodeFigures, Player, evaluate, play_episodes, summarize
 from td3robot.errors import EnvironmentFaultError
+from td3robot.format import NONE, failures
 from td3robot.statistics import wilson_interval
+from td3robot.tasks.interface import Failure
 
 
 class Scripted(gymnasium.Env):
@@ -68,6 +71,22 @@ def test_what_an_environment_does_not_report_is_none():
     assert figures.mean_return == pytest.approx(1.5)
     for name, value in figures.to_json().items():
         assert (value is None) == (name not in ("episodes", "mean_return", "mean_return_ci95", "mean_steps")), name
+
+
+def test_failed_episodes_are_sorted_by_why():
+    ends = [("time", Failure("away", 0.02)), ("operator", None), ("time", Failure("away", 0.04)),
+            ("time", Failure("too_fast")), ("time", None)]  # fmt: skip
+    failed = [EpisodeFigures(number, 0, 1, False, ended=ended, failure=why) for number, (ended, why) in enumerate(ends)]
+    figures = summarize([*failed, EpisodeFigures(9, 0, 1, True, ended="time")])
+    assert figures.failures == {
+        "away": {"episodes": 2, "distance_m": pytest.approx(0.03)},
+        "operator": {"episodes": 1, "distance_m": None},
+        "too_fast": {"episodes": 1, "distance_m": None},
+    }
+    words = "2 away from the goal (median 30 mm), 1 stopped by the operator, 1 moving too fast"
+    assert failures(figures.to_json()) == words
+    assert evaluation_lines(figures.to_json(), "reached")[1] == f"failed: {words}"
+    assert failures(summarize([EpisodeFigures(0, 0, 1, True, ended="time")]).to_json()) == NONE
 
 
 def test_the_figures_are_json():

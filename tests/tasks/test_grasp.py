@@ -18,7 +18,7 @@ from td3robot.state import Pose
 from td3robot.tasks import grasp
 from td3robot.tasks.grasp import OBJECT, Grasp, GraspConfig
 from td3robot.tasks.grasp_formulas import FAILED_S, FULL_TURN_RAD_S, SEEN_WITHIN_S
-from td3robot.tasks.interface import NOTHING_HELD, Transition
+from td3robot.tasks.interface import NOTHING_HELD, Failure, Transition
 
 PERIOD = 0.05
 LYING = (0.0, 0.5, 0.02)
@@ -420,6 +420,22 @@ def test_success_needs_height_rest_and_the_hand(judge, height, speed, off, achie
 def test_success_needs_fingers_that_hold_it(judge):
     assert judge(*in_hand(0.11))[1].achieved
     assert not judge(*in_hand(0.11, held=False))[1].achieved
+
+
+@pytest.mark.parametrize(
+    ("how", "gripped", "kind", "distance_m"),
+    [
+        ({"height": 0.0, "held": False, "off": 0.03}, False, "never_gripped", np.hypot(0.03, 0.006)),
+        ({"height": 0.0, "held": False}, True, "lost", None),
+        ({"height": 0.11, "off": 0.05}, True, "lost", None),  # fingers that rest as on the object, which is elsewhere
+        ({"height": 0.06}, True, "not_lifted", 0.04),
+        ({"height": 0.11, "moved": 0.0201 * PERIOD}, True, "too_fast", None),
+        ({"height": 0.11}, True, "too_short", None),
+    ],
+)
+def test_an_episode_s_failure_is_told_by_its_end(task, goals, how, gripped, kind, distance_m):
+    (failure,) = task.failures(transition(*in_hand(**how), goals), np.array([gripped]))
+    assert failure == Failure(kind, pytest.approx(distance_m) if distance_m is not None else None)
 
 
 def test_a_tool_that_turns_is_not_at_rest(judge):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from states import state_of
 
-from td3robot.tasks.interface import Goals, Transition
+from td3robot.tasks.interface import TOO_SHORT, Failure, Goals, Transition
 from td3robot.tasks.reach import Reach, ReachConfig
 
 GOAL, ALONG = np.array([0.1, 0.5, 0.3]), np.array([1.0, 0.0, 0.0])
@@ -64,6 +64,16 @@ def test_settled_is_at_the_goal_and_at_rest_as_measured(score, off, speed, settl
     assert terms["settled"] == settled
     assert achieved == bool(settled)
     assert distance == pytest.approx(off)
+
+
+@pytest.mark.parametrize(
+    ("off", "speed", "expected"),
+    [(0.03, 0.0, Failure("away", pytest.approx(0.03))), (0.009, 0.03, Failure("too_fast")), (0.009, 0.0, TOO_SHORT)],
+)
+def test_an_episode_s_failure_is_told_by_its_end(spec, off, speed, expected):
+    task, action, now = Reach(ReachConfig(), spec, 0.25), np.zeros((1, 3), np.float32), state(off, 0.0, speed, 0.0)
+    last = Transition(now, now, Goals(GOAL[None], {}), action, action, np.array([False]))
+    assert task.failures(last, np.array([False])) == [expected]
 
 
 def test_rest_is_what_the_commands_say_near_the_goal(score):
