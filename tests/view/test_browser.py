@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from td3robot.processes import start_python
+from td3robot.report.html import NEUTRAL, Page, Plot, Section, Table, Verdict, write_page
+from td3robot.report.plots import figure, line
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # Software rendering, and nothing that looks for other computers.
@@ -102,3 +104,34 @@ def test_the_page_shows_an_arm_that_moves_and_no_error(chromium, page):
         wait_for(lambda: "by the policy" in tab.inner_text("body"))
         tab.close()
     assert errors == []
+
+
+def wide_page(path):
+    """Write a report with a plot, and a table that is wider than a phone."""
+    steps = np.arange(3.0)
+    plot = Plot("A plot", figure([line(steps, steps, name, "--c1") for name in "ab"], "x", "y"))
+    table = Table([f"column {number}" for number in range(12)], [["a value"] * 12] * 3)
+    section = Section("A section", [plot, table])
+    write_page(Page("a page", "A page", Verdict(NEUTRAL, "Page", "A page."), [], [section], "nothing"), path)
+    return path.as_uri()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone_no_bar_covers_a_plot_and_a_wide_table_scrolls_in_a_box_that_shows_it(chromium, tmp_path, theme):
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, color_scheme=theme
+    )
+    tab = context.new_page()
+    tab.goto(wide_page(tmp_path / "report.html"))
+    tab.wait_for_selector("html[data-drawn]", timeout=1e3 * WAIT_S)
+    assert tab.locator(".modebar-btn").count() == 0
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    box = tab.locator(".scroll")
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+    place = box.bounding_box()
+    edge = place["x"] + place["width"] - 4, place["y"] + 4, 3, place["height"] - 8
+    cut = picture(tab, edge).mean()
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    assert abs(picture(tab, edge).mean() - cut) > 10.0, "the edge looks the same at the table's end"
+    context.close()

@@ -5,6 +5,7 @@
   const specs = charts.map((chart) => JSON.parse(chart.querySelector("script").textContent));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 40rem)");
+  const touched = window.matchMedia("(hover: none)");
   const styles = getComputedStyle(document.documentElement);
   const paint = (name) => styles.getPropertyValue(name).trim() || name;
 
@@ -43,7 +44,8 @@
   const draw = () => charts.map((chart, index) => {
     const { data, layout: given } = specs[index];
     return Plotly.react(chart, painted(data), layout(data, given), {
-      responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      // Where nothing hovers, plotly shows its bar always, over legend and curves.
+      displayModeBar: narrow.matches || touched.matches ? false : "hover", responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     });
   });
 
