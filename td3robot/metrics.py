@@ -109,7 +109,7 @@ class Series:
         low, high: (points,) ends of an area around it, or None.
         area: What the area is.
         color: Index of its colour.
-        dashed, marked: Whether the line is dashed, and whether its points are marked.
+        dashed, marked: Whether the line must be dashed, and whether its points are marked.
     """
 
     label: str
@@ -121,6 +121,11 @@ class Series:
     color: int = 0
     dashed: bool = False
     marked: bool = False
+
+    @property
+    def has_dashes(self) -> bool:
+        """Whether it is drawn dashed: asked for, or since a curve with a lower index has its colour."""
+        return self.dashed or self.color // len(COLORS) % 2 == 1
 
 
 @dataclass(frozen=True)

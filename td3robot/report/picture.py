@@ -53,7 +53,7 @@ def _draw(axes: Axes, chart: Chart) -> None:
     for series in chart.series:
         color = COLORS[series.color % len(COLORS)]
         axes.plot(
-            series.x, series.y, label=series.label, color=color, linestyle="--" if series.dashed else "-",
+            series.x, series.y, label=series.label, color=color, linestyle="--" if series.has_dashes else "-",
             marker="o" if series.marked else None, markersize=3,
         )  # fmt: skip
         if series.low is not None and series.high is not None:

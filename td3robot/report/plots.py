@@ -128,7 +128,7 @@ def chart_plot(chart: Chart, logs: Sequence[Log], title: str) -> Plot:
         paint = color(series.color)
         drawn = line(
             series.x, series.y, series.label, paint, width=0.5 if chart.stacked else 2.0,
-            dash="dash" if series.dashed else "solid", marks=series.marked,
+            dash="dash" if series.has_dashes else "solid", marks=series.marked,
         )  # fmt: skip
         lines.append(drawn | ({"stackgroup": "all", "fillcolor": f"{paint}-soft"} if chart.stacked else {}))
         if series.low is not None and series.high is not None and not chart.stacked:

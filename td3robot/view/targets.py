@@ -2,16 +2,19 @@
 
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from td3robot import catalog
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import RobotEnvironmentConfig, RunConfig, load_config
 from td3robot.errors import ConfigError
+from td3robot.format import joint_name
 from td3robot.policy.checkpoint import MANIFEST, Checkpoint
 from td3robot.policy.listing import is_run
 from td3robot.records import FILE
 from td3robot.robots.cells import CellConfig, load_cell
+from td3robot.robots.kinematics import Kinematics
 from td3robot.view.episodes import HOLD_S, Act, AtRandom, Episodes, at_rest
 from td3robot.view.record import Recorded
 from td3robot.view.source import Snapshot, Source, Workcell
@@ -112,6 +115,7 @@ class LiveArm(Source):
         except BaseException:
             self._robot.close()
             raise
+        self._kinematics = Kinematics(self._robot.spec)
 
     @property
     def workcell(self) -> Workcell:
@@ -124,9 +128,16 @@ class LiveArm(Source):
         Raises:
             RobotError: It no longer reports, or has latched a fault.
         """
-        status = self._robot.status()
-        caption = (f"Read-only; the state is {1e3 * status.state_age_s:.0f} ms old",)
-        return Snapshot(self._robot.read(), caption=caption, lasts_s=ARM_PERIOD_S)
+        status, state, spec = self._robot.status(), self._robot.read(), self._robot.spec
+        x, y, z = 1e3 * self._kinematics.tcp(state.q).position
+        angles = zip(spec.arm.joint_names, np.degrees(state.q), strict=True)
+        caption = (
+            f"Read-only; the state is {1e3 * status.state_age_s:.0f} ms old",
+            f"Tool at ({x:.0f}, {y:.0f}, {z:.0f}) mm in the base frame",
+            ", ".join(f"{joint_name(name)} {angle:.1f}°" for name, angle in angles),
+            f"Gripper {spec.gripper.closed_fraction(state.driver_q):.0%} closed".replace("%", " %"),
+        )
+        return Snapshot(state, caption=caption, lasts_s=ARM_PERIOD_S)
 
     def close(self) -> None:
         """Release the arm."""

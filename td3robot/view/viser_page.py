@@ -31,6 +31,9 @@ SAME_M = 0.003
 FLOOR_M = 0.045
 # Points of the tool's trail, and how often it is redrawn, in frames.
 TRAIL_POINTS, TRAIL_EVERY = 120, 3
+# In a window that is higher than wide: the camera's distance, in diagonals of the workspace, times width over height,
+# and how far below the workspace it looks, in its distances.
+PORTRAIT, PORTRAIT_BELOW = 0.7, 0.2
 # How long a tab shows that the arm is loading, at most [s].
 LOADING_S = 120.0
 # Around a curve: above, so that half a label fits; right, as the page has it [pixels].
@@ -115,9 +118,9 @@ class ViserPage(Page):
             return
         picture.place(snapshot)
         with self._server.atomic():
-            self._draw_arm()
             self._draw_goal(snapshot.goal)
             self._draw_trail(snapshot)
+            self._draw_arm()  # last: it flushes, and what follows would reach a slow browser a frame later
         self._ruling = guard_line(snapshot.reasons) if snapshot.commanded is not None else ""
 
     def write(self, lines: Iterable[str]) -> None:
@@ -179,9 +182,18 @@ class ViserPage(Page):
 
     def _await_arm(self, client: Any, notice: Any) -> None:
         if self._built.wait(LOADING_S):
+            self._step_back(client)
             with suppress(RuntimeError, TimeoutError):  # the tab was closed, or is in the background
                 client.get_render(8, 8, timeout=LOADING_S)
         notice.remove()
+
+    def _step_back(self, client: Any) -> None:
+        """Show all of the arm in a window that is higher than wide, above the sheet of controls that a phone has."""
+        camera, shape = client.camera, client.camera.aspect
+        if shape < 1.0 and self._picture is not None:
+            position, look = camera_pose(self._picture.workcell, PORTRAIT / shape)
+            below = np.array([0.0, 0.0, PORTRAIT_BELOW * float(np.linalg.norm(position - look))])
+            camera.position, camera.look_at = position - below, look - below
 
     def _add_event(self, action: str, value: Any = None) -> None:
         self._events.put(UiEvent(action, value))
@@ -248,7 +260,7 @@ class ViserPage(Page):
         lines: list[uplot.Series] = [{"label": chart.over}]
         lines += [
             {"label": series.label, "stroke": COLORS[series.color % len(COLORS)], "width": 2,
-             "points": {"show": len(data[0]) < 30}}
+             "dash": (6, 4) if series.has_dashes else (), "points": {"show": len(data[0]) < 30}}
             for series in chart.series
         ]  # fmt: skip
         return self._server.gui.add_uplot(
@@ -299,7 +311,6 @@ class ViserPage(Page):
     def _draw_arm(self) -> None:
         assert self._picture is not None
         measured, commanded = self._picture.measured, self._picture.commanded
-        self._scene.update_from_mjdata(measured)
         for body, handle in self._ghost:
             distance = float(np.abs(commanded.xpos[body] - measured.xpos[body]).max())
             turned = float(np.abs(commanded.xquat[body] - measured.xquat[body]).max())
@@ -308,6 +319,7 @@ class ViserPage(Page):
                 handle.visible = visible
             if visible:
                 handle.position, handle.wxyz = commanded.xpos[body], commanded.xquat[body]
+        self._scene.update_from_mjdata(measured)
 
     def _draw_goal(self, goal: Array | None) -> None:
         visible = goal is not None

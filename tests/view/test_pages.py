@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from td3robot.cli import app
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.metrics import time_chart
+from td3robot.state import JointCommand
 from td3robot.view.source import Snapshot, Source, Workcell
 from td3robot.view.viewer_process import LOOPBACK, ViewerProcess, forwarding_line, free_port, open_browser
 
@@ -242,10 +244,40 @@ def test_viser_shows_a_moment_curves_and_words_and_writes_nothing_to_standard_ou
     assert capfd.readouterr().out == ""
 
 
+def test_the_ghost_is_placed_before_the_arm_is_flushed(viser_page, monkeypatch):
+    source, page = viser_page
+    page.build(source.workcell)
+    snapshot = resting(source)
+    moved = replace(snapshot, commanded=JointCommand(snapshot.state.q + 0.3, 0.0))
+    found = []
+    monkeypatch.setattr(
+        page._scene,
+        "update_from_mjdata",
+        lambda data: found.append([tuple(ghost.position) for _, ghost in page._ghost]),
+    )
+    page.draw(moved)
+    assert found == [[tuple(ghost.position) for _, ghost in page._ghost]]
+    assert any(ghost.visible for _, ghost in page._ghost)
+
+
+def test_curves_that_share_a_colour_differ_in_their_dashes(viser_page):
+    _, page = viser_page
+    seconds = np.array([1.0, 2.0])
+    page.plot([time_chart("Rewards", seconds, {f"term {number}": seconds for number in range(12)})])
+    drawn = {(line["stroke"], line["dash"]) for line in page._charts["Rewards"][1].series[1:]}
+    assert len(drawn) == 12
+
+
+class Camera:
+    def __init__(self, aspect):
+        self.aspect, self.position, self.look_at = aspect, None, None
+
+
 class Tab:
     """A browser's tab that draws when it is told to."""
 
-    def __init__(self):
+    def __init__(self, aspect=2.0):
+        self.camera = Camera(aspect)
         self.notices, self.asked, self.drawn, self.removed = [], threading.Event(), threading.Event(), threading.Event()
 
     def add_notification(self, title, body, **more):
@@ -272,6 +304,21 @@ def test_a_tab_says_that_the_arm_is_loading_until_it_has_drawn_it(viser_page):
     assert not tab.removed.is_set()
     tab.drawn.set()
     assert tab.removed.wait(WAIT_S)
+    assert tab.camera.position is None
+
+
+def test_in_a_window_higher_than_wide_the_camera_steps_back_and_looks_lower(viser_page):
+    source, page = viser_page
+    page.build(source.workcell)
+    tab = Tab(0.46)
+    tab.drawn.set()
+    page._announce(tab)
+    assert tab.removed.wait(WAIT_S)
+    from td3robot.view.picture import camera_pose
+
+    position, look = camera_pose(source.workcell, 1.0)
+    assert np.linalg.norm(tab.camera.position - tab.camera.look_at) > np.linalg.norm(position - look)
+    assert tab.camera.look_at[2] < look[2]
 
 
 def test_the_slider_of_a_record_counts_moments_as_the_words_do():

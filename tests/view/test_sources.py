@@ -14,6 +14,7 @@ from td3robot.metrics import FollowedLog
 from td3robot.records import CHUNK, RecordIndex
 from td3robot.robots.cells import load_cell
 from td3robot.robots.physical import Status
+from td3robot.tasks.interface import Failure
 from td3robot.view.episodes import BY_HAND
 from td3robot.view.picture import Picture, at_home
 from td3robot.view.record import Recorded, Replayed, SimulatedMotion
@@ -46,6 +47,20 @@ def test_charts_of_an_episode_have_its_reward_terms():
     assert {"getting nearer", "being close", "rest"} < {series.label for series in terms.series}
     assert distance.series[0].x.tolist() == pytest.approx(np.arange(1, 20) * 0.05)
     assert changed.span == (0.0, 100.0)
+    source.close()
+
+
+def test_a_caption_writes_no_distance_of_nothing_and_why_an_episode_failed():
+    source = open_target("ur5e_grasp_quick", SEED, False)
+    source.advance()
+    source._figures.steps, source._figures.distance_m = 1, 1e-6
+    assert source._snapshot().caption[1] == "return 0.0"
+    source._figures.distance_m = 0.012
+    source._over, source._failure = True, Failure("never_gripped", 0.1)
+    assert source._snapshot().caption[1:] == (
+        "12.0 mm left to go, return 0.0",
+        "**No success**: never gripped the object",
+    )
     source.close()
 
 
@@ -301,7 +316,12 @@ def test_an_arm_is_opened_for_reading_only_and_let_go_of(monkeypatch):
     monkeypatch.setattr(type(cell), "driver", driver)
     source = open_target(str(ROOT / "configs" / "robots" / "ur5e.yaml"), SEED, False)
     snapshot = source.advance()
-    assert snapshot.caption == ("Read-only; the state is 4 ms old",)
+    assert snapshot.caption == (
+        "Read-only; the state is 4 ms old",
+        "Tool at (-133, 492, 332) mm in the base frame",
+        "Shoulder pan -90.0°, Shoulder lift -90.0°, Elbow 90.0°, Wrist 1 -90.0°, Wrist 2 -90.0°, Wrist 3 0.0°",
+        "Gripper 0 % closed",
+    )
     assert snapshot.commanded is None
     assert source.actions == frozenset()
     source.close()
