@@ -17,6 +17,8 @@ import yaml
 
 from td3robot import cli
 from td3robot.cli import terminal
+from td3robot.cli.training import undisturbed_note
+from td3robot.config import load_config
 from td3robot.learning.run_directory import RunLock
 from td3robot.policy.checkpoint import newest
 
@@ -26,7 +28,7 @@ REACH = str(ROOT / "configs" / "ur5e_reach_quick.yaml")
 GRASP = str(ROOT / "configs" / "ur5e_grasp_quick.yaml")
 EVALUATION_KEYS = [
     "success_rate", "success_ci95", "episodes", "mean_return", "mean_steps", "mean_final_distance_m",
-    "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions", "mean_return_ci95",
+    "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions", "mean_return_ci95", "failures",
 ]  # fmt: skip
 
 
@@ -48,6 +50,18 @@ def assert_one_line(result: tuple[int, str, str], *words: str) -> None:
     assert "Traceback" not in err
     for word in words:
         assert word in err
+
+
+def test_an_undisturbed_training_says_what_to_train_before_an_arm():
+    said = {name: undisturbed_note(load_config(Path(name))) for name in
+            ("ur5e_reach_quick", "ur5e_reach_joint", "ur5e_reach", "gym_pendulum")}  # fmt: skip
+    about = "note: this policy was trained undisturbed, and an arm has delays and noise: before an arm, train"
+    assert said == {
+        "ur5e_reach_quick": f"{about} ur5e_reach",
+        "ur5e_reach_joint": f"{about} it with --set environment.disturbance=real",
+        "ur5e_reach": None,
+        "gym_pendulum": None,
+    }
 
 
 def test_train_makes_a_run_and_says_how_to_evaluate_it(td3robot, tmp_path, set_small):

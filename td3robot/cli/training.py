@@ -309,6 +309,22 @@ def _say_end(trainer: "Trainer", seconds: float) -> None:
         stderr.say(f"resume with: td3robot train --resume {shell(run)}{trust}")
     else:
         stderr.say(f"evaluate with: td3robot eval {shell(find(run))}{trust}")
+        if (note := undisturbed_note(trainer.config)) is not None:
+            stderr.say(note)
+
+
+def undisturbed_note(config: "RunConfig") -> str | None:
+    """Say what a policy that was trained undisturbed lacks for an arm, and how to train one; None for any other."""
+    from td3robot import catalog
+    from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
+
+    environment = config.environment
+    if not isinstance(environment, RobotEnvironmentConfig) or environment.disturbance != DISTURBANCES["off"]:
+        return None
+    whole = config.name.removesuffix("_quick")
+    others = whole != config.name and whole in catalog.configurations()
+    train = whole if others else "it with --set environment.disturbance=real"
+    return f"note: this policy was trained undisturbed, and an arm has delays and noise: before an arm, train {train}"
 
 
 def _figures(trainer: "Trainer", seconds: float, first: int) -> dict[str, Any]:
