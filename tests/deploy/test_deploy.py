@@ -144,6 +144,25 @@ def test_a_latched_robot_keeps_its_gripper(standin, cell, person, tmp_path):
         grip(cell, 0.0, tmp_path, person)
 
 
+def test_a_second_stop_signal_is_latched_and_told(standin, cell, checkpoint, person, tmp_path):
+    def interrupt():
+        person.looks += 1
+        if person.looks > 20:
+            raise KeyboardInterrupt
+        return False
+
+    person.stop_wanted = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        deploy(ask(checkpoint, cell, tmp_path, "run", override="a test"), person)
+    (told,) = [text for text in person.said if text.startswith("FAULT")]
+    assert "a second stop signal ended the program at once" in told
+    (robot,) = json.loads(Ledger(tmp_path).path.read_text())["robots"].values()
+    assert "a second stop signal" in robot["latched"]["fault"]
+    (record,) = tmp_path.rglob("record.jsonl")
+    assert "a second stop signal" in next(line["fault"] for line in read_record(record) if line["kind"] == "stop")
+    assert max(map(abs, standin.state()["dq"])) < 0.05
+
+
 def test_confirm_without_a_keyboard_is_refused_before_anything_else(cell, checkpoint, tmp_path):
     with pytest.raises(ConfigError, match=r"waits for key presses, and standard input is no terminal"):
         deploy(ask(checkpoint, cell, tmp_path, "confirm", override="a test"), Signals())
