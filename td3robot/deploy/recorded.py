@@ -10,6 +10,7 @@ from td3robot.config import RobotEnvironmentConfig
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.ledger import digest_of
 from td3robot.deploy.report import Summary
+from td3robot.envs.checked import checked
 from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.records import FILE, Record, command_to_json, pose_to_json, state_to_json, write_report
@@ -78,13 +79,20 @@ class EpisodeLines:
 class RecordedPlayer(ArmPlayer):
     """Play in simulation and record every episode; lines have the simulated time since the first one [s].
 
+    Args:
+        environment: The simulated environment.
+        act: The policy.
+        record: Where everything is written.
+        title: The environment's title, for what its task may raise.
+
     Attributes:
         path: The record.
         played_s: Simulated time of all episodes so far [s].
         summary: The figures of the episodes that are over.
     """
 
-    def __init__(self, environment: RobotEnv, act: Act, record: Record) -> None:
+    def __init__(self, environment: RobotEnv, act: Act, record: Record, title: str) -> None:
+        self._title = title
         self.path, self.summary = record.path, Summary()
         self._lines = EpisodeLines(record, environment, lambda: self.played_s)
         self.played_s = 0.0
@@ -93,7 +101,8 @@ class RecordedPlayer(ArmPlayer):
     def begin(self, number: int, seed: int, options: dict[str, Any] | None = None) -> ArmFigures:
         """Begin an episode."""
         self._lines.begin(number, seed, EVALUATION, options)
-        figures = super().begin(number, seed, options)
+        with checked(self._title, "reset"):
+            figures = super().begin(number, seed, options)
         self._lines.goal(number)
         return figures
 
@@ -101,7 +110,8 @@ class RecordedPlayer(ArmPlayer):
         """Play one control period, and return whether the episode is over."""
         robot = self.environment.robot
         before = robot.now()
-        over = super().step()
+        with checked(self._title, "step"):
+            over = super().step()
         self.played_s += robot.now() - before  # the simulation's own clock may restart with an episode
         if over:
             self._lines.end(self.figures)
@@ -140,7 +150,7 @@ def recorded_evaluation(
             EVALUATION, at=0.0, **about, contract=dict(environment.contract().terms),
             cell={"robot": config.robot.model_dump(mode="json")},
         )  # fmt: skip
-        player = RecordedPlayer(environment, act, record)
+        player = RecordedPlayer(environment, act, record, config.title)
         yield player
         record.add("rest", at=player.played_s, state=state_to_json(environment.world.robot))
         record.flush()

@@ -12,6 +12,7 @@ from td3robot.build import make_robot_env
 from td3robot.config import load_config
 from td3robot.deploy.recorded import RecordedPlayer
 from td3robot.envs.playing import play_episodes
+from td3robot.errors import EnvironmentFaultError
 from td3robot.records import Record, RecordError, read_record
 from td3robot.report.dataset import read_dataset
 from td3robot.report.lerobot import features, statistics, write_dataset
@@ -138,7 +139,7 @@ def test_an_evaluation_is_recorded_as_a_session_is(tmp_path):
         robot = {"backend": "mujoco", "arm": "ur5e", "gripper": "robotiq_2f85", "control_rate_hz": 20.0}
         terms = dict(environment.contract().terms)
         record.begin("eval", at=0.0, checkpoint="policy", contract=terms, cell={"robot": robot})
-        player = RecordedPlayer(environment, lambda seen: rng.uniform(-1, 1, 3).astype(np.float32), record)
+        player = RecordedPlayer(environment, lambda seen: rng.uniform(-1, 1, 3).astype(np.float32), record, "a title")
         played = play_episodes(player, 2, seed=5)
     environment.close()
     dataset = read_dataset([tmp_path])
@@ -209,3 +210,21 @@ def test_eval_records_what_it_evaluates(td3robot, tmp_path):
     status, _, err = td3robot("report", folder)
     assert status == 0, err
     assert "Evaluation of ur5e_reach" in (folder / "report.html").read_text()
+
+
+def test_a_task_that_raises_is_named_while_it_is_recorded(tmp_path, monkeypatch):
+    environment = make_robot_env(load_config(REACH).environment)
+    with closing(Record(tmp_path / "record.jsonl")) as record:
+        player = RecordedPlayer(environment, lambda seen: np.zeros(3, np.float32), record, "my task")
+        player.begin(0, 1)
+        monkeypatch.setattr(environment, "step", lambda action: {}["cube"])
+        with pytest.raises(EnvironmentFaultError, match="the environment 'my task' raised KeyError: 'cube'"):
+            player.step()
+    environment.close()
+
+
+def test_only_a_robot_s_evaluation_can_be_recorded(td3robot, made, tmp_path):
+    status, _, err = td3robot("eval", made, "--episodes", 1, "--records", tmp_path / "records")
+    assert status == 2
+    assert "--records is for robots, and this policy was trained on Pendulum-v1; leave it out" in err
+    assert not (tmp_path / "records").exists()
