@@ -19,13 +19,12 @@ class Picture:
     """An arm, its gripper, the table and the objects.
 
     Attributes:
-        workcell: What it shows.
         model: Model of the whole cell.
         measured, commanded: Its data in the measured and the commanded posture.
     """
 
     def __init__(self, workcell: Workcell) -> None:
-        self.workcell, self._spec = workcell, workcell.spec
+        self._spec = workcell.spec
         self._away = {item.name: AWAY for item in workcell.objects}
         scene = simulation_spec(workcell.spec, 500, workcell.objects)
         for site in scene.sites:

@@ -93,7 +93,8 @@ class ViserPage(Page):
         self._picture = picture = Picture(workcell)
         scene = self._server.scene
         camera = self._server.initial_camera
-        camera.position, camera.look_at = camera_pose(workcell, 1.0)
+        shapes = [client.camera.aspect for client in self._server.get_clients().values()]
+        camera.position, camera.look_at = first_pose(workcell, max(shapes, default=1.0))
         camera.fov = np.radians(45.0)
         self._scene = ViserMujocoScene(self._server, picture.model, num_envs=1)
         self._scene.camera_tracking_enabled = False
@@ -182,18 +183,9 @@ class ViserPage(Page):
 
     def _await_arm(self, client: Any, notice: Any) -> None:
         if self._built.wait(LOADING_S):
-            self._step_back(client)
             with suppress(RuntimeError, TimeoutError):  # the tab was closed, or is in the background
                 client.get_render(8, 8, timeout=LOADING_S)
         notice.remove()
-
-    def _step_back(self, client: Any) -> None:
-        """Show all of the arm in a window that is higher than wide, above the sheet of controls that a phone has."""
-        camera, shape = client.camera, client.camera.aspect
-        if shape < 1.0 and self._picture is not None:
-            position, look = camera_pose(self._picture.workcell, PORTRAIT / shape)
-            below = np.array([0.0, 0.0, PORTRAIT_BELOW * float(np.linalg.norm(position - look))])
-            camera.position, camera.look_at = position - below, look - below
 
     def _add_event(self, action: str, value: Any = None) -> None:
         self._events.put(UiEvent(action, value))
@@ -342,6 +334,23 @@ class ViserPage(Page):
         self._server.scene.add_line_segments(
             "/trail", segments, np.stack([colors[1:], colors[1:]], axis=1), thickness=0.006
         )
+
+
+def first_pose(workcell: Workcell, shape: float) -> tuple[Array, Array]:
+    """Return where the first camera stands (3,) and looks (3,) [m].
+
+    In a window that is higher than wide, it steps back and looks lower, so that all of the arm is seen above the sheet
+    of controls that a phone has.
+
+    Args:
+        workcell: What it shows.
+        shape: The window's width over its height.
+    """
+    if shape >= 1.0:
+        return camera_pose(workcell, 1.0)
+    position, look = camera_pose(workcell, PORTRAIT / shape)
+    below = np.array([0.0, 0.0, PORTRAIT_BELOW * float(np.linalg.norm(position - look))])
+    return position - below, look - below
 
 
 def _columns(chart: Chart) -> tuple[Array, ...]:
