@@ -121,7 +121,7 @@ class Session:
         {"run": self._run, "confirm": self._confirm, "shadow": self._shadow}[self.mode]()
         figures = self.episodes[-1]
         if self.mode == "shadow":
-            figures.success = None  # nothing was sent, so nothing can succeed
+            figures.success = figures.failure = None  # nothing was sent, so nothing can succeed or fail
         trouble = self._latch(figures.fault) if figures.fault is not None else ""
         self._lines.end(figures)
         self._record.flush()

@@ -60,6 +60,7 @@ def test_the_ladder_from_check_to_run(standin, cell, checkpoint, person, tmp_pat
     )
     assert not any("success" in text for text in person.said)
     assert report["figures"]["success_rate"] is None
+    assert [line["failure"] for line in kinds(report)["episode_end"]] == [None]  # nothing was sent, so nothing failed
 
     person.keys = [1, 20, 1, 20]
     report = deploy(ask(checkpoint, cell, tmp_path, "confirm"), person)
