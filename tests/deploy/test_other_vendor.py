@@ -222,7 +222,9 @@ def test_what_goes_on_is_said_before_it_takes_its_time(controller, checkpoint, p
     ]  # fmt: skip
     (agreed,) = person.agreed
     assert re.fullmatch(
-        r"the arm will now move to its start: \d legs?, at most \d\.\d\d rad \(\d+ deg\) on one joint", agreed
+        r"the arm will now move to its start, which takes about \d+ s: the tool goes from \([-\d, ]+\) to "
+        r"\([-\d, ]+\) mm, between \d+ and \d+ mm high, and no joint turns by more than \d+ degrees",
+        agreed,
     )
 
 

@@ -332,7 +332,9 @@ def learner_in_another_process(cache: Path) -> list[str]:
     return found.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("kind", "start"), [("*.nbc", b"BC\xc0\xde"), ("*.nbi", b"")])
+@pytest.mark.parametrize(
+    ("kind", "start"), [("*.nbc", b"BC\xc0\xde"), pytest.param("*.nbi", b"", marks=pytest.mark.slow)]
+)
 @pytest.mark.thorough
 def test_a_damaged_cache_is_compiled_anew(tmp_path, kind, start):
     """Numba's files have no checksum: what cannot be loaded is noticed, no more."""

@@ -244,7 +244,9 @@ def steps_in(path: Path) -> list[int]:
         return [int(row["step"]) for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize(("scene", "kills"), [("pendulum", 6), ("pendulum, overlap", 3)])
+@pytest.mark.parametrize(
+    ("scene", "kills"), [pytest.param("pendulum", 6, marks=pytest.mark.slow), ("pendulum, overlap", 3)]
+)
 @pytest.mark.quick("pendulum, overlap-3")
 def test_kills_at_random_moments_lose_nothing(tmp_path, scene, kills):
     draw = random.Random(0)

@@ -281,7 +281,7 @@ def test_a_fault_that_is_found_while_the_arm_comes_to_rest_is_one_of_the_episode
 def test_whoever_agrees_after_the_stop_moves_nothing(saved):
     parent = Asking([True], stop_after=1)
     player = Player(parent, "left", alone(make_robot_env(saved.config().environment)))
-    plan = TravelPlan(np.zeros(6), np.zeros(6), (), opens_gripper=True, drops=True)
+    plan = TravelPlan(np.zeros(6), np.zeros(6), (), np.zeros((0, 3)), 0.0, opens_gripper=True, drops=True)
     player._environment.travel.agree = player.agree
     player._environment.reset = lambda seed=None: player.agree(plan)
     episode = player.play(order(saved))

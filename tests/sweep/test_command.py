@@ -37,7 +37,7 @@ def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, star
 
 
 @linux_only
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_terminal_shows_a_table_of_the_runs_as_they_train(tmp_path, start, long_enough):
     ours, terminal = pty.openpty()
     wide = {"COLUMNS": "120", "LINES": "40", "TERM": "xterm"}
