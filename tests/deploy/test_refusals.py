@@ -49,7 +49,9 @@ def test_a_contract_that_differs_in_any_term_is_no_go_and_named(loaded):
         check = Check()
         check_contract(check, loaded.policy, Contract(changed(terms, path)))
         assert not check.go
-        named = re.sub(r"(layout\[\d+\]).*", r"\1", dotted(path))  # a layout is told by its first field that differs
+        named = re.sub(
+            r"((layout|observation)\[\d+\]).*", r"\1", dotted(path)
+        )  # a layout is told by its first field that differs
         assert f"contract: {named}: " in check.objection, dotted(path)
         assert "a policy runs only on what it was trained for" in check.objection
 
