@@ -122,9 +122,12 @@ def test_targets_are_streamed_at_the_rtde_rate_as_straight_lines(cell):
 
 def test_the_arm_follows_as_the_simulated_one_does(robot, standin):
     hand = Hand(robot)
-    hand.drive(30)
-    lag = (hand.q - robot.read().q)[0] / SPEED
-    assert 0.09 < lag < 0.15  # SERVO_LAG_S, and what streaming and reporting add
+    hand.drive(26)
+    lags = []
+    for _ in range(5):  # a busy host may delay one reading
+        hand.drive(1)
+        lags.append((hand.q - robot.read().q)[0] / SPEED)
+    assert 0.09 < np.median(lags) < 0.15  # SERVO_LAG_S, and what streaming and reporting add
     np.testing.assert_allclose(robot.read().q, standin.state()["q"], rtol=0, atol=0.02 * SPEED)
 
 
