@@ -14,6 +14,7 @@ from td3robot.geometry import angle_of
 from td3robot.policy.contract import IMPLIED, REFUSAL, Contract
 from td3robot.policy.policy import Policy
 from td3robot.robots.cells import CellConfig
+from td3robot.robots.objects import rest_heights
 from td3robot.robots.physical import ATTENTION, Check, PhysicalRobot, Status, in_words
 
 # Nominal kinematics differ from an arm's own calibration, and from the simulated model, by up to about 2 mm.
@@ -162,8 +163,7 @@ def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv) ->
             "put it down: td3robot gripper open --robot CELL asks you to take hold of it, and opens",
         )  # fmt: skip
         return
-    table = environment.robot.spec.table_height_m
-    rests = {model.name: table + model.size_m[2] / 2 for model in environment.batch.setting.objects}
+    rests = rest_heights(environment.batch.setting.objects, environment.robot.spec.table_height_m)
     for name, pose in environment.find_objects().items():
         x, y, z = pose.position
         off = float(z) - rests[name]

@@ -19,6 +19,7 @@ from td3robot.processes import tune_gc
 from td3robot.records import Record, RecordError, command_to_json, state_to_json
 from td3robot.robots.guard import GuardDecision
 from td3robot.robots.interface import Robot
+from td3robot.robots.objects import rest_heights
 from td3robot.robots.travel import TravelPlan
 from td3robot.state import Array, JointCommand, RobotState, World
 
@@ -192,13 +193,12 @@ class Session:
     def _drop_m(self) -> float:
         """Return how far the object nearest to the tool is above where it would lie on the table [m]; 0 without one."""
         environment = self.environment
-        table, tool = environment.robot.spec.table_height_m, environment.world.tcp.position
-        heights = {model.name: model.size_m[2] / 2 for model in environment.batch.setting.objects}
-        poses = environment.seen.objects
+        poses, tool = environment.seen.objects, environment.world.tcp.position
         if not poses:
             return 0.0
         name = min(poses, key=lambda each: float(np.linalg.norm(poses[each].position - tool)))
-        return max(0.0, float(poses[name].position[2]) - table - heights[name])
+        rests = rest_heights(environment.batch.setting.objects, environment.robot.spec.table_height_m)
+        return max(0.0, float(poses[name].position[2]) - rests[name])
 
     def _shadow(self) -> None:
         """Decide in every period as if the arm passed its posture at the speed that it would have reached by then."""

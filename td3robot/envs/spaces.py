@@ -36,9 +36,8 @@ class ScaledActions(gymnasium.ActionWrapper[Any, Any, Any]):
         self._as_it_is = self._box.dtype == np.dtype(np.float32) and self._box.low.ndim == 1
         self._middle = self.low / 2 + self.high / 2
         self._half = np.minimum(self.high - self._middle, self._middle - self.low)
-        one = np.ones(
-            self.low.shape, np.float32
-        )  # rounding keeps order: if the ends are inside, so is what lies between
+        # Rounding keeps order: if the ends are inside, so is what lies between.
+        one = np.ones(self.low.shape, np.float32)
         while not (inside := self._inside(one) & self._inside(-one)).all():
             self._half = np.where(inside, self._half, np.nextafter(self._half, self._box.dtype.type(0)))
 

@@ -90,6 +90,11 @@ LYING_TILT_RAD, CARRIED_TILT_RAD = 0.35, 1.2
 MM = 1000.0
 
 
+def rest_heights(models: Iterable[ObjectModel], table_m: float) -> dict[str, float]:
+    """Return the height of each upright object's centre [m], by name, on a table whose top is at a height [m]."""
+    return {model.name: table_m + model.size_m[2] / 2 for model in models}
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectBounds:
     """Bounds of a task's objects, at the start of an episode and during it.
@@ -121,8 +126,7 @@ class ObjectBounds:
             workspace: Low and high corner of the space in which the guard allows the tool.
         """
         low, high = space
-        rest = {model.name: table_m + model.size_m[2] / 2 for model in models}
-        return cls((low[:2], high[:2]), rest, workspace)
+        return cls((low[:2], high[:2]), rest_heights(models, table_m), workspace)
 
     def objection_to_lying(self, name: str, pose: Pose) -> str | None:
         """Return why an object cannot have this pose at the start of an episode, or None if it can."""
