@@ -94,8 +94,8 @@ class Cell:
         )
         self.controller = Controller(self.arm, config)
         self.line = Line(lambda: self.controller.time_s, config.seed, cell_model.network)
-        self._driver = UrConfig(host="none")
-        self._stream_ticks = round(1.0 / (PERIOD_S * (preset.stream_hz or self._driver.rtde_rate_hz)))
+        stream_hz = preset.stream_hz or UrConfig(host="none").rtde_rate_hz
+        self._stream_ticks = round(1.0 / (PERIOD_S * stream_hz))
         self.controller.start_program(ControlScript(self.controller))
         self.slowest = 1.0
 
@@ -127,10 +127,10 @@ class Cell:
         return np.array(times), np.array(values)
 
     def _stream(self, q: Array) -> None:
-        driver, values = self._driver, [float(value) for value in q]
+        law, values = self.arm.spec.law, [float(value) for value in q]
         package: dict[str, float] = {f"input_double_register_{index}": value for index, value in enumerate(values)}
         package["input_double_register_8"] = self._stream_ticks * PERIOD_S
-        package["input_double_register_9"], package["input_double_register_10"] = driver.lookahead_s, driver.gain
+        package["input_double_register_9"], package["input_double_register_10"] = law.lookahead_s, law.gain
         package["input_int_register_0"] = SERVO_J
         self.line.receive(lambda: self.controller.inputs.write(package))
 
