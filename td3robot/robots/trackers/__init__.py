@@ -8,18 +8,18 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from threading import Lock
 from time import monotonic, sleep, time
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo
 
 from td3robot import registry
 from td3robot.config.section import Section, refused
 from td3robot.errors import TrackerError, choose
-from td3robot.geometry import rotation_of
+from td3robot.geometry import UNIT_TOLERANCE, rotation_of
 from td3robot.registry import Registry
 from td3robot.robots.camera_figures import Arrival
 from td3robot.robots.objects import ObjectBounds, Objects, Sighting
@@ -27,14 +27,13 @@ from td3robot.state import Array, Pose
 
 TRACKERS: Registry[type["TrackerConfig"]] = registry.TRACKERS
 
-# A quaternion whose norm is further from 1 than this is a mistake, not rounding.
-UNIT_TOLERANCE = 0.01
 # A refusal is quoted up to this many characters.
 REFUSAL_LENGTH = 200
 # No object of the cell is further from the arm's base than this [m].
 FAR_M = 3.0
-# How long a tracker may take to show every object when an episode begins [s].
-FIRST_SIGHT_S = 2.0
+# When an episode begins, an object lies where so many sightings in a row are no further apart than this [m]; a tracker
+# may take this long to show every object so [s].
+AGREEING, AGREE_M, FIRST_SIGHT_S = 3, 0.02, 2.0
 # How many reports are kept for the camera's figures: some seconds.
 ARRIVALS = 1000
 # What a stamp may count in place of the seconds of Unix time, and how many of it are a second.
@@ -43,6 +42,9 @@ OTHER_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 SAME_CLOCK_S = 86_400.0
 # The kind of a file that names none.
 DEFAULT = "udp"
+# A camera that measures never finds the same pose twice, to the last digit. If the first of these many reports had no
+# more than one such pair in a row, as many equal ones are one old picture.
+FIRST_REPORTS, STANDS_STILL = 20, 4
 
 
 class TrackerConfig(Section):
@@ -52,12 +54,10 @@ class TrackerConfig(Section):
         kind: Which tracker.
         max_age_s: How long an object that the hand cannot hide may stay unseen; stamps may differ this much from this
             computer's clock.
-        max_jump_m: Largest motion of an object between two reports that are at most ``max_age_s`` apart.
     """
 
     kind: str = DEFAULT
     max_age_s: Annotated[float, Field(ge=0.01, le=5.0)] = 0.5
-    max_jump_m: Annotated[float, Field(ge=0.005, le=0.5)] = 0.05
 
     @classmethod
     def chosen(cls, values: Mapping[str, Any]) -> type[Section]:
@@ -70,13 +70,13 @@ class TrackerConfig(Section):
         raise NotImplementedError
 
 
-def chosen_tracker(value: Any) -> Any:
+def chosen_tracker(value: Any, info: ValidationInfo) -> Any:
     """Validate a tracker's section with the configuration class of its kind."""
     if not isinstance(value, Mapping):
         return value
     if (kind := str(value.get("kind", DEFAULT))) not in TRACKERS:
         raise refused(TRACKERS.unknown(kind), "kind")
-    return TRACKERS[kind].model_validate(value)
+    return TRACKERS[kind].model_validate(value, context=info.context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +98,52 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One accepted report, with the time of its receipt on the monotonic clock [s], and its number."""
+    """One accepted report.
+
+    Attributes:
+        pose: Pose in the base frame.
+        stamp: Unix time of the measurement [s].
+        received: Time of its receipt on the monotonic clock [s].
+        number: How many were accepted so far.
+        agreeing: How many in a row have the object at one place; once they are enough, it may move.
+        off_m: How far it is from the one before.
+    """
 
     pose: Pose
     stamp: float
     received: float
     number: int
+    agreeing: int
+    off_m: float
+
+
+class Repeats:
+    """Finds out whether reports repeat one old picture, although their stamps move on.
+
+    A tracker that rounds its poses repeats itself from the start; of such a one, nothing can be said.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[float, ...] | None = None
+        self._reports = self._alike = self._most_alike = 0
+
+    def count(self, values: tuple[float, ...]) -> bool:
+        """Count a report with these numbers, and return whether the picture stands still."""
+        self._alike = self._alike + 1 if values == self._last else 0
+        self._last = values
+        self._reports += 1
+        if self._reports <= FIRST_REPORTS:
+            self._most_alike = max(self._most_alike, self._alike)
+        return self._reports > FIRST_REPORTS and self._most_alike <= 1 and self._alike >= STANDS_STILL
 
 
 class ObjectTracker(Objects):
-    """The poses that a tracker reports, as long as they are recent and plausible.
+    """The poses that a tracker reports, as long as they are recent and those of a picture that moves.
 
-    An object must first be seen upright where the task's objects lie, and then where the arm can carry it. Poses
-    elsewhere and implausible reports are refused and counted in :attr:`refused`; if nothing else arrives, silence is
-    the fault, and its message has the last refusal. A jump is a fault until the next episode begins.
+    An object must first be seen upright where the task's objects lie, and several times at the same place: the goal
+    follows from it. Poses elsewhere and reports that cannot be one are refused and counted in :attr:`refused`; if
+    nothing else arrives, silence is the fault, and its message has the last refusal. What is believed during an episode
+    is up to :class:`ObjectMemory`.
 
     A kind implements :meth:`_start`, :meth:`close` and :attr:`_where`, and calls :meth:`_take` from its own thread.
 
@@ -127,7 +159,8 @@ class ObjectTracker(Objects):
         self._limits = config
         self._lock = Lock()
         self._seen: dict[str, Accepted] = {}
-        self._jump: str | None = None
+        self._repeats: dict[str, Repeats] = {name: Repeats() for name in names}
+        self._last_refused: dict[str, float] = {}
         self._arrivals: deque[Arrival] = deque(maxlen=ARRIVALS)
         self._last_refusal = ""
 
@@ -148,33 +181,35 @@ class ObjectTracker(Objects):
         """Return where the objects are at the start of an episode; a tracker cannot place them.
 
         Raises:
-            TrackerError: Not every object is seen.
+            TrackerError: Not every object is seen, or not where it was a moment before.
         """
         self._start()
         with self._lock:
-            self._jump = None
             self._seen.clear()
-        end = monotonic() + FIRST_SIGHT_S
-        while monotonic() < end and len(self._seen) < len(self.names):
+            self._last_refused.clear()
+        end = self._now() + FIRST_SIGHT_S
+        while self._now() < end and not all(self._lies(name) for name in self.names):
             sleep(0.005)
         found = self.read()
         for name in self.names:
             self.require_recent(name)
+            self._require_agreement(name)
         return {name: seen.pose for name, seen in found.items()}
 
     def read(self) -> Mapping[str, Sighting]:
         """Return the last sightings; ages are by the stamps, and 0 for a stamp ahead of this computer's clock.
 
         Raises:
-            TrackerError: An object was never seen, or jumped.
+            TrackerError: An object was never seen.
         """
         self._start()
-        clock = time()
+        clock = self._clock()
         with self._lock:
-            if self._jump is not None:
-                raise TrackerError(self._jump)
             found = {name: self._accepted(name) for name in self.names}
-        return {name: Sighting(it.pose, max(clock - it.stamp, 0.0), it.number) for name, it in found.items()}
+            refused = {name: self._last_refused.get(name, -inf) > it.received for name, it in found.items()}
+        return {
+            name: Sighting(it.pose, max(clock - it.stamp, 0.0), it.number, refused[name]) for name, it in found.items()
+        }
 
     def require_recent(self, name: str) -> None:
         """Refuse an object that has not been seen for ``max_age_s``.
@@ -183,9 +218,18 @@ class ObjectTracker(Objects):
             TrackerError: Saying for how long, and what was refused meanwhile.
         """
         with self._lock:
-            silent, limit = monotonic() - self._accepted(name).received, self._limits.max_age_s
+            silent, limit = self._now() - self._accepted(name).received, self._limits.max_age_s
             if silent > limit:
                 raise TrackerError(f"object tracker silent for {silent:.2f} s (limit {limit:g} s){self._refusals()}")
+
+    def require_possible(self, name: str, pose: Pose) -> None:
+        """Refuse to go on with an object that is where none can be, for longer than an odd picture lasts.
+
+        Raises:
+            TrackerError: Saying where.
+        """
+        if self.bounds is not None and (objection := self.bounds.objection_to_carried(name, pose)) is not None:
+            raise TrackerError(f"{name!r} is seen where it cannot be: {objection}; put it back, or check the tracker")
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Return the reports with a pose of the last seconds, accepted or not, oldest first.
@@ -205,24 +249,27 @@ class ObjectTracker(Objects):
             now: Time of receipt on the monotonic clock [s].
             clock: Unix time of receipt [s].
         """
+        name = ""
         try:
             report = self._parse(raw)
+            name = str(report.name)
             sighting = self._check(report, now, clock)
         except Exception as error:  # noqa: BLE001  # it comes from another program
             with self._lock:
                 self.refused += 1
                 self._last_refusal = str(error)[:REFUSAL_LENGTH]
+                self._last_refused[name] = now
             return
         with self._lock:
-            before = self._seen.get(report.name)
-            if before is not None and self._jump is None and now - before.received <= self._limits.max_age_s:
-                distance = float(np.linalg.norm(sighting.pose.position - before.pose.position))
-                if distance > self._limits.max_jump_m:
-                    self._jump = (
-                        f"{report.name!r} jumped {distance:.3f} m within {sighting.stamp - before.stamp:.3f} s "
-                        f"(limit {self._limits.max_jump_m:g} m from one pose to the next); check the tracker"
-                    )
             self._seen[report.name] = sighting
+
+    def _now(self) -> float:
+        """Return the monotonic clock's time [s]."""
+        return monotonic()
+
+    def _clock(self) -> float:
+        """Return Unix time [s]."""
+        return time()
 
     @abstractmethod
     def _parse(self, raw: Any) -> Report:
@@ -244,16 +291,43 @@ class ObjectTracker(Objects):
         with self._lock:
             self._arrivals.append(Arrival(name, report.stamp, clock, now, position))
         self._require_plausible_stamp(name, report.stamp, clock)
+        if self._repeats[name].count((*position.tolist(), *report.quaternion_wxyz.tolist())):
+            raise ValueError(
+                f"the pose of {name!r} is that of the last reports to the last digit, so its picture is old; check "
+                "that the camera still sends new ones"
+            )
         pose = Pose(position, rotation_of(report.quaternion_wxyz / length))
-        self._require_believable(name, pose)
         before = self._seen.get(name)
-        return Accepted(pose, report.stamp, now, 1 if before is None else before.number + 1)
+        if not self._lies(name):
+            self._require_lying(name, pose)
+        if before is None:
+            return Accepted(pose, report.stamp, now, 1, 1, 0.0)
+        off = float(np.linalg.norm(position - before.pose.position))
+        agreeing = before.agreeing + 1 if off <= AGREE_M or self._lies(name) else 1
+        return Accepted(pose, report.stamp, now, before.number + 1, agreeing, off)
 
-    def _require_believable(self, name: str, pose: Pose) -> None:
-        if self.bounds is None:
-            return
-        ask = self.bounds.objection_to_carried if name in self._seen else self.bounds.objection_to_lying
-        if (objection := ask(name, pose)) is not None:
+    def _lies(self, name: str) -> bool:
+        """Return whether enough sightings in a row had the object at one place."""
+        seen = self._seen.get(name)
+        return seen is not None and seen.agreeing >= AGREEING
+
+    def _require_agreement(self, name: str) -> None:
+        """Refuse to begin an episode with an object whose sightings do not agree.
+
+        Raises:
+            TrackerError: Saying how far they are apart.
+        """
+        with self._lock:
+            seen = self._accepted(name)
+        if seen.agreeing < AGREEING:
+            raise TrackerError(
+                f"{name!r} was seen {seen.number} times in {FIRST_SIGHT_S:g} s, the last time "
+                f"{1e3 * seen.off_m:.0f} mm from the one before, and {AGREEING} sightings in a row must be within "
+                f"{1e3 * AGREE_M:g} mm; let it lie still, and check the tracker"
+            )
+
+    def _require_lying(self, name: str, pose: Pose) -> None:
+        if self.bounds is not None and (objection := self.bounds.objection_to_lying(name, pose)) is not None:
             raise ValueError(f"the pose of {name!r} is not believed: {objection}")
 
     def _require_unix_seconds(self, name: str, stamp: float, now: float, clock: float) -> None:
@@ -287,7 +361,7 @@ class ObjectTracker(Objects):
         seen = self._seen.get(name)
         if seen is None:
             last = max((arrival.received for arrival in self._arrivals if arrival.name == name), default=None)
-            since = "has arrived" if last is None else f"was accepted; the last arrived {monotonic() - last:.1f} s ago"
+            since = "has arrived" if last is None else f"was accepted; the last arrived {self._now() - last:.1f} s ago"
             raise TrackerError(
                 f"no pose of {name!r} {since} at {self._where}{self._refusals()}; is the object in view and the "
                 "tracker running?"

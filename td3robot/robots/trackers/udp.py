@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from td3robot.errors import TrackerError
+from td3robot.ports import LOOPBACK
 from td3robot.robots.objects import ObjectBounds
 from td3robot.robots.trackers import TRACKERS, ObjectTracker, Report, TrackerConfig
 from td3robot.state import Array
@@ -24,7 +25,16 @@ from td3robot.state import Array
 DATAGRAM = 4096
 
 
-class UdpTrackerConfig(TrackerConfig):
+class DatagramConfig(TrackerConfig):
+    """A tracker whose poses arrive as datagrams."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port on this computer to listen on; port 0 is a free one."""
+        raise NotImplementedError
+
+
+class UdpTrackerConfig(DatagramConfig):
     """Where object poses arrive as datagrams, and which are accepted.
 
     Attributes:
@@ -32,20 +42,30 @@ class UdpTrackerConfig(TrackerConfig):
     """
 
     kind: Literal["udp"] = "udp"
-    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1)] = LOOPBACK
     port: Annotated[int, Field(ge=1, le=65535)] = 47300
 
     def tracker(self, names: tuple[str, ...], bounds: ObjectBounds | None = None) -> "UdpTracker":
         """Return the tracker of some objects."""
         return UdpTracker(names, self, bounds)
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where to listen."""
+        return self.host, self.port
+
 
 class UdpTracker(ObjectTracker):
     """The poses in datagrams; see :class:`ObjectTracker`."""
 
-    def __init__(self, names: tuple[str, ...], config: UdpTrackerConfig, bounds: ObjectBounds | None = None) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        config: DatagramConfig,
+        bounds: ObjectBounds | None = None,
+    ) -> None:
         super().__init__(names, config, bounds)
-        self.config = config
+        self.config, self._address = config, config.address
         self._socket: socket.socket | None = None
 
     def close(self) -> None:
@@ -58,19 +78,21 @@ class UdpTracker(ObjectTracker):
 
     @property
     def _where(self) -> str:
-        return f"{self.config.host}, port {self.config.port}"
+        host, port = self._address
+        return f"{host}, port {port}"
 
     def _start(self) -> None:
         if self._socket is not None:
             return
         link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            link.bind((self.config.host, self.config.port))
+            link.bind(self._address)
         except OSError as error:
             link.close()
             raise TrackerError(
                 f"poses cannot be received at {self._where} ({error.strerror}); is another program listening there?"
             ) from None
+        self._address = link.getsockname()
         link.settimeout(0.1)
         self._socket, self._closing = link, False
         self._thread = threading.Thread(target=self._receive, args=(link,), name="tracker", daemon=True)

@@ -1,0 +1,1 @@
+"""Seeing objects with tags: which tags are where, cameras and their frames, and poses from what is detected."""
