@@ -78,20 +78,29 @@ class ActionKind(ABC):
         self.layout = Layout([*fields, *gripper])
 
     @abstractmethod
-    def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
+    def move(self, actions: Actions, q: Array, velocity: Array, lowest: Array) -> Array:
         """Compute the changes (m, n) [rad] of commanded postures in one period.
 
         Args:
             actions: (m, action) in [-1, 1].
             q: (m, n) commanded postures [rad].
             velocity: (m, n) at which they were reached [rad/s].
+            lowest: (m,) how low the tools may go [m]; one that is lower already is not lifted.
         """
 
     @abstractmethod
     def implied_speeds(self) -> dict[str, float]:
         """Return the largest tool [m/s] and joint [rad/s] speeds that actions ask for; some hold at home only."""
 
-    def desired(self, actions: Actions, q: Array, velocity: Array, gripper: Array, closing_rate: Array) -> Array:
+    def desired(
+        self,
+        actions: Actions,
+        q: Array,
+        velocity: Array,
+        gripper: Array,
+        closing_rate: Array,
+        lowest: Array | None = None,
+    ) -> Array:
         """Compute the desired postures (m, n) [rad]; arms rest while their fingers close.
 
         Args:
@@ -100,10 +109,11 @@ class ActionKind(ABC):
             velocity: As there.
             gripper: (m,) the next commanded closed fractions.
             closing_rate: (m,) how fast the measured closed fractions grow [1/s].
+            lowest: As there; None for anywhere.
         """
         if self.uses_gripper:
             actions = resting(actions, gripper, closing_rate)
-        return q + self.move(actions, q, velocity)
+        return q + self.move(actions, q, velocity, np.full(len(q), -np.inf) if lowest is None else lowest)
 
     def intend(self, actions: Actions, intent: Array) -> Array:
         """Compute the grippers' intents (m,), in [0, 1], after actions, whose last component changes them."""
@@ -184,7 +194,8 @@ class Numbers(NamedTuple):
         home_rotation: (3, 3) the tool's orientation there.
         turn: Full turn rate [rad/s], largest change of it in a period [rad/s], and share of a tilt that is corrected in
             a period; all 0 if the task does not turn the tool but for the last.
-        turns_tool, redundant: Whether a component turns the tool, and whether the arm has joints to spare.
+        turns_tool, tilts_tool: Whether a component turns the tool, and whether three turn it any way.
+        redundant: Whether the arm has joints to spare.
     """
 
     dead_zone: float
@@ -199,6 +210,7 @@ class Numbers(NamedTuple):
     home_rotation: Array
     turn: tuple[float, float, float]
     turns_tool: bool
+    tilts_tool: bool
     redundant: bool
 
 
@@ -231,13 +243,13 @@ class JointDelta(ActionKind):
         self._tool_speed = guard.max_tcp_speed_m_s * TOOL_SHARE
         self._numbers = Numbers(
             config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), self._speed,
-            self._tool_speed, self._home, np.eye(3), (0.0, 0.0, 0.0), False, False,
+            self._tool_speed, self._home, np.eye(3), (0.0, 0.0, 0.0), False, False, False,
         )  # fmt: skip
         self._packed = plain(self._numbers)
 
-    def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
+    def move(self, actions: Actions, q: Array, velocity: Array, lowest: Array) -> Array:
         """Compute the changes towards the speeds that the scaled actions ask for."""
-        return joint_moves(self._packed, self._kinematics.links, actions, q, velocity)
+        return joint_moves(self._packed, self._kinematics.links, actions, q, velocity, lowest)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -252,7 +264,7 @@ class JointDelta(ActionKind):
 
 
 @kernel
-def joint_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velocity: Array) -> Array:
+def joint_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velocity: Array, lowest: Array) -> Array:
     """Compute the moves (m, n) of :class:`JointDelta`."""
     n, links = Numbers(*numbers), Links(*packed)
     joints = q.shape[1]
@@ -271,13 +283,19 @@ def joint_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, vel
         tilt = np.hypot(-rotation[1, 2] - dot(jacobian[3], moves[row]), rotation[0, 2] - dot(jacobian[4], moves[row]))
         beyond = False
         for axis in range(3):
-            low = n.low[axis] + (TILT_RADIUS * tilt if axis == 2 else 0.0)
+            low = n.low[axis] if axis < 2 else floor_of(n, lowest[row], position[2]) + TILT_RADIUS * tilt
             moved = position[axis] + dot(jacobian[axis], moves[row])
             back[axis] = min(max(moved, low), n.high[axis]) - moved
             beyond |= back[axis] != 0.0
         if beyond:
             add(moves[row], damped_inverse(jacobian, back, SLIDE_DAMPING))
     return moves
+
+
+@formula
+def floor_of(n: Numbers, lowest: float, height: float) -> float:
+    """Return how low a tool at a height may go [m]: no lower than the workspace, and no lower than a task lets it."""
+    return float(max(n.low[2], min(lowest, height)))
 
 
 @formula
@@ -305,7 +323,8 @@ class TcpDelta(ActionKind):
     Position has priority, by damped least squares (Nakamura and Hanafusa 1986), ``dq1 = Jp* dx``. The remaining
     freedom turns the tool back to its orientation at home, which it cannot always keep at the edge of the arm's reach:
     ``dq = dq1 + (Jo N)* (w - Jo dq1)`` with ``N`` the projection into the null space of ``Jp``. If the task turns the
-    tool, the turn about the vertical belongs to the action, and only tilt is corrected.
+    tool, the turn about the vertical belongs to the action, and only tilt is corrected. If the task tilts it, three
+    components turn it about the base frame's axes, and nothing is corrected.
 
     If the arm has more than six joints, its null space motion brings it back towards its home posture (Liegeois 1977):
     ``dq + (I - J* J) (home - q) gain``. Otherwise the elbow would drift, since moving the tool along a closed path does
@@ -321,12 +340,14 @@ class TcpDelta(ActionKind):
         uses_gripper: bool,
         turns_tool: bool,
         pace: float = 1.0,
+        tilts_tool: bool = False,
     ) -> None:
         fields = [Field("tcp_delta", ("x", "y", "z"), "1", "kinematics")]
-        if turns_tool:
-            fields.append(Field("tcp_turn", ("yaw",), "1", "kinematics"))
+        if turns_tool or tilts_tool:
+            axes = ("x", "y", "z") if tilts_tool else ("yaw",)
+            fields.append(Field("tcp_turn", axes, "1", "kinematics"))
         super().__init__(config, fields, spec, kinematics, uses_gripper)
-        self._turns_tool, self._home = turns_tool, spec.arm.home
+        self._turns_tool, self._home = turns_tool or tilts_tool, spec.arm.home
         self._turn_rad_s, self._gain_hz = TURN_RAD_S * pace, ORIENTATION_GAIN_HZ * pace
         self._speed = guard.max_tcp_speed_m_s * config.speed_fraction
         self._redundant = len(spec.arm.home) > TASK_JOINTS
@@ -334,13 +355,14 @@ class TcpDelta(ActionKind):
         self._numbers = Numbers(
             config.dead_zone, config.exponent, spec.period_s, self._response, *_walls(guard), np.array([self._speed]),
             self._speed, self._home, kinematics.tcp(spec.arm.home).rotation,
-            (self._turn_rad_s, turn_change, self._gain_hz * spec.period_s), turns_tool, self._redundant,
+            (self._turn_rad_s, turn_change, self._gain_hz * spec.period_s), turns_tool, tilts_tool,
+            self._redundant,
         )  # fmt: skip
         self._packed = plain(self._numbers)
 
-    def move(self, actions: Actions, q: Array, velocity: Array) -> Array:
+    def move(self, actions: Actions, q: Array, velocity: Array, lowest: Array) -> Array:
         """Compute the joint displacements for tool displacements."""
-        return tool_moves(self._packed, self._kinematics.links, actions, q, velocity)
+        return tool_moves(self._packed, self._kinematics.links, actions, q, velocity, lowest)
 
     def to_json(self) -> dict[str, Any]:
         """Return the terms of a contract."""
@@ -361,7 +383,7 @@ class TcpDelta(ActionKind):
 
 
 @kernel
-def tool_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velocity: Array) -> Array:
+def tool_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velocity: Array, lowest: Array) -> Array:
     """Compute the moves (m, n) of :class:`TcpDelta`."""
     n, links = Numbers(*numbers), Links(*packed)
     joints = q.shape[1]
@@ -375,12 +397,15 @@ def tool_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velo
         speed = n.speed[0] / max(np.sqrt(dot(dx, dx)), 1.0)
         for axis in range(3):
             reached = position[axis] + approach(n, dot(linear[axis], v), speed * dx[axis]) * n.period_s
-            dx[axis] = min(max(reached, n.low[axis]), n.high[axis]) - position[axis]
-        turn_upright(n, rotation, turn)
+            low = n.low[axis] if axis < 2 else floor_of(n, lowest[row], position[2])
+            dx[axis] = min(max(reached, low), n.high[axis]) - position[axis]
+        if n.tilts_tool:
+            for axis in range(3):
+                turn[axis] = turn_by(n, actions[row, 3 + axis], dot(angular[axis], v))
+        else:
+            turn_upright(n, rotation, turn)
         if n.turns_tool:
-            rate = dot(angular[2], v)
-            change = n.response * (signed_share(actions[row, 3], n.dead_zone, n.exponent) * n.turn[0] - rate)
-            turn[2] = (rate + min(max(change, -n.turn[1]), n.turn[1])) * n.period_s
+            turn[2] = turn_by(n, actions[row, 3], dot(angular[2], v))
         dq = damped_inverse(linear, dx, DAMPING)
         for axis in range(3):  # Jo N
             for k in range(3):
@@ -395,6 +420,13 @@ def tool_moves(numbers: Numbers, packed: Links, actions: Actions, q: Array, velo
         for joint in range(joints):
             moves[row, joint] = dq[joint]
     return moves
+
+
+@formula
+def turn_by(n: Numbers, component: float, rate: float) -> float:
+    """Return how far a tool that turns about an axis at a rate [rad/s] is turned in a period, by an action [rad]."""
+    change = n.response * (signed_share(component, n.dead_zone, n.exponent) * n.turn[0] - rate)
+    return (rate + min(max(change, -n.turn[1]), n.turn[1])) * n.period_s
 
 
 @formula
@@ -451,8 +483,9 @@ def make_action_kind(
     uses_gripper: bool,
     turns_tool: bool,
     pace: float = 1.0,
+    tilts_tool: bool = False,
 ) -> ActionKind:
     """Return the configured kind of action; at a pace below 1, the tool turns slower than in training."""
     if config.kind == "joint_delta":
         return JointDelta(config, guard, spec, kinematics, uses_gripper)
-    return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool, pace)
+    return TcpDelta(config, guard, spec, kinematics, uses_gripper, turns_tool, pace, tilts_tool)

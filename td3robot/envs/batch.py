@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from td3robot.envs.actions import ActionKind
 from td3robot.envs.initial_states import InitialState, InitialStateSampler
+from td3robot.envs.privileged import Privileged
+from td3robot.envs.retreat import Retreat
 from td3robot.errors import EnvironmentFaultError, RobotError, TrackerError
 from td3robot.jit import kernel
+from td3robot.layout import Layout
 from td3robot.robots.guard import Guard, GuardDecision
 from td3robot.robots.interface import GripperModel, Robot
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.object_memory import ObjectMemory
-from td3robot.robots.objects import Objects
+from td3robot.robots.objects import ObjectBounds, Objects
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.travel import Travel
 from td3robot.row_math import dot, is_finite, largest, lengths, shift, totals
@@ -230,8 +233,11 @@ class Setting:
         guard: Its limits and its kinematics hold in every row.
         objects: The task's objects.
         episode_steps: Control periods in an episode.
+        bounds: Where the objects can be; None for anywhere.
         pace: Speed of the arm, as a share of training's.
+        rising: How tools retreat where nothing goes on, ``tcp_delta``; None to let them be, as in training.
         observer: The kinematics of the measured arm; None for the guard's, which are those of the commands.
+        privileged: Whether the true state follows each observation, for critics that see it.
     """
 
     task: Task
@@ -239,8 +245,11 @@ class Setting:
     guard: Guard
     objects: tuple[ObjectModel, ...]
     episode_steps: int
+    bounds: ObjectBounds | None = None
     pace: float = 1.0
+    rising: ActionKind | None = None
     observer: Kinematics | ToolboxKinematics | None = None
+    privileged: bool = False
 
 
 class RobotBatch:
@@ -258,6 +267,8 @@ class RobotBatch:
         goals, seen_goals: What is asked for, and how that looks to a controller.
         state, seen: The true states of all rows, and as a controller sees them.
         watch: Called in every control period once a row's command is sent.
+        layout: Fields of the observation, and of the true state where that follows.
+        privileged_size: How many numbers the true state has; 0 where it does not follow.
     """
 
     def __init__(self, cells: Sequence[Cell], setting: Setting, threads: int = 1) -> None:
@@ -271,8 +282,16 @@ class RobotBatch:
         self._observer = setting.observer or self.guard.kinematics
         self._names = tuple(item.name for item in setting.objects)
         self.memory = ObjectMemory(
-            [cell.objects for cell in cells], self._names, self.spec.period_s, rest, setting.pace
+            [cell.objects for cell in cells], self._names, self.spec.period_s, rest, setting.pace, setting.bounds
         )
+        self.retreat: Retreat | None = None
+        if setting.rising is not None:
+            self.retreat = Retreat(setting.rising, count, self.spec.period_s, setting.pace)
+        self._privileged, self.privileged_size, self.layout = None, 0, self.task.layout
+        if setting.privileged:
+            self._privileged = Privileged(self.task, self.spec, setting.objects, count)
+            self.privileged_size = self._privileged.layout.size
+            self.layout = Layout([*self.task.layout.fields, *self._privileged.layout.fields])
         self._disturbed = np.array([cell.robot.is_disturbed for cell in cells])
         self._threads = min(threads, count)
         self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
@@ -287,7 +306,7 @@ class RobotBatch:
         poses = {
             name: ObjectPoses(np.zeros((count, 3)), np.zeros((count, 3, 3)), np.zeros(count)) for name in self._names
         }
-        self.goals = self.seen_goals = Goals(np.zeros((count, 3)), poses)
+        self.goals = self.seen_goals = Goals(np.zeros((count, 3)), np.zeros((count, 3, 3)), poses)
         self.goal: list[Goal | None] = [None] * count
         self.state = self.seen = self._observed(self._true_of, self._all, np.zeros(count), self.goals.objects)
 
@@ -319,7 +338,7 @@ class RobotBatch:
         Args:
             row: Which row.
             rng: Draws everything about the episode.
-            goal: A position (3,) [m] in place of the sampled goal, for tasks that sample one.
+            goal: The numbers of a goal [m, rad] in place of the sampled one, for tasks that take one.
             stay: Whether the episode begins where the arm stands, with its gripper as it is.
 
         Raises:
@@ -328,12 +347,11 @@ class RobotBatch:
         """
         self.connect(row)
         robot, objects, initial = self.cells[row]
-        start = initial.draw(rng)
-        if goal is not None:
-            start = start._replace(goal=initial.given(start.goal, goal))
+        start = initial.draw(rng, goal)
         robot.begin(rng)
         start = self._bring(row, start, stay)
         lying = objects.arrange(start.goal.objects)
+        start = start._replace(goal=initial.among(start.goal, lying, rng, goal))
         self.memory.forget(row)
         self.guard.reset(start.q, start.gripper, row)
         self._intent[row] = max(start.goal.intent, self.action_kind.intent_of(start.gripper))
@@ -343,6 +361,10 @@ class RobotBatch:
         self._steps[row] = self._held[row] = self._gripped[row] = 0
         self._look_anew(row)
         self._ask(row, start.goal, lying)
+        if self.retreat:
+            self.retreat.reset(row)
+        if self._privileged:
+            self._privileged.begin(row, robot, objects)
         if start.goal.lift_m > 0.0 and robot.teleports and not stay:
             self._lift(row, start.goal)
         observation: Vector = self._observation(np.array([row]))[0]
@@ -368,6 +390,7 @@ class RobotBatch:
         reasons = self._pass_period(desired, gripper, rows)
         before = self._of(self.state, rows)
         self._look(rows)
+        self._notice(rows)
         transition = Transition(
             before, self._of(self.state, rows), self._of(self.goals, rows), actions, self.previous_actions[rows],
             np.array([bool(each) for each in reasons]),
@@ -518,10 +541,24 @@ class RobotBatch:
         seen = self._of(self.seen, rows)
         gripper = self._keeps[rows]
         if kind.uses_gripper:
-            least, most = self.task.gripper_range(seen)
+            least, most = self.task.gripper_range(seen, self._of(self.seen_goals, rows))
             gripper = kind.gripper_command(self._intent[rows], guard.gripper[rows])
             gripper = np.minimum(np.maximum(gripper, least), most)
-        return kind.desired(actions, q, velocity, gripper, seen.closing_rate), gripper
+        desired = kind.desired(actions, q, velocity, gripper, seen.closing_rate, self.task.lowest(seen))
+        if self.retreat and (rises := self.retreat.rises[rows]).any():
+            desired[rises] = self.retreat.desired(take(seen, np.flatnonzero(rises)), q[rises], velocity[rises])
+            if kind.uses_gripper:
+                gripper[rises] = 0.0
+        return desired, gripper
+
+    def _notice(self, rows: Rows) -> None:
+        """Let tools rise where nothing goes on; their grippers forget what they were to do."""
+        if self.retreat is None:
+            return
+        left = self.task.way_left(self._of(self.seen, rows), self._of(self.seen_goals, rows))
+        if left is not None:
+            self.retreat.look(left, rows)
+            self._intent[rows[self.retreat.rises[rows]]] = 0.0
 
     def _pass_period(self, desired: Array, gripper: Array, rows: Rows) -> list[tuple[str, ...]]:
         """Send the guard's decisions, advance by one control period, and return why commands were changed."""
@@ -666,7 +703,11 @@ class RobotBatch:
 
     def _observation(self, rows: Rows) -> Vector:
         observed = self.task.observe(self._of(self.seen, rows), self._of(self.seen_goals, rows))
-        return self.task.layout.pack(observed, len(rows))
+        packed = self.task.layout.pack(observed, len(rows))
+        if self._privileged is None:
+            return packed
+        truth = self._privileged.observe(self._of(self.state, rows), self._of(self.goals, rows), rows)
+        return np.concatenate([packed, truth], axis=1)
 
     def _of(self, values: Any, rows: Rows) -> Any:
         """Return some rows of a state or of goals; all of them without a copy."""
@@ -711,4 +752,4 @@ def _goals(goal: Goal, names: Sequence[str]) -> Goals:
         name: ObjectPoses(goal.objects[name].position[None], goal.objects[name].rotation[None], unseen)
         for name in names
     }
-    return Goals(goal.position[None], objects)
+    return Goals(goal.position[None], goal.rotation[None], objects)

@@ -10,10 +10,18 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+import td3robot
 from td3robot.errors import EnvironmentFaultError, Td3RobotError
 
 Vector = NDArray[np.float32]
 LONGEST = 300  # characters of an exception's own text in a sentence
+# Code that calls an environment, and is not an environment's own.
+CALLERS = tuple(Path(module.__file__ or "").parent for module in (gymnasium, td3robot))
+OLD_API = (
+    "; this is the API of Gym before 0.26: let step return (observation, reward, terminated, truncated, info), and "
+    "reset(seed=None, options=None) return (observation, info); an environment of the package gym can be wrapped: "
+    "pip install 'shimmy[gym-v21]', environment.id=GymV21Environment-v0 and environment.kwargs.env_id=ITS_ID"
+)
 
 
 class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -32,6 +40,8 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         with checked(self._title, "reset"):
             observation, info = self.env.reset(seed=seed, options=options)
+            if not isinstance(info, dict):
+                raise EnvironmentFaultError(f"reset of the environment {self._title!r} returned no info{OLD_API}")
             return self._copied(observation, "reset"), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -44,7 +54,7 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         with checked(self._title, "step"):
             observation, reward, terminated, truncated, info = self.env.step(action)
             return (
-                self._copied(observation, "step"), _number(reward), truth(terminated, "terminated"),
+                self._copied(observation, "step"), number(reward), truth(terminated, "terminated"),
                 truth(truncated, "truncated"), info,
             )  # fmt: skip
 
@@ -68,7 +78,8 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         return array.astype(np.float32)
 
 
-def _number(reward: Any) -> float:
+def number(reward: Any) -> float:
+    """Return a reward as a float, whatever kind of number it is."""
     return reward if isinstance(reward, float) else float(np.asarray(reward).item())
 
 
@@ -99,7 +110,18 @@ def checked(title: str, where: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  # somebody else's code may raise anything
         details = "".join(traceback.format_exception(error))
-        raise EnvironmentFaultError(f"the environment {title!r} {in_words(error)} in {where}", details) from None
+        raise EnvironmentFaultError(
+            f"the environment {title!r} {in_words(error)} in {where}{_advice(error)}", details
+        ) from None
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do about an environment with an older API: it is noticed by whoever called it."""
+    text, caller = str(error), traceback.extract_tb(error.__traceback__)[-1].filename
+    ours = any(Path(caller).is_relative_to(folder) for folder in CALLERS)
+    unpacked = isinstance(error, ValueError) and "values to unpack" in text
+    refused = isinstance(error, TypeError) and "reset() got an unexpected keyword argument" in text
+    return OLD_API if ours and (unpacked or refused) else ""
 
 
 def in_words(error: BaseException) -> str:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from td3robot.config import GymnasiumEnvironmentConfig
 from td3robot.envs.checked import in_words, truth
+from td3robot.envs.goals import GoalReader
 from td3robot.envs.playing import REPORTED
 from td3robot.envs.spaces import ScaledActions, require_actions, require_observations
-from td3robot.envs.video import drawing_library
 from td3robot.errors import ConfigError, EnvironmentFaultError
 from td3robot.layout import Field, Layout
 from td3robot.policy.contract import Contract
+from td3robot.robots.simulated.drawing_library import drawing_library
 
 Environment = gymnasium.Env[Any, Any]
 # Steps of an episode that nothing limits. Its evaluation would otherwise never end, if it does not.
@@ -54,16 +55,24 @@ def make_gymnasium(config: GymnasiumEnvironmentConfig, render_mode: str | None =
     except ConfigError:
         environment.close()
         raise
+    goals = GoalReader.of(environment, config.id)
     if not isinstance(environment.observation_space, Box) or len(environment.observation_space.shape) != 1:
         environment = FlattenObservation(environment)
-    return ContractedEnvironment(ScaledActions(environment), config)
+    return ContractedEnvironment(ScaledActions(environment), config, goals)
 
 
 class ContractedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment with the contract of a policy that is trained on it, and the info that td3robot reads."""
+    """An environment with the contract of a policy that is trained on it, and the info that td3robot reads.
 
-    def __init__(self, environment: Environment, config: GymnasiumEnvironmentConfig) -> None:
+    Attributes:
+        goals: Reads its goals; None if it has none.
+    """
+
+    def __init__(
+        self, environment: Environment, config: GymnasiumEnvironmentConfig, goals: GoalReader | None = None
+    ) -> None:
         super().__init__(environment)
+        self.goals = goals
         self._config, self._steps = config, 0
         self._limited = environment.spec is not None and environment.spec.max_episode_steps is not None
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -14,6 +14,9 @@ from td3robot.errors import EnvironmentFaultError
 from td3robot.layout import Layout
 from td3robot.statistics import mean_interval, wilson_interval
 from td3robot.tasks.interface import Failure
+
+if TYPE_CHECKING:
+    from td3robot.robots.simulated.handling import EpisodeHandling, Handling
 
 Vector = NDArray[np.float32]
 Act = Callable[[Vector], Vector]
@@ -39,6 +42,7 @@ class EpisodeFigures:
             may stop an episode for other reasons.
         fault: What went wrong, in one sentence, or None.
         failure: Why a robot's episode did not succeed; None where its task had no say.
+        handling: How its objects were handled; None where nobody looked, as in training and on an arm.
     """
 
     number: int
@@ -53,6 +57,7 @@ class EpisodeFigures:
     ended: str = ""
     fault: str | None = None
     failure: Failure | None = None
+    handling: "EpisodeHandling | None" = None
 
     def count(self, reward: float, info: dict[str, Any]) -> None:
         """Add one step, with the reward and info that the environment returned."""
@@ -84,9 +89,11 @@ class Player:
         figures: Figures of the episode in progress.
         observation: The observation that the policy acts on next.
         action: Its last action.
+        handling: Looks at how objects are handled, if it is set before an episode; only a simulation can.
     """
 
     kind: ClassVar[type[EpisodeFigures]] = EpisodeFigures  # the figures that it fills
+    handling: "Handling | None" = None
 
     def __init__(self, environment: Environment, act: Act) -> None:
         self.environment, self._act = environment, act
@@ -102,6 +109,8 @@ class Player:
         self.figures = self.kind(number, seed)
         self.observation, _ = self.environment.reset(seed=seed, options=options)
         require_finite(self._layout, self.observation, 0.0, f"episode {number}, reset")
+        if self.handling is not None:
+            self.figures.handling = self.handling.begin()
         return self.figures
 
     def step(self) -> bool:
@@ -116,6 +125,8 @@ class Player:
         self.observation, reward, terminated, truncated, info = self.environment.step(self.action)
         require_finite(self._layout, self.observation, float(reward), where)
         figures.count(float(reward), info)
+        if self.handling is not None:
+            self.handling.look()
         if not (terminated or truncated):
             return False
         figures.end(bool(truncated), info)
@@ -166,6 +177,8 @@ class Evaluation:
         guard_interventions: Share of steps that the guard changed, by reason; ``any`` counts a step once.
         failures: Of the episodes that did not succeed: ``episodes``, and the median ``distance_m`` where one says more,
             by :attr:`Failure.kind`, or by what ended them early; None where nobody says, and of earlier versions.
+        handling: How gently objects were handled (``robots/simulated/handling.py``); None but in ``td3robot eval`` of a
+            simulated task with objects.
     """
 
     success_rate: float | None
@@ -179,6 +192,7 @@ class Evaluation:
     guard_interventions: dict[str, float] | None
     mean_return_ci95: tuple[float, float] | None = None
     failures: dict[str, dict[str, Any]] | None = None
+    handling: dict[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
@@ -228,6 +242,7 @@ def summarize(episodes: Sequence[EpisodeFigures]) -> Evaluation:
         guard_interventions={reason: count / steps for reason, count in sorted(reasons.items())} if reasons else None,
         mean_return_ci95=mean_interval(returns),
         failures=failures_of(episodes) if rated else None,
+        handling=summarize_handling([each.handling for each in episodes if each.handling is not None]),
     )
 
 
@@ -244,6 +259,19 @@ def failures_of(episodes: Sequence[EpisodeFigures]) -> dict[str, dict[str, Any]]
         known = [distance for distance in distances if distance is not None]
         found[kind] = {"episodes": len(distances), "distance_m": float(np.median(known)) if known else None}
     return found or None
+
+
+def summarize_handling(episodes: Sequence["EpisodeHandling"]) -> dict[str, float] | None:
+    """Return the figures of episodes together; None of none."""
+    if not episodes:
+        return None
+    pushes = [episode.push_m for episode in episodes]
+    return {
+        "push_median_m": float(np.median(pushes)),
+        "push_p95_m": float(np.percentile(pushes, 95)),
+        "max_force_before_grip_n": max(episode.force_before_grip_n for episode in episodes),
+        "max_force_n": max(episode.force_n for episode in episodes),
+    }
 
 
 def evaluate(

@@ -5,13 +5,18 @@ field of the environment's configuration; pass parts of a section as nested mapp
 
     gymnasium.make("td3robot/UR5eReach-v0", disturbance="real", task={"tolerance_m": 0.02}, episode_s=8.0)
 
-Nothing heavy is imported here: importing the package registers the ids.
+Importing the package registers the ids, without importing Gymnasium, which takes longer than loading a policy: if
+nothing has imported it yet, they are registered when something does.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 
 def with_overrides(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +47,20 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
     },
     "td3robot/UR5eGrasp-v1": with_overrides(GRASP, {"robot": {"physics_rate_hz": 260.0}}),
+    "td3robot/UR5ePlace-v0": {
+        "robot": {"physics_rate_hz": 260.0},
+        "task": {"name": "place"},
+        "action": {"exponent": 3.0},
+        "episode_s": 16.0,
+    },
+    "td3robot/UR5eStack-v0": {
+        "robot": {"physics_rate_hz": 260.0},
+        "task": {"name": "stack"},
+        "action": {"exponent": 3.0},
+        "episode_s": 16.0,
+    },
+    "td3robot/UR5ePush-v0": {"robot": {"physics_rate_hz": 260.0}, "task": {"name": "push"}, "episode_s": 12.0},
+    "td3robot/UR5eReachPose-v0": {"task": {"name": "reach_pose"}, "episode_s": 6.0},
     "td3robot/UR10eGrasp-v1": with_overrides(
         GRASP,
         {
@@ -65,6 +84,48 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
 
 
 def register() -> None:
-    """Register every released environment with Gymnasium."""
+    """Register every released environment with Gymnasium: now if it is imported, otherwise when it is."""
+    if "gymnasium" in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _AtImport())
+
+
+def _register() -> None:
+    import gymnasium
+
     for released in RELEASED:
         gymnasium.register(id=released, entry_point="td3robot.build:make_released", kwargs={"released": released})
+
+
+class _AtImport:
+    """Finds Gymnasium where the other finders do, and has it loaded by :class:`_RegisteringLoader`."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return Gymnasium's specification, None for any other module and where Gymnasium is loaded again."""
+        if name != "gymnasium" or name in sys.modules:
+            return None
+        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _RegisteringLoader(spec.loader)  # type: ignore[assignment]  # a loader by its methods
+        return spec
+
+
+class _RegisteringLoader:
+    """Loads Gymnasium by its own loader, and then registers the environments."""
+
+    def __init__(self, own: "Loader") -> None:
+        self.own = own
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Create the module."""
+        return self.own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, whose loader is its own again, and register."""
+        module.__loader__ = self.own
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.own
+        self.own.exec_module(module)
+        _register()

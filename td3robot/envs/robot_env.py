@@ -64,8 +64,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._renderer: Renderer | None = None
         self._running = False
         self._last_info: dict[str, Any] = {}
-        self.observation_layout: Layout = self.task.layout
-        self.observation_space = Box(-np.inf, np.inf, (self.task.layout.size,), np.float32)
+        self.observation_layout: Layout = batch.layout
+        self.observation_space = Box(-np.inf, np.inf, (batch.layout.size,), np.float32)
         self.action_space = Box(-1.0, 1.0, (self.action_kind.layout.size,), np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,15 +129,18 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     @property
     def gripper_message(self) -> str:
         """Why the gripper does not follow the policy's intent, for operators; or nothing."""
-        return self.task.gripper_message(self.batch.seen)
+        if self.batch.retreat and self.batch.retreat.rises[0]:
+            return "nothing goes on here: the gripper opens and the tool rises, to look again"
+        return self.task.gripper_message(self.batch.seen, self.batch.seen_goals)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
         """Sample a goal, bring the arm to its start, and observe.
 
         Args:
             seed: As in Gymnasium.
-            options: ``goal``: a position [m] in place of the sampled one, for tasks that sample one. ``stay``: whether
-                the episode begins where the arm stands, with its gripper as it is.
+            options: ``goal``: the numbers of a goal [m, rad] in place of the sampled one, for tasks that take one (see
+                their ``goal_form``). ``stay``: whether the episode begins where the arm stands, with its gripper as it
+                is.
 
         Raises:
             ConfigError: An option is unknown, or the given goal is not possible.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from td3robot.envs.batch import RobotBatch, StepResult
 from td3robot.envs.checked import checked
+from td3robot.envs.goals import GoalColumns, GoalReader
 from td3robot.envs.playing import REPORTED, Act, EpisodeFigures, require_finite
 from td3robot.envs.robot_env import RobotEnv
 from td3robot.layout import Layout
@@ -43,11 +44,15 @@ class EnvironmentRows(ABC):
         count: How many.
         action_shape: Of one action.
         observation_layout: Names of an observation's components, if they have any.
+        privileged_size: How many numbers at the end of an observation only critics see.
+        goals: Where an observation has its goals, if it has any.
     """
 
     count: int
     action_shape: tuple[int, ...]
     observation_layout: Layout | None
+    privileged_size: int = 0
+    goals: GoalColumns | None = None
 
     @abstractmethod
     def reset(self, row: int, seed: int) -> Vector:
@@ -56,6 +61,10 @@ class EnvironmentRows(ABC):
     @abstractmethod
     def step(self, actions: Vector, rows: Rows) -> Steps:
         """Step some environments with their rows of actions (k, action)."""
+
+    def rewards(self, row: int, achieved: Vector, desired: Vector) -> NDArray[np.float64]:
+        """Return the rewards (n,) of one environment for goals, as :class:`~td3robot.envs.goals.GoalReader` does."""
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
@@ -74,7 +83,8 @@ class RobotRows(EnvironmentRows):
         self.batch = RobotBatch.joined([environment.batch for environment in environments], threads)
         self.count, self._title = len(environments), self.batch.task.name
         self.action_shape = (self.batch.action_kind.layout.size,)
-        self.observation_layout: Layout | None = self.batch.task.layout
+        self.observation_layout: Layout | None = self.batch.layout
+        self.privileged_size = self.batch.privileged_size
 
     def reset(self, row: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -98,6 +108,13 @@ class SingleRows(EnvironmentRows):
         self._environments, first = environments, environments[0]
         self.count, self.action_shape = len(environments), first.action_space.shape or ()
         self.observation_layout = getattr(first.unwrapped, "observation_layout", None)
+        if isinstance(robot := first.unwrapped, RobotEnv):
+            self.privileged_size = robot.batch.privileged_size
+        self._readers = [
+            each.get_wrapper_attr("goals") if each.has_wrapper_attr("goals") else None for each in environments
+        ]
+        if isinstance(reader := self._readers[0], GoalReader):
+            self.goals = reader.columns
 
     def reset(self, row: int, seed: int) -> Vector:
         """Begin an episode."""
@@ -114,6 +131,12 @@ class SingleRows(EnvironmentRows):
             [bool(truncated) for *_, truncated, _ in taken],
             [{key: info[key] for key in REPORTED if key in info} for *_, info in taken],
         )
+
+    def rewards(self, row: int, achieved: Vector, desired: Vector) -> NDArray[np.float64]:
+        """Return them by the environment's own function."""
+        reader = self._readers[row]
+        assert isinstance(reader, GoalReader)
+        return reader.rewards(achieved, desired)
 
     def close(self) -> None:
         """Close all."""

@@ -1,7 +1,5 @@
 """Recording episodes to an MP4 file."""
 
-import os
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -74,9 +72,3 @@ class VideoRecorder:
         """Return the error for a video that the encoder could not write; it says no more than that its pipe broke."""
         reason = error.strerror or "the encoder ended"
         return ConfigError(f"the video {self.path} could not be written ({reason}); make room, or give another file")
-
-
-def drawing_library() -> str:
-    """Return what ``MUJOCO_GL`` names, or ``egl`` where there is no display; an empty text is MuJoCo's own choice."""
-    wanted = os.environ.get("MUJOCO_GL", "").lower()
-    return "egl" if sys.platform == "linux" and not wanted and "DISPLAY" not in os.environ else wanted

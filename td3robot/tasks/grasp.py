@@ -34,8 +34,10 @@ from td3robot.tasks.grasp_formulas import (
     gripper_ranges,
     held_rows,
     joint_goals_of,
+    lowest_rows,
     observe_rows,
     score_rows,
+    ways_left,
 )
 from td3robot.tasks.interface import (
     NOTHING_HELD,
@@ -74,9 +76,9 @@ PRACTICE_HOLD_S, PRACTICE_WHOLE_SHARE = 3.0, 0.25
 # the object by at most this [rad]; around a wide object less, so that the open fingers are not inside it. This share of
 # it begins with the object in the hand, lifted some way.
 PRACTICE_OFFSET_M, PRACTICE_TURN_RAD, PRACTICE_LIFTED_SHARE = (0.012, 0.02), 0.785, 0.2
-# Fingers closed further than the object's width allows, by this fraction, hold nothing. The margin ends at the latest
-# half-way to the closed fraction of an empty grip, less bias and noise.
-EMPTY_MARGIN, ON_NOTHING = 0.16, 0.965
+# Fingers closed further than this hold nothing: softer or smaller objects than expected stop them before. For thin
+# objects the bound is half-way to the closed fraction of an empty grip, less bias and noise.
+EMPTY, ON_NOTHING = 0.9, 0.965
 
 
 class GraspRewards(Section):
@@ -120,7 +122,7 @@ def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
     if width > jaw.widest_m:
         return (
             f"the object is {1e3 * width:g} mm wide where it is gripped, and the jaw takes at most "
-            f"{1e3 * jaw.widest_m:g} mm; choose a smaller object"
+            f"{1e3 * jaw.widest_m:g} mm; choose a smaller object, or the task push"
         )
     if width < jaw.min_width_m:
         return (
@@ -150,7 +152,7 @@ def over(item: ObjectConfig, jaw: Jaw) -> float:
 
 def empty_beyond(closed_on_object: float) -> float:
     """Return the closed fraction beyond which fingers hold nothing, if the object should stop them at this one."""
-    return closed_on_object + min(EMPTY_MARGIN, (ON_NOTHING - closed_on_object) / 2)
+    return max(EMPTY, (closed_on_object + ON_NOTHING) / 2)
 
 
 class GraspConfig(TaskConfig):
@@ -311,11 +313,12 @@ class Grasp(Task):
     * ``joint_progress``: progress of all joints along it; 0 in the period in which the object becomes held or is lost
     """
 
-    Config = GraspConfig
+    Config: ClassVar[type[TaskConfig]] = GraspConfig
     name = "grasp"
     uses_gripper = True
     turns_tool = True
     takes_goal = False
+    terms: ClassVar[tuple[str, ...]] = Terms._fields
 
     def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
@@ -324,7 +327,7 @@ class Grasp(Task):
         self.practice_hold_steps = spec.periods(PRACTICE_HOLD_S)
         self._numbers = numbers_of(config, spec, max_tcp_speed_m_s * spec.period_s)
         self._packed = plain(self._numbers)
-        self._weights = np.array([getattr(config.rewards, name) for name in Terms._fields])
+        self._weights = np.array([getattr(config.rewards, name) for name in self.terms])
         self._table = spec.table_height_m
         # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
         self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
@@ -350,6 +353,11 @@ class Grasp(Task):
             ]
         )
 
+    @property
+    def lifted_share(self) -> float:
+        """Share of practice at the object that begins with it in the hand, lifted."""
+        return PRACTICE_LIFTED_SHARE
+
     def to_json(self) -> dict[str, Any]:
         """Return the name, the object's shape, the scale of ``target_near``, and where the gripper may close."""
         return {
@@ -359,6 +367,7 @@ class Grasp(Task):
             "close_within_m": self.config.close_within_m,
             "seen_within_s": SEEN_WITHIN_S,
             "opens_if": "failed",
+            "descends": "over the object",
         }
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
@@ -380,7 +389,7 @@ class Grasp(Task):
             yaw = self._ease * rng.uniform(-PRACTICE_TURN_RAD, PRACTICE_TURN_RAD)
             low_start, high_start = zip((-beside, beside), (-along, along), PRACTICE_HEIGHT, strict=True)
             start = rng.uniform(low_start, high_start)
-            if rng.random() < PRACTICE_LIFTED_SHARE:
+            if rng.random() < self.lifted_share:
                 start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._numbers.lift_m
                 yaw *= GRIPPED_TURN / PRACTICE_TURN_RAD
             yaw -= self._numbers.across
@@ -447,7 +456,7 @@ class Grasp(Task):
             for row in range(len(away))
         ]  # fmt: skip
 
-    def gripper_range(self, state: TaskState) -> tuple[Array, Array]:
+    def gripper_range(self, state: TaskState, goals: Goals) -> tuple[Array, Array]:
         """Return the bounds of the grippers' next commands.
 
         Fingers begin to close around the object only. Then they go on until they hold it or fail: they closed further
@@ -455,9 +464,17 @@ class Grasp(Task):
         """
         return gripper_ranges(self._packed, GraspState.of(state))
 
-    def gripper_message(self, state: TaskState) -> str:
+    def lowest(self, state: TaskState) -> Array:
+        """Keep the fingertips above the object until open fingers would come down around it: nothing is pushed."""
+        return lowest_rows(self._packed, GraspState.of(state))
+
+    def way_left(self, state: TaskState, goals: Goals) -> Array:
+        """Return the way to the grip, turn and fingers included, and then nothing: who holds something keeps it."""
+        return ways_left(self._packed, GraspState.of(state))
+
+    def gripper_message(self, state: TaskState, goals: Goals) -> str:
         """Say that the fingers failed, or may not close for want of a sighting."""
-        most = self.gripper_range(state)[1][0]
+        most = self.gripper_range(state, goals)[1][0]
         if state.commanded_gripper[0] >= 1.0 and most == 0.0:
             return "the fingers hold nothing, and open again"
         if most == 0.0 and state.intent[0] >= 0.5 and state.objects[OBJECT].age_s[0] > SEEN_WITHIN_S:
@@ -465,7 +482,10 @@ class Grasp(Task):
         return ""
 
     def held(self, state: TaskState) -> NDArray[np.intp]:
-        """Return the object if the fingers rest short of their command, about as far apart as the object is wide."""
+        """Return the object if the fingers rest short of their command: against something, whatever its width.
+
+        That is what a gripper's own object detection says. A soft object gives way, and a size may be told wrong.
+        """
         return held_rows(self._packed, state.closed, state.earlier_closed, state.commanded_gripper)
 
     def _joint_error(self, state: TaskState, goals: Goals) -> Array:

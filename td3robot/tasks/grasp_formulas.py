@@ -27,6 +27,9 @@ LOW = 0.01
 # deeper than this far above its top [m]; ``press`` grows to its full size over PRESS_SCALE in both directions. A finger
 # is this thick, and this far to each side of the jaw's middle [m]: the largest of the grippers here.
 ABOVE_TOP, PRESS_SCALE, FINGER_THICK, FINGER_HALF_WIDTH = 0.005, 0.01, 0.02, 0.012
+# Share of the room between an object in the middle of the open jaw and a finger by which a tool may be beside it, and
+# come down all the same.
+OVER_SHARE = 0.5
 # Scale that separates holding still from moving slowly [m/s].
 STILL = 0.02
 # A turning tool counts as moving like a point this far from its axis [m]: nothing else would keep it from turning. The
@@ -47,6 +50,8 @@ PRECISE = 0.01
 IN_HAND = 0.04
 # The drivers count as stopped short of closed when the command is ahead of them by this closed fraction.
 SHORT_OF_COMMAND = 0.08
+# Fingers that rest short of their command rest against something, whatever its size, unless they hardly moved yet.
+LEAST_CLOSED = 0.1
 # Fingers that were told to close, hold nothing and have not moved for this long have failed [s]: some grippers report
 # their position ten times a second, and answers may be late.
 FAILED_S = 0.5
@@ -185,12 +190,20 @@ class Terms(NamedTuple):
 
 
 @formula
+def heading_of(item: Array) -> float:
+    """Compute the direction of an object's x axis (3, 3) about the vertical, or of a rolled cube's y axis [rad]."""
+    if np.hypot(item[0, 0], item[1, 0]) >= 0.5:
+        return yaw(item)
+    return float(np.arctan2(item[1, 1], item[0, 1]))
+
+
+@formula
 def turn_to(n: Numbers, tool: Array, item: Array) -> float:
     """Compute the smallest turn about the vertical that lines a tool (3, 3) up with an object (3, 3) [rad]."""
     if n.symmetry == 0:
         return 0.0
     step = 2 * pi / n.symmetry
-    return float((yaw(item) + n.across - yaw(tool) + step / 2) % step - step / 2)
+    return float((heading_of(item) + n.across - yaw(tool) + step / 2) % step - step / 2)
 
 
 @formula
@@ -385,6 +398,9 @@ def turn_left(n: Numbers, state: GraspState, row: int) -> float:
     return turn_to(n, state.commanded_rotation[row], state.item_rotation[row])
 
 
+# How much way a turn counts as, in noticing that nothing goes on [m/rad].
+TURN_M = 0.05
+
 # The fields of an observation that take a formula.
 OBSERVED = (
     "commanded_yaw",
@@ -448,6 +464,54 @@ def may_close(n: Numbers, state: GraspState, row: int) -> bool:
     )
 
 
+@formula
+def is_over(n: Numbers, state: GraspState, row: int) -> bool:
+    """Whether a commanded tool could come down with the object between its open fingers, with room on each side."""
+    item, commanded, rotation = state.item[row], state.commanded_position[row], state.commanded_rotation[row]
+    across = along = 0.0
+    for axis in range(3):
+        across += rotation[axis, 0] * (item[axis] - commanded[axis])
+        along += rotation[axis, 1] * (item[axis] - commanded[axis])
+    room = OVER_SHARE * (n.half_stroke - n.half_width)
+    turn = turn_to(n, rotation, state.item_rotation[row])
+    return bool(abs(across) <= room and abs(along) <= FINGER_HALF_WIDTH and abs(turn) <= TURNED)
+
+
+@kernel
+def lowest_rows(numbers: Numbers, parts: GraspState) -> Array:
+    """Return how low tools (m,) may be wanted [m]; see :meth:`Grasp.lowest`."""
+    n, state = Numbers(*numbers), GraspState(*parts)
+    lowest = np.full(len(state.held), -np.inf)
+    for row in range(len(lowest)):
+        if state.held[row] == NOTHING_HELD and state.commanded_gripper[row] < 1.0 and not is_over(n, state, row):
+            lowest[row] = state.item[row, 2] + n.half_height + ABOVE_TOP + n.fingertips
+    return lowest
+
+
+@formula
+def has_failed(n: Numbers, state: GraspState, row: int) -> bool:
+    """Whether fingers closed further than the object allows, or stopped too far apart."""
+    closed = state.closed[row]
+    has_stopped = state.stalled_s[row] >= FAILED_S and state.held[row] == NOTHING_HELD
+    is_short = state.commanded_gripper[row] >= 1.0 and has_stopped and closed > SHORT_OF_COMMAND
+    return bool(closed > n.empty_beyond or is_short)
+
+
+@kernel
+def ways_left(numbers: Numbers, parts: GraspState) -> Array:
+    """Compute the ways left (m,) to the grip [m]; see :meth:`Grasp.way_left`."""
+    n, state = Numbers(*numbers), GraspState(*parts)
+    left = np.zeros(len(state.held))
+    for row in range(len(left)):
+        if state.held[row] == NOTHING_HELD:
+            turn = abs(turn_to(n, state.tcp_rotation[row], state.item_rotation[row]))
+            left[row] = distance_to(n, state.item[row], state.tcp_position[row]) + TURN_M * turn
+            left[row] += n.half_stroke * (1.0 - ramp(state.closed[row], n.closed_on_object))
+            if has_failed(n, state, row):
+                left[row] = np.inf
+    return left
+
+
 @kernel
 def gripper_ranges(numbers: Numbers, parts: GraspState) -> tuple[Array, Array]:
     """Return the bounds (m,) of the grippers' next commands; see :meth:`Grasp.gripper_range`."""
@@ -455,12 +519,10 @@ def gripper_ranges(numbers: Numbers, parts: GraspState) -> tuple[Array, Array]:
     least, most = np.zeros(len(state.held)), np.zeros(len(state.held))
     for row in range(len(state.held)):
         commanded, closed = state.commanded_gripper[row], state.closed[row]
-        has_stopped = state.stalled_s[row] >= FAILED_S and state.held[row] == NOTHING_HELD
         closes = commanded >= 1.0
-        has_failed = closed > n.empty_beyond or (closes and has_stopped and closed > SHORT_OF_COMMAND)
         if closed - commanded > SHORT_OF_COMMAND:  # it opens
             least[row] = most[row] = commanded
-        elif not has_failed:
+        elif not has_failed(n, state, row):
             least[row] = 1.0 if closes else 0.0
             most[row] = 1.0 if closes or may_close(n, state, row) else commanded
     return least, most
@@ -479,6 +541,6 @@ def held_rows(numbers: Numbers, closed: Array, earlier: Array, told: Array) -> N
     n, found = Numbers(*numbers), np.full(len(closed), NOTHING_HELD)
     for row in range(len(closed)):
         rests, is_short = abs(closed[row] - earlier[row]) < AT_REST, told[row] - closed[row] > SHORT_OF_COMMAND
-        if rests and is_short and 0.8 * n.closed_on_object < closed[row] <= n.empty_beyond:
+        if rests and is_short and LEAST_CLOSED < closed[row] <= n.empty_beyond:
             found[row] = 0
     return found

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from math import inf
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -90,10 +90,12 @@ class Goals(NamedTuple):
 
     Attributes:
         position: (m, 3) where the tool centre point, or the object, must end up [m].
+        rotation: (m, 3, 3) how it must be turned there, for tasks that ask for it.
         objects: Where the objects lay at the beginning, by name.
     """
 
     position: Array
+    rotation: Array
     objects: Mapping[str, ObjectPoses]
 
 
@@ -104,6 +106,7 @@ class Goal:
     Attributes:
         position: (3,) where the tool centre point, or the object, must end up [m]. The tool must be able to go there.
         start: (3,) where the tool centre point begins [m].
+        rotation: (3, 3) how the tool, or the object, must be turned at the end, for tasks that ask for it.
         gripper: Closed fraction that the gripper keeps, if the task does not use it.
         intent: The gripper's intent to begin with, if the task uses the gripper, in [0, 1].
         lift_m: In practice, the gripper takes what it finds at the start and lifts it this far before the episode
@@ -114,6 +117,7 @@ class Goal:
 
     position: Array
     start: Array
+    rotation: Array = field(default_factory=lambda: np.eye(3))
     gripper: float = 0.0
     intent: float = 0.0
     lift_m: float = 0.0
@@ -213,7 +217,10 @@ class Task(ABC):
         name: The task's name in configurations.
         uses_gripper: Whether the gripper is part of the action.
         turns_tool: Whether ``tcp_delta`` has a component that turns the tool about the vertical.
-        takes_goal: Whether a person may give the goal's position in place of the sampled one.
+        tilts_tool: Whether it has three that turn the tool about the base frame's axes, and goals have a ``rotation``.
+        takes_goal: Whether a person may give the goal in place of the sampled one.
+        goal_form: The numbers of such a goal; those in brackets may be left out.
+        gripper_kept: Closed fraction at which a gripper that the task does not use has to be; None for any.
         hold_steps: How many moments at the end of an episode must be achieved for success.
         practice_hold_steps: In training, an episode that is not ``whole`` ends once this many moments in a row were
             achieved.
@@ -224,7 +231,10 @@ class Task(ABC):
     name: str
     uses_gripper: bool
     turns_tool: bool
+    tilts_tool: bool = False
     takes_goal: bool = True
+    goal_form: str = "x,y,z"
+    gripper_kept: float | None = None
     hold_steps: int
     practice_hold_steps: float = inf
     layout: Layout
@@ -241,6 +251,19 @@ class Task(ABC):
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
         """Sample the goal of an episode; in practice, some may begin where there is most to learn."""
 
+    def given(self, goal: Goal, numbers: Array) -> Goal:
+        """Return a sampled goal with what a person gives in its place: the numbers (k,) of ``goal_form`` [m, rad].
+
+        Raises:
+            ValueError: There are more numbers, or fewer.
+        """
+        x, y, z = numbers
+        return replace(goal, position=np.array([x, y, z]))
+
+    def objection(self, goal: Goal, objects: Mapping[str, Pose]) -> str | None:
+        """Return why a goal cannot be asked for with the objects where they lie, as a sentence, or None if it can."""
+        return None
+
     def rebase(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal for where the objects really lie, which may not be where they were wanted."""
         return goal
@@ -252,11 +275,26 @@ class Task(ABC):
         """
         return np.full(len(state.q), NOTHING_HELD)
 
-    def gripper_range(self, state: TaskState) -> tuple[Array, Array]:
-        """Return the closed fractions (m,) between which the gripper may be commanded, from a state as it is seen."""
+    def gripper_range(self, state: TaskState, goals: Goals) -> tuple[Array, Array]:
+        """Return the closed fractions (m,) between which the gripper may be commanded, from what a controller sees."""
         return np.zeros(len(state.q)), np.ones(len(state.q))
 
-    def gripper_message(self, state: TaskState) -> str:
+    def lowest(self, state: TaskState) -> Array | None:
+        """Return how low each of m tools may be wanted, from a state as it is seen [m]; None for anywhere.
+
+        A tool that is lower already may stay there, and slides along: it is not lifted.
+        """
+        return None
+
+    def way_left(self, state: TaskState, goals: Goals) -> Array | None:
+        """Return how far each of m rows is from its goal, as a controller sees it [m]; None for tasks without retreat.
+
+        Where that does not get shorter for some time, the tool rises with its gripper open, and the policy goes on from
+        there. It is 0 where there is nothing left to do, and infinite where the attempt has failed.
+        """
+        return None
+
+    def gripper_message(self, state: TaskState, goals: Goals) -> str:
         """Return why the gripper of the first row does not follow the policy's intent, for operators; or nothing."""
         return ""
 

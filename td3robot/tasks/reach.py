@@ -166,6 +166,11 @@ class Reach(Task):
             values |= self.joints.observe(state, self._joint_error(state, goals))
         return values
 
+    def way_left(self, state: TaskState, goals: Goals) -> Array:
+        """Return the tool's distance from the goal as it is seen, and nothing within the tolerance."""
+        distance = lengths(goals.position - state.tcp_position)
+        return np.where(distance <= self.config.tolerance_m, 0.0, distance)
+
     def score(self, transition: Transition) -> Scores:
         """Score one control period by the measured tool position and speed."""
         config, weights = self.config, self.config.rewards

@@ -1,23 +1,68 @@
-"""A hand-written grasp: it shows that the task can be done, and learned policies are compared with it."""
+"""Hand-written policies: they show that a task can be done, and learned policies are compared with them."""
 
+from collections.abc import Callable, Mapping
 from math import copysign
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from td3robot.config import RobotEnvironmentConfig
 from td3robot.config.robot import TURN_RAD_S, ActionConfig
+from td3robot.errors import ConfigError
 from td3robot.layout import Layout
 from td3robot.robots.interface import RobotSpec
 from td3robot.tasks.grasp import GraspConfig, empty_beyond, over
+from td3robot.tasks.place import PlaceConfig
+from td3robot.tasks.push import PushConfig, pushing_height
 
 # Descend only within this distance of the vertical over the object [m] and this turn [rad]; close within this [m].
 OVER, ALIGNED, AT = 0.005, 0.05, 0.006
 # ... and once the commanded tool is slower than this [m/s].
 SLOW = 0.06
+# Carry a held object sideways only this far above the table [m].
+CARRIED = 0.03
+# Push once this near to the point behind the object [m], and down to within this of the height to push from [m]: closed
+# fingers are a wedge, and coming down beside the object, they jam it against the table. Push by this share of the way
+# to its goal, at least and at most so far ahead of the commanded tool [m]; stop within this share of the tolerance.
+BEHIND, DOWN, PUSH_GAIN, PUSH_LEAST, PUSH_MOST, STOPS = 0.015, 0.003, 0.2, 0.005, 0.008, 0.55
 # Share of the remaining distance that one action asks for: the arm responds over several periods.
 GAIN = 0.5
 # Fingers closed further than commanded by this fraction, more than noise and bias, are opening.
 OPENING = 0.03
+
+
+class Script(Protocol):
+    """A hand-written policy."""
+
+    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the action (size,) for an observation (size,)."""
+
+
+class ScriptedReach:
+    """Move the commanded tool straight to the goal, by ``tcp_delta``; arguments as for :class:`ScriptedGrasp`."""
+
+    def __init__(self, layout: Layout, tool_step_m: float, action: ActionConfig) -> None:
+        self._layout, self._tool_step, self._asked = layout, tool_step_m, action
+
+    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the action (3,): tool displacement."""
+        seen = self._layout.unpack(observation.astype(np.float64))
+        return _step(self._asked, seen["goal_from_tcp"] - seen["commanded_from_tcp"], self._tool_step)
+
+
+class ScriptedReachPose:
+    """Move the commanded tool straight to the goal, and turn it on the way; arguments as for :class:`ScriptedGrasp`."""
+
+    def __init__(self, layout: Layout, tool_step_m: float, turn_step_rad: float, action: ActionConfig) -> None:
+        self._layout, self._tool_step, self._turn_step, self._asked = layout, tool_step_m, turn_step_rad, action
+
+    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the action (6,): tool displacement, turn about each axis."""
+        seen = self._layout.unpack(observation.astype(np.float64))
+        way = seen["goal_from_tcp"] - seen["commanded_from_tcp"]
+        turn = _step(self._asked, seen["turn_left"], self._turn_step)
+        return np.array([*_step(self._asked, way, self._tool_step), *turn], np.float32)
 
 
 class ScriptedGrasp:
@@ -31,6 +76,8 @@ class ScriptedGrasp:
         turn_step_rad: How far a full action turns it.
         action: What an action means.
     """
+
+    turn = "object_turn"
 
     def __init__(
         self,
@@ -55,7 +102,7 @@ class ScriptedGrasp:
         way = seen["target_from_commanded"]
         # If a tracker reports the object too low, the tool goes no further down than the guard lets it.
         way[2] = max(way[2], self._lowest - seen["commanded_position"][2])
-        turn, commanded = float(seen["object_turn"][0]), float(seen["commanded_gripper"][0])
+        turn, commanded = float(seen[self.turn][0]), float(seen["commanded_gripper"][0])
         closed = self._gripper.closed_fraction(seen["driver_q"])
         empty = closed > self._empty_beyond
         opening = closed > commanded + OPENING
@@ -73,13 +120,96 @@ class ScriptedGrasp:
         return way if there else way + np.array([0.0, 0.0, self._hover])
 
     def _action(self, way: NDArray[np.float64], turn: float, gripper: float) -> NDArray[np.float32]:
-        step = GAIN * way / self._tool_step
-        step = np.array([self._component(each) for each in (step / max(float(np.linalg.norm(step)), 1.0)).tolist()])
-        return np.array([*step, self._component(GAIN * turn / self._turn_step), gripper], np.float32)
+        turned = _component(self._asked, GAIN * turn / self._turn_step)
+        return np.array([*_step(self._asked, way, self._tool_step), turned, gripper], np.float32)
 
-    def _component(self, share: float) -> float:
-        """Return the component of an action that asks for a share of full speed, with its sign."""
-        return copysign(self._asked.length(min(abs(share), 1.0)), share)
+
+class ScriptedPlace(ScriptedGrasp):
+    """Fetch the object as :class:`ScriptedGrasp` does, carry it to its goal, lower it, open, and leave it."""
+
+    turn = "turn_left"
+
+    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the action (5,): tool displacement, turn, gripper."""
+        seen = self._layout.unpack(observation.astype(np.float64))
+        if not (seen["placed"][0] or seen["held"][0]):
+            return super().act(observation)
+        way, turn = seen["target_from_commanded"], float(seen["turn_left"][0])
+        if seen["placed"][0]:
+            return self._action(way, 0.0, gripper=-1.0)
+        beside = np.hypot(*seen["goal_from_object"][:2])
+        if beside > OVER and seen["goal_from_object"][2] > -CARRIED:
+            way = way * [0.0, 0.0, 1.0]  # up first: a low object would be dragged over the table
+        elif abs(turn) > ALIGNED:
+            way = way * [1.0, 1.0, 0.0]  # turn before it comes down
+        return self._action(way, turn, gripper=-1.0 if seen["may_open"][0] else 1.0)
+
+
+class ScriptedPush:
+    """Go around the object over it, come down behind it, and push it straight to its goal, slower and slower.
+
+    Where the object turns or slips aside, the point behind it moves, and the tool follows it. Arguments as for
+    :class:`ScriptedGrasp`.
+    """
+
+    def __init__(
+        self, layout: Layout, config: PushConfig, spec: RobotSpec, tool_step_m: float, action: ActionConfig
+    ) -> None:
+        self._layout, self._tool_step, self._asked = layout, tool_step_m, action
+        self._tolerance, self._height = config.tolerance_m, pushing_height(spec)
+
+    def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Compute the action (3,): tool displacement."""
+        seen = self._layout.unpack(observation.astype(np.float64))
+        left, way = seen["goal_from_object"], seen["behind_from_commanded"]
+        distance = float(np.linalg.norm(left))
+        if distance < STOPS * self._tolerance:
+            return np.zeros(3, np.float32)
+        towards = left / distance
+        ahead = -float(towards @ way[:2])
+        aside = way[:2] + ahead * towards
+        low = float(seen["commanded_position"][2]) < self._height + BEHIND
+        if low and way[2] > BEHIND:
+            way = way * [0.0, 0.0, 1.0]  # up first, or it would go through the object
+        elif way[2] > -DOWN and np.linalg.norm(aside) < BEHIND and ahead > -BEHIND:
+            further = min(max(PUSH_GAIN * distance, PUSH_LEAST), PUSH_MOST)
+            way = np.array([*aside + towards * further, way[2]])
+        return _step(self._asked, way, self._tool_step)
+
+
+def _step(asked: ActionConfig, way: NDArray[np.float64], full: float) -> NDArray[np.float32]:
+    """Return the components (3,) that move or turn the tool by a share of a way (3,), at full speed at most."""
+    step = GAIN * way / full
+    step /= max(float(np.linalg.norm(step)), 1.0)
+    return np.array([_component(asked, each) for each in step.tolist()], np.float32)
+
+
+def _component(asked: ActionConfig, share: float) -> float:
+    """Return the component of an action that asks for a share of full speed, with its sign."""
+    return copysign(asked.length(min(abs(share), 1.0)), share)
+
+
+def scripted_reach(
+    layout: Layout, config: Any, action: ActionConfig, spec: RobotSpec, max_tcp_speed_m_s: float
+) -> ScriptedReach:
+    """Make the script for an environment's configuration."""
+    return ScriptedReach(layout, max_tcp_speed_m_s * action.speed_fraction * spec.period_s, action)
+
+
+def scripted_reach_pose(
+    layout: Layout, config: Any, action: ActionConfig, spec: RobotSpec, max_tcp_speed_m_s: float
+) -> ScriptedReachPose:
+    """Make the script for an environment's configuration."""
+    tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
+    return ScriptedReachPose(layout, tool_step, TURN_RAD_S * spec.period_s, action)
+
+
+def scripted_place(
+    layout: Layout, config: PlaceConfig, action: ActionConfig, spec: RobotSpec, max_tcp_speed_m_s: float
+) -> ScriptedPlace:
+    """Make the script for an environment's configuration."""
+    tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
+    return ScriptedPlace(layout, config, spec, tool_step, TURN_RAD_S * spec.period_s, action)
 
 
 def scripted_grasp(
@@ -88,3 +218,38 @@ def scripted_grasp(
     """Make the script for an environment's configuration."""
     tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
     return ScriptedGrasp(layout, config, spec, tool_step, TURN_RAD_S * spec.period_s, action)
+
+
+def scripted_push(
+    layout: Layout, config: PushConfig, action: ActionConfig, spec: RobotSpec, max_tcp_speed_m_s: float
+) -> ScriptedPush:
+    """Make the script for an environment's configuration."""
+    tool_step = max_tcp_speed_m_s * action.speed_fraction * spec.period_s
+    return ScriptedPush(layout, config, spec, tool_step, action)
+
+
+# The hand-written policy of each task, by its name.
+SCRIPTS: Mapping[str, Callable[[Layout, Any, ActionConfig, RobotSpec, float], Script]] = {
+    "reach": scripted_reach,
+    "reach_pose": scripted_reach_pose,
+    "grasp": scripted_grasp,
+    "place": scripted_place,
+    "stack": scripted_place,
+    "push": scripted_push,
+}
+
+
+def script_of(config: RobotEnvironmentConfig, layout: Layout, spec: RobotSpec) -> Script:
+    """Make the hand-written policy of an environment's task.
+
+    Raises:
+        ConfigError: The task has none, or its actions move joints.
+    """
+    if config.task.name not in SCRIPTS:
+        raise ConfigError(f"the task {config.task.name!r} has no hand-written policy; those of {', '.join(SCRIPTS)} do")
+    if config.action.kind != "tcp_delta":
+        raise ConfigError(
+            f"the hand-written policies move the tool, and the actions here are {config.action.kind!r}; choose a "
+            "configuration with environment.action.kind tcp_delta"
+        )
+    return SCRIPTS[config.task.name](layout, config.task, config.action, spec, config.guard.max_tcp_speed_m_s)

@@ -320,7 +320,28 @@ def test_what_an_action_asks_of_an_arm_that_waits(rate, gripper, waits):
     kind, q, velocity = make(), SPEC.arm.home[None], np.full((1, 6), 0.1)
     action = np.array([[0.1, -0.2, 0.3, 0.4, -0.5]], np.float32)
     desired = kind.desired(action, q, velocity, np.array([gripper]), np.array([rate]))
-    np.testing.assert_array_equal(desired, q + kind.move(0 * action if waits else action, q, velocity))
+    anywhere = np.full(1, -np.inf)
+    np.testing.assert_array_equal(desired, q + kind.move(0 * action if waits else action, q, velocity, anywhere))
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("kind", ["tcp_delta", "joint_delta"])
+def test_a_task_keeps_tools_up_and_lifts_none(kind):
+    kind, q = make(kind=kind), np.repeat(SPEC.arm.home[None], 4, axis=0)
+    height = KINEMATICS.tools(q).position[0, 2]
+    down = np.zeros((4, kind.layout.size), np.float32)
+    if kind.layout.fields[0].name == "tcp_delta":
+        down[:, 2] = -1.0
+    else:
+        down[:, 1:3] = 0.5, 0.5
+    lowest = height + np.array([-np.inf, -0.002, 0.0, 0.05])
+    nothing = np.zeros(4)
+    desired = kind.desired(down, q, np.zeros_like(q), nothing, nothing, lowest)
+    moved = KINEMATICS.tools(desired).position[:, 2] - height
+    assert moved[0] < -0.004
+    above = moved[1:] - [-0.002, 0.0, 0.0]
+    assert above.min() > -5e-4
+    assert above.max() < 2e-3  # joint_delta tilts the tool, and keeps it higher for that
 
 
 @pytest.mark.parametrize("kind", ["tcp_delta", "joint_delta"])

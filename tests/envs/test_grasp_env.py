@@ -15,6 +15,7 @@ from td3robot.config.disturbance import part_of
 from td3robot.config.objects import ObjectConfig
 from td3robot.envs.actions import CLOSES_AT
 from td3robot.envs.playing import evaluate
+from td3robot.envs.retreat import STUCK_S
 from td3robot.envs.rows import SingleRows
 from td3robot.errors import ConfigError, ContractError, RobotError, TrackerError
 from td3robot.layout import Field, Layout
@@ -26,7 +27,7 @@ from td3robot.robots.objects import Objects
 from td3robot.robots.simulated.disturbed import DisturbedRobot
 from td3robot.tasks import TASKS, grasp
 from td3robot.tasks.grasp import Grasp, GraspConfig
-from td3robot.tasks.interface import CLOSING_PER_S, NOTHING_HELD
+from td3robot.tasks.interface import CLOSING_PER_S, NOTHING_HELD, Task
 from td3robot.tasks.scripted import scripted_grasp
 
 CONFIG = RobotEnvironmentConfig(task=GraspConfig(), action=ActionConfig(exponent=3.0), episode_s=12.0)
@@ -212,6 +213,7 @@ def test_fingers_stall_from_their_last_command_or_motion_on(begun):
 
 def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
     environment = begun(CONFIG)
+    environment.batch.retreat = None
     drivers = []
     for _ in range(16):
         environment.drive(replace(environment.guard.commanded, gripper=1.0))
@@ -221,6 +223,46 @@ def test_fingers_that_closed_on_nothing_open_by_themselves(begun):
     assert set(told(environment, *[CLOSE] * 20)) == {0.0}  # the intent is to close, and the object is not here
     assert environment.batch.seen.intent[0] == 1.0
     assert environment.seen.robot.driver_q.mean() < 0.05
+
+
+def rise(environment, periods, action):
+    """Give how far the tool rose, and whether the gripper was told to open."""
+    before = environment.world.tcp.position[2]
+    for _ in range(periods):
+        environment.step(action)
+    return environment.world.tcp.position[2] - before, environment.guard.commanded.gripper == 0.0
+
+
+def test_a_tool_that_closed_on_nothing_rises_to_look_again(environment):
+    for _ in range(80):
+        environment.step(CLOSE)
+        if environment.batch.retreat.rises[0]:
+            break
+    height, is_open = rise(environment, 40, CLOSE)
+    assert height > 0.1 and is_open
+
+
+def test_a_tool_that_stands_still_beside_its_object_rises(begun):
+    environment = begun(CONFIG)
+    still = np.array([0, 0, 0, 0, -1], np.float32)
+    height, _ = rise(environment, round(STUCK_S / 0.05) - 2, still)
+    assert abs(height) < 0.005
+    height, is_open = rise(environment, 20, still)
+    assert height > 0.05 and is_open
+    assert "the gripper opens and the tool rises" in environment.gripper_message
+
+
+def test_a_tool_does_not_rise_in_training_nor_with_its_object_in_the_hand(monkeypatch):
+    monkeypatch.setattr(grasp, "PRACTICE_LIFTED_SHARE", 1.0)
+    config = CONFIG.model_copy(update={"task": GraspConfig(practice_share=1.0)})
+    training = make_robot_env(config, practice=True)
+    training.reset(seed=0)
+    assert training.batch.retreat is None
+    held, rising = training.batch.seen, make_robot_env(config)
+    assert held.held[0] == 0
+    assert rising.task.way_left(held, training.batch.seen_goals)[0] == 0.0
+    training.close()
+    rising.close()
 
 
 @pytest.mark.parametrize(("practice", "whole"), [(True, 0.0), (True, 1.0), (False, 0.0)])
@@ -352,7 +394,8 @@ def test_the_task_moves_with_the_table():
     ("arm", "gripper"),
     [("ur5e", "robotiq_2f85"), ("ur5e", "robotiq_hand_e"), ("ur10e", "robotiq_2f140"), ("fr3", "franka_hand")],
 )
-def test_a_tool_that_is_pushed_down_slides_over_the_table(arm, gripper):
+def test_a_tool_that_is_pushed_down_slides_over_the_table(arm, gripper, monkeypatch):
+    monkeypatch.setattr(Grasp, "lowest", Task.lowest)  # which keeps open fingers above the object
     robot = {"arm": arm, "gripper": gripper}
     config = RobotEnvironmentConfig.model_validate({"robot": robot, "task": {"name": "grasp"}, "episode_s": 20.0})
     environment = make_robot_env(config)

@@ -24,6 +24,7 @@ from other_environments import newest, outcome
 from td3robot.build import make_environment
 from td3robot.config import GymnasiumEnvironmentConfig
 from td3robot.envs import gymnasium_env
+from td3robot.envs.checked import CheckedEnvironment
 from td3robot.envs.gymnasium_env import action_range, make_gymnasium
 from td3robot.envs.playing import evaluate
 from td3robot.envs.rows import SingleRows
@@ -400,3 +401,39 @@ def test_the_table_of_other_environments_says_what_became_of_one(name, found):
 
 def test_the_table_has_the_newest_version_of_each():
     assert newest(["B", "A-v2", "A-v10", "C/D-v0", "A-v1"]) == ["A-v10", "B", "C/D-v0"]
+
+
+class OldStep(Other):
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated or truncated, info
+
+
+class OldReset(Other):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class OldSeed(Other):
+    def reset(self):
+        return super().reset()[0]
+
+
+class OwnMistake(Other):
+    def step(self, action):
+        (_one,) = (1, 2)  # the environment's own
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "old"), [(OldStep, True), (OldReset, True), (OldSeed, True), (OwnMistake, False)])
+def test_an_environment_with_the_old_api_of_gym_gets_the_remedy(kind, old):
+    gymnasium.register("Old-v0", entry_point=kind, max_episode_steps=5)
+    try:
+        environment = CheckedEnvironment(make_gymnasium(GymnasiumEnvironmentConfig(id="Old-v0")), "old")
+        with pytest.raises(EnvironmentFaultError) as said, closing(environment) as checked:
+            checked.reset(seed=1)
+            checked.step(np.zeros(1, np.float32))
+    finally:
+        del gymnasium.registry["Old-v0"]
+    assert ("this is the API of Gym before 0.26: let step return" in str(said.value)) == old
+    assert ("shimmy[gym-v21]" in str(said.value)) == old

@@ -63,7 +63,7 @@ def test_who_watches_sees_what_was_asked_ruled_and_sent(environment):
     np.testing.assert_array_equal(decision.command.q, environment.guard.commanded.q)
     np.testing.assert_array_equal(sent.q, decision.command.q)
     np.testing.assert_array_equal(environment.world.commanded.q, sent.q)
-    moved = environment.action_kind.move(ACTION[None], commanded.q[None], np.zeros((1, 6)))
+    moved = environment.action_kind.move(ACTION[None], commanded.q[None], np.zeros((1, 6)), np.full(1, -np.inf))
     np.testing.assert_array_equal(desired.q, commanded.q + moved[0])
     assert desired.gripper == environment.goal.gripper
 
@@ -203,6 +203,23 @@ def test_an_episode_may_begin_where_the_arm_stands(environment):
     assert moved.calls == 1
 
 
+@pytest.mark.parametrize(("joint", "turn"), [("wrist_3_joint", np.pi / 2), ("wrist_3_joint", np.pi)])
+def test_an_arm_in_a_posture_that_training_never_had_begins_no_episode(environment, joint, turn):
+    names = environment.robot.spec.arm.joint_names
+    q = environment.robot.spec.arm.home.copy()
+    q[names.index(joint)] += turn
+    environment.robot.move_to(q)
+    with pytest.raises(RobotError, match=rf"no episode of training began: {joint} is at .*without a given goal"):
+        environment.reset(seed=0, options={"stay": True})
+
+
+def test_an_arm_with_its_wrist_flipped_begins_no_episode(environment):
+    q = environment.robot.spec.arm.home * np.array([1, 1, 1, 1, -1, 1]) + np.array([0, 0, 0, np.pi, 0, np.pi])
+    environment.robot.move_to(q)
+    with pytest.raises(RobotError, match="no episode of training began: wrist_"):
+        environment.reset(seed=0, options={"stay": True})
+
+
 def test_an_arm_that_stands_outside_the_limits_begins_no_episode(environment):
     behind = environment.robot.spec.arm.home + np.array([np.pi, 0, 0, 0, 0, 0])
     environment.robot.move_to(behind)
@@ -213,7 +230,7 @@ def test_an_arm_that_stands_outside_the_limits_begins_no_episode(environment):
 
 
 def test_draws_without_any_start_are_given_up_with_the_last_objection(environment):
-    environment.initial.posture_at = lambda position: (None, "the guard's limit: clearance")
+    environment.initial.posture_at = lambda position, wanted=None: (None, "the guard's limit: clearance")
     with pytest.raises(
         ConfigError,
         match=r"no admissible start .* 100 draws \(the last: the tool at the goal, the guard's limit: clearance",

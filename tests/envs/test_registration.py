@@ -2,6 +2,8 @@
 
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -44,6 +46,31 @@ def test_an_id_is_the_environment_of_its_configuration(released, name):
     assert RobotEnvironmentConfig.model_validate(RELEASED[released]) == run.environment
     environment = gymnasium.make(released)
     assert list(environment.unwrapped.contract().differences(make_robot_env(run.environment).contract())) == []
+
+
+@pytest.mark.parametrize("name", ["Place", "Push", "ReachPose", "Stack"])
+def test_an_id_without_a_quick_file_is_its_configuration_undisturbed(name):
+    file = {"Place": "place", "Push": "push", "ReachPose": "reach_pose", "Stack": "stack"}[name]
+    environment = load_config(CONFIGS / f"ur5e_{file}.yaml").environment
+    undisturbed = environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
+    assert RobotEnvironmentConfig.model_validate(RELEASED[f"td3robot/UR5e{name}-v0"]) == undisturbed
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import td3robot, gymnasium",
+        "import gymnasium, td3robot",
+        "import td3robot; from gymnasium.envs.registration import registry; import gymnasium",
+        "import td3robot; from importlib.util import find_spec; assert find_spec('gymnasium'); import gymnasium",
+        "import td3robot, gymnasium, importlib; importlib.reload(gymnasium)",
+    ],
+)
+def test_the_ids_are_registered_in_whichever_order_both_are_imported(program):
+    program += f"; assert {sorted(RELEASED)} == sorted(name for name in gymnasium.registry if 'td3robot' in name)"
+    program += "; assert gymnasium.__loader__ is gymnasium.__spec__.loader; gymnasium.__loader__.get_data"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_released_grasp_plays_in_the_environment_that_it_was_trained_in():
@@ -123,8 +150,7 @@ def observe_elsewhere(environment, connection):
     connection.send(first_observations(environment))
 
 
-@pytest.mark.parametrize("used", [False, True])
-@pytest.mark.quick("True")
+@pytest.mark.parametrize("used", [pytest.param(False, marks=pytest.mark.slow), True])  # see the pickled ones above
 def test_an_environment_survives_spawn(used):
     environment = make_robot_env(RobotEnvironmentConfig.model_validate(QUICK))
     expected = first_observations(environment)

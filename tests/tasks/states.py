@@ -29,7 +29,7 @@ def state_of(joints=6, objects=None, **values):
 def goals_of(goal):
     """Give the goal of an episode as goals of one row."""
     objects = {name: poses(pose.position, pose.rotation) for name, pose in goal.objects.items()}
-    return Goals(goal.position[None], objects)
+    return Goals(goal.position[None], goal.rotation[None], objects)
 
 
 def together(rows):

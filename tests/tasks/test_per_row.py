@@ -35,7 +35,7 @@ class OverRows(Reach):
     def held(self, state):
         return np.where(state.closed > 0.5, 0, NOTHING_HELD)
 
-    def gripper_range(self, state):
+    def gripper_range(self, state, goals):
         return np.zeros(len(state.q)), np.where(state.intent > 0.5, 1.0, 0.5)
 
 
@@ -58,7 +58,7 @@ class PerRow(OverRows):
         return 0 if state.closed > 0.5 else NOTHING_HELD
 
     @per_row
-    def gripper_range(self, state):
+    def gripper_range(self, state, goals):
         return 0.0, 1.0 if state.intent > 0.5 else 0.5
 
 
@@ -82,7 +82,7 @@ def test_a_task_for_one_row_gives_the_same_as_one_over_arrays(tasks):
     action = rng.uniform(-1, 1, (20, 3)).astype(np.float32)
     transition = Transition(state, state, goals, action, action, rng.random(20) < 0.5)
     observed, scores, held, ranges = zip(
-        *((task.observe(state, goals), task.score(transition), task.held(state), task.gripper_range(state))
+        *((task.observe(state, goals), task.score(transition), task.held(state), task.gripper_range(state, goals))
           for task in tasks),
         strict=True,
     )  # fmt: skip

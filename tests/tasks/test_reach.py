@@ -4,9 +4,9 @@ from math import exp
 
 import numpy as np
 import pytest
-from states import state_of
+from states import goals_of, state_of
 
-from td3robot.tasks.interface import TOO_SHORT, Failure, Goals, Transition
+from td3robot.tasks.interface import TOO_SHORT, Failure, Goal, Transition
 from td3robot.tasks.reach import Reach, ReachConfig
 
 GOAL, ALONG = np.array([0.1, 0.5, 0.3]), np.array([1.0, 0.0, 0.0])
@@ -28,7 +28,9 @@ def score(spec):
 
     def scored(off=0.0, before=0.0, after=0.0, speed=0.0, commanded_speed=0.0, intervened=False):
         earlier, now = (state(off, ahead, speed, commanded_speed) for ahead in (before, after))
-        scores = task.score(Transition(earlier, now, Goals(GOAL[None], {}), action, action, np.array([intervened])))
+        scores = task.score(
+            Transition(earlier, now, goals_of(Goal(GOAL, GOAL)), action, action, np.array([intervened]))
+        )
         terms = {name: float(value[0]) for name, value in scores.terms.items()}
         return terms, bool(scores.achieved[0]), float(scores.distance_m[0])
 
@@ -72,7 +74,7 @@ def test_settled_is_at_the_goal_and_at_rest_as_measured(score, off, speed, settl
 )
 def test_an_episode_s_failure_is_told_by_its_end(spec, off, speed, expected):
     task, action, now = Reach(ReachConfig(), spec, 0.25), np.zeros((1, 3), np.float32), state(off, 0.0, speed, 0.0)
-    last = Transition(now, now, Goals(GOAL[None], {}), action, action, np.array([False]))
+    last = Transition(now, now, goals_of(Goal(GOAL, GOAL)), action, action, np.array([False]))
     assert task.failures(last, np.array([False])) == [expected]
 
 

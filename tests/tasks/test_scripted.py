@@ -32,12 +32,10 @@ def lift_all(grasping, item, disturbance, seeds, share):
     ("item", "disturbance", "episodes"),
     [
         ("cube", "off", 15),
-        ("cube", "off", 60),
         ("cylinder", "off", 5),
         ("narrow box", "off", 5),
         ("wide box", "off", 5),
         ("cube", "real", 10),
-        ("cube", "real", 20),
     ],
 )
 @pytest.mark.quick("cube-off-15", "cube-real-10")

@@ -146,7 +146,10 @@ def test_a_row_gets_what_it_would_get_alone_bit_for_bit(task, transitions):
     assert same(task.score(everyone), together([task.score(row) for row in rows]))
     assert same(task.observe(state, goals), together([task.observe(row.state, row.goals) for row in rows]))
     assert same(task.held(state), together([task.held(row.state) for row in rows]))
-    assert same(np.array(task.gripper_range(state)), np.hstack([task.gripper_range(row.state) for row in rows]))
+    assert same(
+        np.array(task.gripper_range(state, goals)),
+        np.hstack([task.gripper_range(row.state, row.goals) for row in rows]),
+    )
 
 
 def test_rows_do_not_depend_on_those_beside_them(task, transitions):
