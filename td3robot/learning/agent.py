@@ -14,6 +14,7 @@ from td3robot.errors import ConfigError
 from td3robot.learning.exploration import Exploration
 from td3robot.learning.networks import RunningNormalizer
 from td3robot.learning.replay import Batch
+from td3robot.policy.observation_scaling import NORMALIZER, PRIVILEGED, Moments, columns
 
 if TYPE_CHECKING:
     from td3robot.learning.learner import Learner
@@ -33,8 +34,11 @@ class Agent(ABC):
         action_size: Size of an action; actions lie in [-1, 1].
         config: Hyperparameters.
         seed: Seeds the initial weights and the noise of updates.
+        privileged_size: How many numbers follow the observation that only the critics see; given only to agents whose
+            configuration ``is_asymmetric``.
 
     Attributes:
+        input_size: Size of an observation in training: with what only the critics see.
         updates: How many updates were done.
         generator: Draws the noise of updates.
         learning_rate_share: Share of the configured learning rates at which the next updates learn.
@@ -42,10 +46,13 @@ class Agent(ABC):
 
     config: AgentConfig
 
-    def __init__(self, observation_size: int, action_size: int, config: AgentConfig, seed: int) -> None:
+    def __init__(
+        self, observation_size: int, action_size: int, config: AgentConfig, seed: int, privileged_size: int = 0
+    ) -> None:
         self.observation_size, self.action_size, self.config = observation_size, action_size, config
+        self.privileged_size, self.input_size = privileged_size, observation_size + privileged_size
         self.device = resolve_device(config.device)
-        self.normalizer = RunningNormalizer(observation_size, config.normalize_observations, self.device)
+        self.normalizer = RunningNormalizer(self.input_size, config.normalize_observations, self.device)
         self.generator = torch.Generator().manual_seed(seed)
         self.updates = 0
         self.learning_rate_share = 1.0
@@ -66,7 +73,7 @@ class Agent(ABC):
         """Compute actions (batch, action_size) for observations (batch, observation_size).
 
         Args:
-            observation: As returned by the environment, not normalised.
+            observation: As returned by the environment, not normalised; (batch, input_size) in training.
             play: Whether to act as in play, by ``actor_average`` if there is one, or as the starting point of
                 exploration.
         """
@@ -81,6 +88,12 @@ class Agent(ABC):
 
         An update of the actor adds an ``actor_loss``.
         """
+
+    def normalizers(self) -> dict[str, Moments]:
+        """Return the normaliser's state as groups of a checkpoint: what only critics see is apart from the policy's."""
+        state, size = self.normalizer.state(), self.observation_size
+        groups = {NORMALIZER: columns(state, slice(size))}
+        return groups | ({PRIVILEGED: columns(state, slice(size, None))} if self.privileged_size else {})
 
     @abstractmethod
     def tensors(self) -> Groups:
@@ -113,13 +126,16 @@ class Agent(ABC):
         self.load_tensors(groups)
 
 
-def make_agent(observation_size: int, action_size: int, config: AgentConfig, seed: int) -> Agent:
+def make_agent(
+    observation_size: int, action_size: int, config: AgentConfig, seed: int, privileged_size: int = 0
+) -> Agent:
     """Return the agent of a configuration.
 
     Raises:
         ConfigError: There is no such device.
     """
-    agent: Agent = config.agent_class()(observation_size, action_size, config, seed)
+    more = {"privileged_size": privileged_size} if config.is_asymmetric else {}
+    agent: Agent = config.agent_class()(observation_size, action_size, config, seed, **more)
     return agent
 
 

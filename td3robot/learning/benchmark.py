@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from td3robot.build import make_environment, make_robot_env
+from td3robot.build import make_contract, make_environment, make_robot_env
 from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.envs.gymnasium_env import Environment
 from td3robot.envs.robot_env import RobotEnv
@@ -90,11 +90,13 @@ def bench_learner(
     config: RunConfig, updates: int = 400, report: Callable[[str], None] = lambda _: None
 ) -> LearnerFigures:
     """Time updates of a configuration's agent on random transitions of its environment's sizes."""
-    environment = make_environment(config.environment)
-    sizes = int(np.prod(environment.observation_space.shape or ())), int(np.prod(environment.action_space.shape or ()))
+    environment = make_environment(config.environment, privileged=config.agent.is_asymmetric)
+    contract = make_contract(config.environment, environment)
+    sizes = int(np.prod(environment.observation_space.shape or ())), contract.action.size
     environment.close()
     torch.set_num_threads(config.training.threads)
-    agent, rng = make_agent(*sizes, config.agent, seed=0), np.random.default_rng(0)
+    observed, rng = contract.observation.size, np.random.default_rng(0)
+    agent = make_agent(observed, sizes[1], config.agent, 0, sizes[0] - observed)
     learner = make_learner(agent, config.training, None, report)
     replay = ReplayBuffer(10_000, *sizes)
     for _ in range(10_000):

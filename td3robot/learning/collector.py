@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from td3robot import seeding
 from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import EnvironmentFacts, Environments, Step
+from td3robot.learning.hindsight import Hindsight, PastStep
 from td3robot.learning.replay import Transition
 
 Vector = NDArray[np.float32]
@@ -30,6 +32,7 @@ class Episode:
     actions: list[Vector] = field(default_factory=list)
     total_reward: float = 0.0
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
+    past: list[PastStep] = field(default_factory=list)  # all steps, where hindsight needs them
 
 
 class FinishedStep(NamedTuple):
@@ -37,6 +40,7 @@ class FinishedStep(NamedTuple):
 
     following: list[Episode]
     played: list[tuple[Episode, Step]]
+    transitions: list[Transition]  # of episodes that ended, where hindsight makes them
 
 
 class CollectedSteps(NamedTuple):
@@ -64,6 +68,7 @@ class Experience(ABC):
         self.facts = facts
         self._seed, self._n_step, self._gamma = seed, n_step, gamma
         self._episodes: list[Episode] = []
+        self._hindsight: Hindsight | None = None
 
     @abstractmethod
     def close(self) -> None:
@@ -92,9 +97,13 @@ class Experience(ABC):
 
     def _advance(self, episode: Episode, step: Step) -> list[Transition]:
         """Advance an episode by one step, and return the n-step transitions that are complete."""
-        complete = []
+        complete = list[Transition]()
         episode.actions.append(step.action)
         episode.total_reward += step.reward
+        if self._hindsight is not None:  # it makes the transitions, once the episode has ended
+            episode.past.append(_past(episode, step))
+            episode.observation = step.observation
+            return complete
         episode.recent.append((episode.observation, step.action, step.reward))
         ended = step.terminated or step.truncated
         while episode.recent and (ended or len(episode.recent) == self._n_step):
@@ -119,11 +128,19 @@ class Collector(Experience):
         seed: As in :class:`Experience`.
         n_step: As in :class:`Experience`.
         gamma: As in :class:`Experience`.
+        hindsight_goals: As in :class:`~td3robot.config.AgentConfig`.
+
+    Raises:
+        ConfigError: Goals are wanted, and the environments have none.
     """
 
-    def __init__(self, environments: Environments, seed: int, n_step: int, gamma: float) -> None:
+    def __init__(
+        self, environments: Environments, seed: int, n_step: int, gamma: float, hindsight_goals: int = 0
+    ) -> None:
         super().__init__(environments.facts, seed, n_step, gamma)
         self.environments = environments
+        if hindsight_goals:
+            self._hindsight = Hindsight(environments.facts.goals, hindsight_goals, gamma)
         self._episodes = [self._begin(index, 0) for index in range(self.facts.count)]
 
     def close(self) -> None:
@@ -152,16 +169,23 @@ class Collector(Experience):
             where = f"environment {index}, episode {episode.index}, step {len(episode.actions)}"
             require_finite(self.facts.observation_layout, step.observation, step.reward, where)
         played = list(zip(self._episodes, steps, strict=True))
+        transitions = [
+            transition
+            for index, (episode, step) in enumerate(played)
+            if step.terminated or step.truncated
+            for transition in self._in_hindsight(index, episode, step)
+        ]
         following = [
             self._begin(index, episode.index + 1) if step.terminated or step.truncated else episode
             for index, (episode, step) in enumerate(played)
         ]
-        return FinishedStep(following, played)
+        return FinishedStep(following, played, transitions)
 
     def advance(self, finished: FinishedStep) -> CollectedSteps:
         """Advance the episodes by a finished step: observations are those after it."""
         self._episodes = finished.following
-        return self._taken(finished.played)
+        taken = self._taken(finished.played)
+        return taken._replace(transitions=taken.transitions + finished.transitions)
 
     def load_state(self, arrays: dict[str, NDArray[Any]], indices: list[int]) -> list[int]:
         """Restore every environment to where :meth:`state` was taken, by replaying its episode.
@@ -185,8 +209,20 @@ class Collector(Experience):
             self._episodes[index] = episode
         return diverged
 
+    def _in_hindsight(self, index: int, episode: Episode, last: Step) -> list[Transition]:
+        """Return the transitions of an episode that ends with a step, if hindsight makes them."""
+        if self._hindsight is None:
+            return []
+        rng = seeding.generator(self._seed, seeding.Stream.HINDSIGHT, index, episode.index)
+        steps = [*episode.past, _past(episode, last)]
+        return self._hindsight.transitions(steps, rng, partial(self.environments.rewards, index))
+
     def _begin(self, index: int, episode_index: int) -> Episode:
         observation = self.environments.reset(index, self._seed_of(index, episode_index))
         where = f"environment {index}, episode {episode_index}, reset"
         require_finite(self.facts.observation_layout, observation, 0.0, where)
         return Episode(episode_index, observation)
+
+
+def _past(episode: Episode, step: Step) -> PastStep:
+    return PastStep(episode.observation, step.action, step.reward, step.observation, step.terminated)

@@ -40,7 +40,7 @@ class CudaGraphLearner(Learner):
             raise LearnerUnavailableError(f"CUDA graphs are captured of TD3 only, not of {type(agent).__name__}")
         super().__init__(agent, 1)
         self._agent: TD3 = agent
-        self._sizes = agent.observation_size, agent.action_size
+        self._sizes = agent.input_size, agent.action_size
         batch = agent.config.batch_size
         self._rows = torch.zeros(batch, sum(row_widths(*self._sizes)), device=agent.device)
         self._noise = torch.zeros(batch, agent.action_size, device=agent.device)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from td3robot.build import make_contract
 from td3robot.config import TrainingConfig
+from td3robot.envs.goals import GoalColumns
 from td3robot.envs.rows import Steps, side_by_side
 from td3robot.errors import Td3RobotError
 from td3robot.layout import Layout
@@ -21,6 +22,7 @@ from td3robot.processes import ONE_THREAD, Parent, TrainingProcess, cores
 from td3robot.robots.simulated.mujoco import clear_asset_cache
 
 Vector = NDArray[np.float32]
+Rewards = NDArray[np.float64]
 Make = Callable[[Any], gymnasium.Env[Any, Any]]
 # A process has at least so many environments: together, each of them is faster.
 TOGETHER_FROM = 4
@@ -55,11 +57,15 @@ class EnvironmentFacts:
 
     Attributes:
         observation_layout: Names of an observation's components, if they have any.
+        privileged_size: How many numbers at the end of an observation only critics see.
+        goals: Where an observation has its goals, if it has any.
     """
 
     count: int
     action_shape: tuple[int, ...]
     observation_layout: Layout | None
+    privileged_size: int = 0
+    goals: GoalColumns | None = None
 
 
 class Environments(Protocol):
@@ -80,6 +86,9 @@ class Environments(Protocol):
 
     def finish(self) -> list[Step]:
         """Wait for the steps that :meth:`start` began, and return them."""
+
+    def rewards(self, index: int, achieved: Vector, desired: Vector) -> Rewards:
+        """Return the rewards (n,) that one environment gives for goals, between two steps."""
 
     def close(self) -> None:
         """Close the environments."""
@@ -102,7 +111,10 @@ class LocalEnvironments:
     ) -> None:
         self.environments, self._say = list(environments), say
         self._rows = side_by_side(self.environments, threads)
-        self.facts = EnvironmentFacts(self._rows.count, self._rows.action_shape, self._rows.observation_layout)
+        self.facts = EnvironmentFacts(
+            self._rows.count, self._rows.action_shape, self._rows.observation_layout, self._rows.privileged_size,
+            self._rows.goals,
+        )  # fmt: skip
         self._actions = np.zeros((0, *self.facts.action_shape), np.float32)
 
     def reset(self, index: int, seed: int) -> Vector:
@@ -127,6 +139,11 @@ class LocalEnvironments:
         """Step all."""
         self._say(0, "step, with all others" if len(actions) > 1 else "step")
         return self._rows.step(actions, np.arange(len(actions)))
+
+    def rewards(self, index: int, achieved: Vector, desired: Vector) -> Rewards:
+        """Ask it."""
+        self._say(index, "compute_reward")
+        return self._rows.rewards(index, achieved, desired)
 
     def close(self) -> None:
         """Close all."""
@@ -215,6 +232,12 @@ class EnvironmentProcess(TrainingProcess, RemoteEnvironments):
         assert actions is not None
         return steps_of(actions, self._receive())
 
+    def rewards(self, index: int, achieved: Vector, desired: Vector) -> Rewards:
+        """Ask it."""
+        self._send("rewards", index, achieved, desired)
+        found: Rewards = self._receive()
+        return found
+
     def _await_made(self) -> tuple[EnvironmentFacts, Contract]:
         made: tuple[EnvironmentFacts, Contract] = self._receive()
         return made
@@ -272,6 +295,11 @@ class EnvironmentProcesses(RemoteEnvironments):
     def finish(self) -> list[Step]:
         """Wait for all steps, and return them."""
         return [step for process in self._processes for step in process.finish()]
+
+    def rewards(self, index: int, achieved: Vector, desired: Vector) -> Rewards:
+        """Ask it."""
+        number, own = place(self._shares, index)
+        return self._processes[number].rewards(own, achieved, desired)
 
     def close(self) -> None:
         """End the processes."""

@@ -56,6 +56,7 @@ class Evaluations:
         running: The evaluation in progress.
         figures: Every evaluation so far.
         best, best_step: The best one, and its step.
+        last_step: The step of the latest one.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -64,13 +65,13 @@ class Evaluations:
         self.running: RunningEvaluation | None = None
         self.figures: list[Evaluation] = []
         self.best: Evaluation | None = None
-        self.best_step = 0
+        self.best_step = self.last_step = 0
 
     def first_open(self, step: int) -> int:
         """Return the first step whose evaluation is not final, for a run at ``step``."""
         if self.running is not None:
             return self.running.step
-        return step if self.due else step + 1
+        return step if self.due else self.last_step + 1
 
     def advance(self, trainer: "Trainer", writer: MetricsWriter, patient: bool) -> None:
         """Record the evaluation in progress if it is finished, and begin the one that is due.
@@ -89,7 +90,7 @@ class Evaluations:
 
     def state(self) -> Arrays:
         """Return what is due and what is in progress as arrays."""
-        arrays: Arrays = {"evaluation_due": np.array([self.due])}
+        arrays: Arrays = {"evaluation_due": np.array([self.due]), "evaluation_last_step": np.array([self.last_step])}
         if self.running is None:
             return arrays
         arrays[f"{PREFIX}.step"] = np.array([self.running.step])
@@ -105,6 +106,8 @@ class Evaluations:
             ValueError: The saved policy is not valid.
         """
         self.due = bool(arrays["evaluation_due"][0])
+        if "evaluation_last_step" in arrays:
+            self.last_step = int(arrays["evaluation_last_step"][0])
         if f"{PREFIX}.step" not in arrays:
             return
         step, updates = (int(arrays[f"{PREFIX}.{name}"][0]) for name in ("step", "updates"))
@@ -155,6 +158,7 @@ class Evaluations:
         trainer.listener.evaluated(running.step, evaluation)
         beaten = any(earlier.beats(evaluation) for earlier in self.figures)
         self.figures.append(evaluation)
+        self.last_step = running.step
         if beaten:
             return
         self.best, self.best_step = evaluation, running.step

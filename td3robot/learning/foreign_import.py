@@ -12,7 +12,7 @@ from td3robot.errors import CheckpointError
 from td3robot.learning.action_range import MOMENTS, ActionRange, Bounds, Tensors, taken_range
 from td3robot.learning.agent import Agent
 from td3robot.learning.foreign_files import ForeignCheckpoint, read_foreign
-from td3robot.learning.six_files import require_td3
+from td3robot.learning.six_files import require_symmetric, require_td3
 from td3robot.learning.td3 import TRAINED
 from td3robot.policy.observation_scaling import CLIP, MIN_DEVIATION, Moments, require_moments
 
@@ -45,6 +45,7 @@ def import_foreign(
             finite, or does not fit the agent; or the action range of the other program is not known.
     """
     agent = require_td3(agent)
+    require_symmetric(agent.config)
     if agent.normalizer.enabled and scaling is None:
         raise CheckpointError(
             "the six files carry no observation scaling, so their networks take raw observations; "

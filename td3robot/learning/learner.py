@@ -228,18 +228,19 @@ def _compare(reference: Agent, copied: Agent, fast: Learner, situation: _Situati
 def _copy(agent: Agent) -> Agent:
     """Return an agent in the same state, with batches that are large enough, that has seen random observations."""
     config = agent.config.model_copy(update={"batch_size": max(agent.config.batch_size, SMALLEST_BATCH)})
-    made = type(agent)(agent.observation_size, agent.action_size, config, 0)
+    more = {"privileged_size": agent.privileged_size} if config.is_asymmetric else {}
+    made = type(agent)(agent.observation_size, agent.action_size, config, 0, **more)
     made.load_tensors(agent.tensors())
     made.normalizer.load_state(agent.normalizer.state())
-    made.normalizer.update(np.random.default_rng(0).normal(0.5, 2.0, (200, agent.observation_size)))
+    made.normalizer.update(np.random.default_rng(0).normal(0.5, 2.0, (200, agent.input_size)))
     return made
 
 
 def _random_replay(agent: Agent, reward: float) -> ReplayBuffer:
     """Return random transitions; a hundredth of the numbers in their observations are far from the others."""
     rng, count = np.random.default_rng(0), 2 * agent.config.batch_size
-    replay = ReplayBuffer(count, agent.observation_size, agent.action_size)
-    seen = rng.normal(size=(count, 2, agent.observation_size))
+    replay = ReplayBuffer(count, agent.input_size, agent.action_size)
+    seen = rng.normal(size=(count, 2, agent.input_size))
     seen[rng.random(seen.shape) < 0.01] = 20.0
     for observation, following in seen:
         action = rng.uniform(-1.0, 1.0, agent.action_size)

@@ -30,15 +30,19 @@ def mlp(sizes: Sequence[int], layer_norm: bool) -> nn.Sequential:
 
 
 class Actor(nn.Module):
-    """Map a normalised observation (batch, observation) to an action (batch, action) in [-1, 1]."""
+    """Map a normalised observation (batch, observation) to an action (batch, action) in [-1, 1].
+
+    What only critics see may follow the observation; the actor leaves it out.
+    """
 
     def __init__(self, observation_size: int, action_size: int, hidden: Sequence[int], layer_norm: bool) -> None:
         super().__init__()
+        self._observation_size = observation_size
         self.net = mlp([observation_size, *hidden, action_size], layer_norm)
 
     def forward(self, observation: Tensor) -> Tensor:
         """Compute pi(s)."""
-        return torch.tanh(self.net(observation))
+        return torch.tanh(self.net(observation[:, : self._observation_size]))
 
 
 class Critic(nn.Module):

@@ -21,6 +21,7 @@ from td3robot.learning.environments import (
     LocalEnvironments,
     Make,
     RemoteEnvironments,
+    Rewards,
     Step,
     place,
     shares,
@@ -89,6 +90,11 @@ class RayEnvironments(RemoteEnvironments):
         stepping, self._stepping = self._stepping, []
         taken = self._answers([asked for _, asked in stepping])
         return [step for (part, _), each in zip(stepping, taken, strict=True) for step in steps_of(part, each)]
+
+    def rewards(self, index: int, achieved: Vector, desired: Vector) -> Rewards:
+        """Ask it."""
+        found: Rewards = self._ask(index, "rewards", achieved, desired)
+        return found
 
     def close(self) -> None:
         """End the workers, and leave the cluster."""

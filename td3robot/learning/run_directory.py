@@ -17,7 +17,8 @@ CHANGES, TRACEBACK = "changes.json", "environment-fault.txt"
 # These shape what was saved; if they changed, it would be another run's.
 FIXED = (
     "name", "seed", "agent.kind", "agent.hidden", "agent.layer_norm",
-    "agent.normalize_observations", "agent.average_tau", "agent.replay_capacity", "training.environments",
+    "agent.normalize_observations", "agent.asymmetric_critic", "agent.average_tau", "agent.replay_capacity",
+    "agent.hindsight_goals", "training.environments",
 )  # fmt: skip
 # Settings in which a resume may differ and still be exact: how far it goes, what it computes on, keeps, and waits for.
 FREE = (

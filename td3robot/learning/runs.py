@@ -63,7 +63,8 @@ def make_trainer(
         resolve_device(config.agent.device)
     if workers is None:
         require_room_for_environments(config)
-    configs, make, training = training_environments(config), partial(make_environment, practice=True), config.training
+    make = partial(make_environment, practice=True, privileged=config.agent.is_asymmetric)
+    configs, training = training_environments(config), config.training
     with ExitStack() as made:
         evaluator: Evaluator
         environments: RayEnvironments | EnvironmentProcesses | LocalEnvironments
@@ -89,8 +90,10 @@ def make_trainer(
             evaluator = LocalEvaluator(episodes, training.evaluation_episodes)
         made.callback(evaluator.close)
         if device.type == "cpu":
-            require_room_for_learning(config, contract.observation.size, contract.action.size)
-        collector = Collector(environments, config.seed, config.agent.n_step, config.agent.gamma)
+            sizes = contract.observation.size, contract.action.size
+            require_room_for_learning(config, *sizes, environments.facts.privileged_size)
+        agent = config.agent
+        collector = Collector(environments, config.seed, agent.n_step, agent.gamma, agent.hindsight_goals)
         trainer = SimulationTrainer(config, collector, evaluator, contract, run, listener, lock)
         made.pop_all()
     return trainer
@@ -123,6 +126,11 @@ def make_arm_trainer(
     environment = config.environment
     if not isinstance(environment, RobotEnvironmentConfig):
         raise ConfigError(f"this run trains on {environment.kind!r}, and there is no arm for that")
+    if config.agent.is_asymmetric:
+        raise ConfigError(
+            "this run has agent.asymmetric_critic, and no arm supplies the true state that its critics see; resume it "
+            "in simulation, or deploy its policy"
+        )
     with ExitStack() as made:
         processes = []
         for name, cell in cells.items():
@@ -178,7 +186,9 @@ def require_room_for_environments(config: RunConfig) -> None:
         )
 
 
-def require_room_for_learning(config: RunConfig, observation_size: int, action_size: int) -> None:
+def require_room_for_learning(
+    config: RunConfig, observation_size: int, action_size: int, privileged_size: int = 0
+) -> None:
     """Require that the replay buffer and the networks fit into memory.
 
     A save briefly needs the replay buffer's memory once more. Networks are counted with targets, gradients, Adam's
@@ -188,14 +198,14 @@ def require_room_for_learning(config: RunConfig, observation_size: int, action_s
         ConfigError: Naming the setting, with a value that would fit.
     """
     agent, free = config.agent, free_bytes()
-    row = 2.0 * FLOAT * (2 * observation_size + action_size + 3)
-    filled = min(agent.replay_capacity, config.training.steps)
+    row = 2.0 * FLOAT * (2 * (observation_size + privileged_size) + action_size + 3)
+    filled = min(agent.replay_capacity, config.training.steps * (1 + agent.hindsight_goals))
     if filled * row > free:
         raise ConfigError(
             f"agent.replay_capacity {agent.replay_capacity} needs {_gb(filled * row)} when it is saved, and "
             f"{_gb(free)} are free; {int(free / row)} would do"
         )
-    sizes = observation_size, action_size
+    sizes = observation_size, action_size, *([privileged_size] if agent.is_asymmetric else [])
 
     def needed(width: int | None = None, batch: int = agent.batch_size) -> float:
         """Return the bytes of the agent's networks, or of those with hidden layers of a width."""
@@ -217,7 +227,7 @@ def require_room_for_learning(config: RunConfig, observation_size: int, action_s
     )
 
 
-def _network_bytes(agent: AgentConfig, sizes: tuple[int, int], batch: int) -> float:
+def _network_bytes(agent: AgentConfig, sizes: tuple[int, ...], batch: int) -> float:
     weights = activations = 0.0
     for name, widths in agent.networks(*sizes).items():
         trained = name in agent.trained  # those have a gradient, two moments, and a batch's activations with slopes

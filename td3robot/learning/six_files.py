@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from td3robot import atomic
-from td3robot.config import GymnasiumEnvironmentConfig, RobotEnvironmentConfig
+from td3robot.config import AgentConfig, GymnasiumEnvironmentConfig, RobotEnvironmentConfig
 from td3robot.envs.gymnasium_env import action_range, make_gymnasium
 from td3robot.envs.trust import foreign_module
 from td3robot.errors import CheckpointError
@@ -48,6 +48,7 @@ def to_legacy(
     run, contract = saved.config(), saved.contract()
     require_whole(saved, run)
     config = run.agent
+    require_symmetric(config)
     agent = make_agent(contract.observation.size, contract.action.size, config.model_copy(update={"device": "cpu"}), 0)
     require_td3(agent)
     if optimizers and not saved.has("Q1_optimizer"):
@@ -89,6 +90,7 @@ def export_legacy(
             optimizers mean nothing for folded weights, or one of the files exists already or cannot be written.
     """
     agent = require_td3(agent)
+    require_symmetric(agent.config)
     if agent.config.layer_norm:
         raise CheckpointError(
             "the six files are of networks without layer normalization, and this run's have it (agent.layer_norm); "
@@ -130,6 +132,19 @@ def export_legacy(
         reason = getattr(error, "strerror", None) or "the disk may be full"
         raise CheckpointError(f"{prefix}* could not be written: {reason}; nothing was left there") from None
     return paths
+
+
+def require_symmetric(config: AgentConfig) -> None:
+    """Refuse an agent whose critics see more than its actor.
+
+    Raises:
+        CheckpointError: They do.
+    """
+    if config.is_asymmetric:
+        raise CheckpointError(
+            "the six files are of critics that see what their actor sees, and agent.asymmetric_critic is true here, so "
+            "they see more; export the policy with --onnx instead, or set it to false"
+        )
 
 
 def require_td3(agent: Agent) -> TD3:

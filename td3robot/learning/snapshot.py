@@ -31,8 +31,7 @@ def run_contents(trainer: "Trainer") -> CheckpointData:
         "replay": seeding.state(trainer.replay_rng),
     }
     arrays = {name: _to_numpy(group) for name, group in trainer.agent.tensors().items()}
-    arrays |= {
-        "normalizer": trainer.agent.normalizer.state(),
+    arrays |= trainer.agent.normalizers() | {
         "torch_generator": {"state": trainer.agent.generator.get_state().numpy()},
         "replay": rows,
         "episodes": episodes,
@@ -51,7 +50,7 @@ def restore(trainer: "Trainer", saved: Checkpoint) -> None:
     agent = trainer.agent
     trainer.learned_by = saved.config().training.learner
     agent.load_tensors({name: to_torch(saved.arrays(name)) for name in agent.tensors()})
-    agent.normalizer.load_state(saved.normalizer())
+    agent.normalizer.load_state(saved.training_normalizer())
     agent.generator.set_state(torch.from_numpy(saved.arrays("torch_generator")["state"]))
     agent.updates = counters["updates"]
     trainer.replay.load_state(saved.arrays("replay"), counters["replay"])
@@ -65,6 +64,7 @@ def restore(trainer: "Trainer", saved: Checkpoint) -> None:
     # Earlier versions kept only the best evaluation, and nothing of what was in progress.
     figures = saved.document("evaluations") if saved.has("evaluations") else [evaluation] if evaluation else []
     evaluations.figures = [Evaluation(**values) for values in figures]
+    evaluations.last_step = trainer.step  # unless it was saved: earlier versions did not evaluate at a run's end
     if saved.has("interim"):
         interim = saved.arrays("interim")
         evaluations.load_state(interim, trainer)
@@ -75,7 +75,7 @@ def restore(trainer: "Trainer", saved: Checkpoint) -> None:
 def play_contents(trainer: "Trainer") -> CheckpointData:
     """Return copies of the critics and of what running the policy needs; the evaluation is still to come."""
     groups = {name: _to_numpy(group) for name, group in trainer.agent.play_tensors().items()}
-    groups["normalizer"] = trainer.agent.normalizer.state()
+    groups |= trainer.agent.normalizers()
     return CheckpointData(
         config=to_yaml(trainer.config),
         documents=_documents(trainer, None, trainer.step),

@@ -31,14 +31,16 @@ class TD3(Agent):
 
     config: TD3Config
 
-    def __init__(self, observation_size: int, action_size: int, config: TD3Config, seed: int) -> None:
-        super().__init__(observation_size, action_size, config, seed)
+    def __init__(
+        self, observation_size: int, action_size: int, config: TD3Config, seed: int, privileged_size: int = 0
+    ) -> None:
+        super().__init__(observation_size, action_size, config, seed, privileged_size)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            sizes = (observation_size, action_size)
-            self.actor = Actor(*sizes, config.hidden, config.layer_norm).to(self.device)
-            self.Q1 = Critic(*sizes, config.hidden, config.layer_norm).to(self.device)
-            self.Q2 = Critic(*sizes, config.hidden, config.layer_norm).to(self.device)
+            layers = config.hidden, config.layer_norm
+            self.actor = Actor(observation_size, action_size, *layers).to(self.device)
+            self.Q1 = Critic(self.input_size, action_size, *layers).to(self.device)
+            self.Q2 = Critic(self.input_size, action_size, *layers).to(self.device)
         self.actor_target = deepcopy(self.actor)
         self.Q1_target = deepcopy(self.Q1)
         self.Q2_target = deepcopy(self.Q2)

@@ -26,8 +26,9 @@ from td3robot.learning.replay import ReplayBuffer
 from td3robot.learning.run_directory import RunLock, RunMovedError, describe_run, with_traceback
 from td3robot.learning.snapshot import restore, run_contents, to_torch
 from td3robot.policy.checkpoint import Checkpoint, find
-from td3robot.policy.checkpoint_writer import publish, set_aside_later
+from td3robot.policy.checkpoint_writer import publish, set_aside_later, withdraw
 from td3robot.policy.contract import Contract
+from td3robot.policy.observation_scaling import PRIVILEGED
 
 KEPT = 2  # of the newest checkpoints; each holds the replay buffer
 DROPPED_SHARE = 0.2  # of the learning rate, after agent.learning_rate_drop_step
@@ -92,9 +93,10 @@ class Trainer(ABC):
         self.evaluations, self.contract = Evaluations(evaluator), contract
         sizes = contract.observation.size, contract.action.size
         agent, seed = config.agent, config.seed
+        privileged = collector.facts.privileged_size
         torch.set_num_threads(config.training.threads)
-        self.agent = make_agent(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT))
-        self.replay = ReplayBuffer(agent.replay_capacity, *sizes)
+        self.agent = make_agent(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT), privileged)
+        self.replay = ReplayBuffer(agent.replay_capacity, self.agent.input_size, self.agent.action_size)
         self.exploration: Exploration = agent.make_exploration(seeding.generator(seed, seeding.Stream.EXPLORATION))
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = collector
@@ -128,6 +130,8 @@ class Trainer(ABC):
             atomic.delete_leftovers(self.run_directory)
             for place in set_aside_later(self.run_directory, "last", self.step):
                 self.listener.message(f"a checkpoint of a later step than this run resumes from is kept as {place}")
+            if self.step != self.evaluations.best_step:  # best by an evaluation at the end, which a longer run lacks
+                withdraw(self.run_directory, "best", self.step)
             describe_run(self.run_directory, self.config, self.changes, self.listener.message)
             self._timed_from = self._reported = self.step
             try:
@@ -141,6 +145,7 @@ class Trainer(ABC):
                 self.save()
                 raise with_traceback(self.run_directory, error) from None
             self.save(strict=True)
+            self._evaluate_end(writer)
 
     def _run(self, writer: MetricsWriter) -> None:
         """Iterate; an abandoned step ends the run as a stop does."""
@@ -263,7 +268,12 @@ class Trainer(ABC):
                     f"{saved.path} lacks {name}, without which no run can start from it; "
                     "use a checkpoint that this version has saved"
                 )
-        normalizer = saved.normalizer()
+        normalizer, asymmetric = saved.training_normalizer(), saved.has(PRIVILEGED)
+        if asymmetric != agent.is_asymmetric:
+            raise CheckpointError(
+                f"{saved.path} was trained with agent.asymmetric_critic {str(asymmetric).lower()}, and this run sets "
+                f"it to {str(agent.is_asymmetric).lower()}; set it alike"
+            )
         was_scaled, scaled = bool(normalizer["enabled"][0]), self.agent.normalizer.enabled
         if was_scaled != scaled:
             raise CheckpointError(
@@ -329,6 +339,18 @@ class Trainer(ABC):
         self._stopwatch.timed("evaluation", self.evaluations.advance, self, writer, patient)
         if self.evaluations.running is not before:
             self._saved_step = -1
+
+    def _evaluate_end(self, writer: MetricsWriter) -> None:
+        """Evaluate the policy at the end, if none was due; a longer run lacks this evaluation, so it is not saved."""
+        if self.stop_requested or self.evaluations.last_step == self.step:
+            return
+        self.evaluations.due = True
+        try:
+            self.evaluations.advance(self, writer, patient=True)
+        except AbandonedStepError:
+            self.listener.message(f"the evaluation of step {self.step} was given up")
+        except Td3RobotError as error:
+            raise with_traceback(self.run_directory, error) from None
 
     def require_finite(self) -> None:
         """Require that every learned number is finite.

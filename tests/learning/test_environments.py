@@ -54,6 +54,7 @@ def test_cores_say_how_many_processes_share_the_environments(monkeypatch, cores,
     assert environment_processes(TrainingConfig(environments=3)) == 1
 
 
+@pytest.mark.quick("pendulum-2", "reach-1")
 @pytest.mark.parametrize("processes", [1, 2, 5])
 @pytest.mark.parametrize("config", [PENDULUM, REACH], ids=["pendulum", "reach"])
 def test_processes_answer_as_environments_here_do(config, processes):

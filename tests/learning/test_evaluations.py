@@ -102,6 +102,7 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
             assert len(processes.pids) == count
 
 
+@pytest.mark.thorough
 def test_evaluations_that_step_together_are_the_same_in_any_number_of_environments_and_processes():
     config = configuration(REACH, environments=4, evaluation_episodes=5)
     with closing(make_environment(config.environment)) as made:
@@ -184,8 +185,26 @@ def straight(tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "straight"
     listener = Watcher()
     train(configuration(), run, listener)
-    assert listener.evaluated_steps == [100, 200]
+    assert listener.evaluated_steps == [100, 200, 240]
     return run
+
+
+def test_a_longer_run_forgets_the_evaluation_of_a_shorter_one_s_end(tmp_path):
+    """Even the best policy: the run that was never interrupted has no such evaluation."""
+    script = {100: 30, 200: 30, 240: 10}
+    for name, ends in (("straight", [240]), ("parts", [90, 140, 240])):
+        run = tmp_path / name
+        for steps in ends:
+            with closing(make_trainer(configuration(steps=steps), run, Watcher())) as trainer:
+                if run.exists() and list(run.glob("last-*")):
+                    trainer.resume(newest(run))
+                evaluator = trainer.evaluations.evaluator = ScriptedEvaluator([])
+                evaluator.start = lambda policy, of=trainer, by=evaluator: by.play(script.get(of.step, 50), 1.0, 0.1)
+                trainer.train()
+            assert find(run, ("best",)).name == f"best-{200 if steps == 240 else steps:09d}"
+            assert (run / "evaluations.csv").read_text().splitlines()[-1].startswith(f"{steps},")
+        assert sorted(path.name for path in run.glob("best-*")) == ["best-000000100", "best-000000200"]
+    assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
 class ScriptedEvaluator:
@@ -200,7 +219,9 @@ class ScriptedEvaluator:
     close = prepare
 
     def start(self, policy):
-        successes, mean, half = next(self.script)
+        self.play(*next(self.script))
+
+    def play(self, successes, mean, half):
         self.evaluation = Evaluation(
             success_rate=successes / 50, success_ci95=wilson_interval(successes, 50), episodes=50, mean_return=mean,
             mean_steps=10.0, mean_final_distance_m=None, max_tcp_speed_m_s=None, max_joint_speed_rad_s=None,
@@ -263,6 +284,7 @@ def test_a_stop_during_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, stra
     assert_same_run(straight, run)
 
 
+@pytest.mark.thorough
 def test_a_stop_while_one_evaluation_waits_for_another_leaves_both(tmp_path, straight):
     run = tmp_path / "run"
     with closing(make_trainer(configuration(), run, Watcher())) as trainer:
@@ -338,6 +360,7 @@ def test_a_fault_in_an_evaluation_is_one_sentence_and_the_run_resumes_as_if_it_h
     assert_same_run(straight, run)
 
 
+@pytest.mark.thorough
 def test_an_evaluation_that_does_not_answer_is_named_and_ended(tmp_path, straight, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setenv("FAULT", "hang@71")
@@ -363,6 +386,7 @@ def has_ended(pid):
     return False
 
 
+@pytest.mark.thorough
 def test_the_numbers_of_processes_may_differ_in_a_resumed_run(tmp_path, straight):
     train(configuration(evaluators=0, steps=120), tmp_path)
     train(configuration(evaluators=2, steps=240), tmp_path, resumed=True)

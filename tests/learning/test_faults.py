@@ -77,6 +77,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.quick("raise", "exit")
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_in_a_step_is_one_sentence_and_the_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch, kind):
     monkeypatch.setenv("FAULT", f"{kind}@61")
@@ -92,6 +93,7 @@ def test_a_fault_in_a_step_is_one_sentence_and_the_run_resumes_as_if_it_had_not_
     assert_same_run(tmp_path / "straight", tmp_path / "run")
 
 
+@pytest.mark.thorough
 def test_a_fault_in_the_environments_process_is_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("FAULT", "raise@61")
     with pytest.raises(EnvironmentFaultError, match=FAULTS["raise"]):
@@ -282,8 +284,8 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.quick("True")
+@pytest.mark.thorough
+@pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_signals_end_a_training_whose_environment_hangs(tmp_path, overlap):
     run = tmp_path / "run"
     process = start(run, f"--set=training.overlap={overlap}", FAULT="hang@50")
@@ -311,6 +313,7 @@ def test_a_terminal_that_is_closed_saves_the_run(tmp_path):
     assert newest(run).document("counters")["step"] >= 40
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
 def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     run = tmp_path / "run"

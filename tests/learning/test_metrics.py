@@ -95,7 +95,7 @@ def test_a_metric_is_one_line_where_it_is_computed(monkeypatch, pendulum_trainer
     assert len(log["learner/reward_mean"]) > 0
     (board,) = (trainer.run_directory / "tensorboard").rglob("events.*")
     assert b"learner/reward_mean" in board.read_bytes()
-    assert "learner/reward_mean" in [chart.title for chart in run_charts([log])]
+    assert "Reward mean (learner)" in [chart.title for chart in run_charts([log])]
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -84,22 +84,24 @@ def test_a_run_with_another_schedule_of_updates_can_be_resumed(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("overlap", "learner"),
     [
-        pytest.param(False, "reference", marks=pytest.mark.slow),
-        pytest.param(True, "reference", marks=pytest.mark.slow),
+        (False, "reference"),
+        (True, "reference"),
         (True, "compiled"),
     ],
 )
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, learner):
-    config = configuration("ur5e_reach_quick", overlap, f"training.learner={learner}")
+    shorter = ("training.steps=600", "training.evaluate_every=150", "training.checkpoint_every=150")
+    config = configuration("ur5e_reach_quick", overlap, *shorter, f"training.learner={learner}")
     train(config, tmp_path / "straight")
-    train(config, tmp_path / "resumed", stop_at=600)
-    assert newest(tmp_path / "resumed").path.name == "last-000000600"
+    train(config, tmp_path / "resumed", stop_at=400)
+    assert newest(tmp_path / "resumed").path.name == "last-000000400"
     in_a_fresh_process(resume, tmp_path / "resumed")
-    assert newest(tmp_path / "resumed").path.name == "last-000001200"
+    assert newest(tmp_path / "resumed").path.name == "last-000000600"
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
 
 
+@pytest.mark.thorough
 def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path):
     """Their episodes in progress are replayed one by one, and have delays, noise and a camera."""
     config = configuration(
@@ -113,35 +115,34 @@ def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_wo
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+AGENTS = {
+    "plain": (),
+    "the ring has come round": ("agent.replay_capacity=250",),
+    "all options": (
+        "agent.n_step=3", "agent.layer_norm=true", "agent.normalize_observations=true", "agent.average_tau=0.01",
+        "agent.learning_rate_drop_step=300",
+    ),
+    "compiled": ("training.learner=compiled", "agent.average_tau=0.01"),
+    "compiled, more options": (
+        "training.learner=compiled", "agent.n_step=3", "agent.layer_norm=true", "agent.normalize_observations=true",
+    ),
+}  # fmt: skip
+# Each agent is resumed at least once, and there are both kinds of overlap.
+SELDOM = {
+    ("plain", False), ("compiled", True), ("the ring has come round", True),
+    ("all options", False), ("compiled, more options", False),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "agent",
+    ("agent", "overlap"),
     [
-        pytest.param([], id="plain"),
-        pytest.param(["agent.replay_capacity=250"], id="the ring has come round"),
-        pytest.param(
-            [
-                "agent.n_step=3",
-                "agent.layer_norm=true",
-                "agent.normalize_observations=true",
-                "agent.average_tau=0.01",
-                "agent.learning_rate_drop_step=300",
-            ],
-            id="all options",
-        ),
-        pytest.param(["training.learner=compiled", "agent.average_tau=0.01"], id="compiled"),
-        pytest.param(
-            [
-                "training.learner=compiled",
-                "agent.n_step=3",
-                "agent.layer_norm=true",
-                "agent.normalize_observations=true",
-            ],
-            id="compiled, more options",
-        ),
+        pytest.param(options, overlap, id=f"{name}-{overlap}", marks=[pytest.mark.slow] * ((name, overlap) in SELDOM))
+        for name, options in AGENTS.items()
+        for overlap in (False, True)
     ],
 )
-@pytest.mark.quick("all options-True", "compiled-False")
+@pytest.mark.quick("compiled-False")
 def test_a_resumed_pendulum_run_is_the_run_that_would_have_been(tmp_path, agent, overlap):
     shorter = ("training.steps=600", "training.evaluate_every=150", "training.checkpoint_every=150")
     config = configuration("gym_pendulum", overlap, *shorter, *agent)
@@ -166,9 +167,10 @@ def test_a_drop_of_the_learning_rates_is_a_resume_with_lower_rates(tmp_path, lea
     assert networks["dropped"] == networks["resumed"] != networks["constant"]
 
 
+@pytest.mark.thorough
 def test_a_step_that_begins_before_the_last_one_is_stored_changes_nothing(tmp_path):
-    for name, saved in (("ahead", 300), ("in turn", 2)):  # a step that is saved is stored before the next begins
-        options = "training.steps=300", f"training.checkpoint_every={saved}", "agent.normalize_observations=true"
+    for name, saved in (("ahead", 150), ("in turn", 2)):  # a step that is saved is stored before the next begins
+        options = "training.steps=150", f"training.checkpoint_every={saved}", "agent.normalize_observations=true"
         train(configuration("gym_pendulum", True, *options), tmp_path / name)
     assert networks_of(tmp_path / "ahead") == networks_of(tmp_path / "in turn")
     assert reproducible(tmp_path / "ahead") == reproducible(tmp_path / "in turn")
@@ -190,6 +192,7 @@ def resumed_by(config: RunConfig, run: Path, steps: int) -> tuple[str, list[str]
     return newest(run).config().training.learner, listener.messages
 
 
+@pytest.mark.thorough
 def test_a_run_keeps_the_learner_that_it_began_with_unless_it_is_asked_for_another(tmp_path):
     def config(learner: str) -> RunConfig:
         return configuration("gym_pendulum", False, "training.steps=240", f"training.learner={learner}")
@@ -218,6 +221,7 @@ def test_a_new_run_records_what_auto_found_and_an_older_run_stays_with_the_refer
     assert resumed_by(older, tmp_path, 250) == ("reference", [])
 
 
+@pytest.mark.thorough
 def test_resuming_twice_changes_nothing(tmp_path):
     config = configuration("gym_pendulum", False, "training.log_every=50", "training.steps=600")
     train(config, tmp_path / "straight")

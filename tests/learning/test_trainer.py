@@ -9,6 +9,7 @@ from td3robot.errors import TrainingDivergedError
 from td3robot.policy.checkpoint import Checkpoint, find, newest
 
 OPTIONS = (
+    "training.evaluate_every=20",
     "agent.normalize_observations=true",
     "agent.average_tau=0.1",
 )

@@ -27,6 +27,8 @@ class TD3Config(AgentConfig):
         exploration_noise: Standard deviation of the Gaussian exploration noise on actions.
         greedy_share: Share of the environments that act without exploration. Without noise, a policy can repeat itself
             forever where noise would free it; these environments let training meet that case and learn it away.
+        asymmetric_critic: Whether the critics see the true state of the simulation beside the observation: without
+            noise and delay, with what was drawn for the episode. The policy sees the observation alone.
     """
 
     kind: str = "td3"
@@ -37,18 +39,24 @@ class TD3Config(AgentConfig):
     average_tau: Fraction = 1.0
     exploration_noise: NonNegative = 0.1
     greedy_share: UnitInterval = 0.0
+    asymmetric_critic: bool = False
     trained: ClassVar[tuple[str, ...]] = ("actor", "Q1", "Q2")
     optimizers: ClassVar[tuple[str, ...]] = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
+
+    @property
+    def is_asymmetric(self) -> bool:
+        """Whether the critics see the true state."""
+        return self.asymmetric_critic
 
     @property
     def period(self) -> int:
         """Updates after which their kinds repeat: the actor and the targets move at each ``policy_freq``-th."""
         return self.policy_freq
 
-    def networks(self, observation_size: int, action_size: int) -> dict[str, list[int]]:
+    def networks(self, observation_size: int, action_size: int, privileged_size: int = 0) -> dict[str, list[int]]:
         """Return the widths of actor, critics, their targets, and the actor's average if there is one."""
         actor = [observation_size, *self.hidden, action_size]
-        critic = [observation_size + action_size, *self.hidden, 1]
+        critic = [observation_size + privileged_size + action_size, *self.hidden, 1]
         names = {"actor": actor, "Q1": critic, "Q2": critic}
         targets = {f"{name}_target": widths for name, widths in names.items()}
         return names | targets | ({"actor_average": actor} if self.average_tau < 1.0 else {})

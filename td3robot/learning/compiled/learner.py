@@ -1,14 +1,15 @@
 """The compiled learner: TD3's update without autograd, with all updates of a round in one call."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from pickle import UnpicklingError
 from shutil import rmtree
-from threading import Timer
 from typing import Any
 
 import numpy as np
 import torch
+from numba.core import event
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
@@ -27,7 +28,6 @@ from td3robot.learning.td3 import TD3
 # What loading a damaged cache raises, and what else can keep the learner from being compiled.
 DAMAGED = (RuntimeError, UnpicklingError, EOFError, KeyError)
 FAILED = (*DAMAGED, NumbaError, OSError, ImportError)
-ANNOUNCE_S = 2.0  # print "compiling" after this delay; loading from the cache takes a fraction of it
 UPDATES_PER_CALL = 64  # their noise and rows are drawn beforehand
 
 
@@ -89,19 +89,14 @@ class CompiledLearner(Learner):
                 f"{cache_home()} cannot be written, so the learner is compiled anew at each start, which takes some "
                 "seconds; set NUMBA_CACHE_DIR to a folder that can be written"
             )
-        waiting = Timer(ANNOUNCE_S, report, ["compiling the learner, once on this machine (some 10 seconds)"])
-        waiting.daemon = True
-        if folder is not None:
-            waiting.start()
         try:
-            self._learn_nothing(folder, report)
+            with nullcontext() if folder is None else event.install_listener("numba:compile", _Announcement(report)):
+                self._learn_nothing(folder, report)
         except FAILED as error:
             what = (str(error).strip() or repr(error)).splitlines()[0]
             raise LearnerUnavailableError(
                 f"the learner cannot be compiled here ({what}); delete {cache_home()} and try again"
             ) from error
-        finally:
-            waiting.cancel()
         program: Any = learn
         program.disable_compile()  # one program for every size; anything else would be compiled silently
 
@@ -117,6 +112,21 @@ class CompiledLearner(Learner):
             rmtree(folder, ignore_errors=True)
             report(f"the compiled learner in {folder} was damaged, and is compiled anew")
             self._learn(np.zeros((0, 0), np.float32), Draws(*nothing))
+
+
+class _Announcement(event.Listener):
+    """Report that numba compiles the learner, which it does not if it loads it from the cache, however slowly."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+
+    def on_start(self, event: event.Event) -> None:
+        """Report the compilation of what learns, the largest part."""
+        if event.data["dispatcher"] is learn:
+            self._report("compiling the learner, once on this machine (some 10 seconds)")
+
+    def on_end(self, event: event.Event) -> None:
+        """Say nothing."""
 
 
 def _settings(agent: TD3) -> Settings:
@@ -136,7 +146,7 @@ def _settings(agent: TD3) -> Settings:
 
 def _scratch(agent: TD3, storage: Storage) -> Scratch:
     batch = agent.config.batch_size
-    inputs, actions = (agent.observation_size + agent.action_size) * batch, agent.action_size * batch
+    inputs, actions = (agent.input_size + agent.action_size) * batch, agent.action_size * batch
     return Scratch(
         x=_room(inputs), next_x=_room(inputs), x_slope=_room(inputs), action=_room(actions),
         action_slope=_room(actions), reward=_room(batch), discount=_room(batch), value=_room(2 * batch),

@@ -74,9 +74,10 @@ class Storage:
     """
 
     def __init__(self, agent: TD3) -> None:
-        config, sizes = agent.config, (agent.observation_size, agent.action_size)
-        self.actor = NetworkLayout([sizes[0], *config.hidden, sizes[1]], config.layer_norm, 1, 0)
-        self.critics = NetworkLayout([sum(sizes), *config.hidden, 1], config.layer_norm, 2, self.actor.stop)
+        config, actions = agent.config, agent.action_size
+        self.actor = NetworkLayout([agent.observation_size, *config.hidden, actions], config.layer_norm, 1, 0)
+        critic = [agent.input_size + actions, *config.hidden, 1]
+        self.critics = NetworkLayout(critic, config.layer_norm, 2, self.actor.stop)
         stop, averaged = self.critics.stop, self.actor.stop if agent.averages else 0
         weights, targets, average, gradient, first, second = (
             np.zeros(size, np.float32) for size in (stop, stop, averaged, stop, stop, stop)

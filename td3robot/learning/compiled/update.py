@@ -68,7 +68,8 @@ class Draws(NamedTuple):
 class Scratch(NamedTuple):
     """Space for one update, flat, feature by feature.
 
-    ``x`` and ``next_x`` (observation + action, batch) are the critics' inputs, and their first rows the actors';
+    ``x`` and ``next_x`` (observation + action, batch) are the critics' inputs, and their first rows the actors', which
+    leave out what only the critics see;
     ``x_slope`` is the gradient of ``x``. ``reward``, ``discount`` and ``target`` are (batch,), ``action`` and
     ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch).
     """
