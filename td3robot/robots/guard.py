@@ -16,8 +16,8 @@ joints, so the arm keeps its direction:
    first of these postures must not be too far ahead of the measured arm, unless it is nearer to it than the last
    command.
 
-An arm follows its commands with a servo's lag, so its postures differ from the commanded ones, and the same joint
-velocities move the tool differently there. So step 3 also predicts the arm itself by its servo's lag: there, too, the
+An arm follows its commands late, so its postures differ from the commanded ones, and the same joint
+velocities move the tool differently there. So step 3 also predicts the arm itself by its servo's law: there, too, the
 tool must be inside the workspace and within its speed limit, in every period until it rests. The prediction uses the
 commands alone. An arm that catches up differently may be faster (docs/safety.md has figures); a driver watches the
 measured one.
@@ -31,7 +31,6 @@ that is concave in the joint angles, as the FR3's are, is nowhere lower than at 
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass
-from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +42,7 @@ from td3robot.jit import formula, kernel, plain
 from td3robot.robots.arms.model import joint_speed_limit
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.kinematics import Kinematics, Links, place_tool
+from td3robot.robots.servo import decay, follow
 from td3robot.row_math import dot, is_finite, peak
 from td3robot.state import Array, JointCommand, RobotState
 
@@ -60,7 +60,7 @@ BISECTIONS = 5
 # Tool speed is linear in joint velocity at one posture only. A step is scaled to the first share of the limit at its
 # start and may reach the second at its end; the rest is for what lies between (tests/robots/test_guard.py measures it).
 TCP_SPEED_AT_START, TCP_SPEED_AT_END = 0.98, 0.995
-# The arm itself, as its servo's lag predicts it, must keep to this share of the tool speed limit even if each joint
+# The arm itself, as its servo's law predicts it, must keep to this share of the tool speed limit even if each joint
 # responds this much earlier or later [s]: heavy joints respond late, and then a motion of many joints that hardly moves
 # the tool moves it more. Without this, benchmarks/cross_limits.py found 254.9 mm/s.
 TCP_SPEED_OF_ARM, UNEVEN_S = 0.99, 0.02
@@ -98,7 +98,7 @@ class Limits(NamedTuple):
 
     Attributes:
         period_s: One control period.
-        lag_s, kept: The servo's lag, and the share of being behind that is kept over a period.
+        gain, lookahead_s, cosine, sine: The servo's law, and its decay over a period.
         change: Largest change of a joint velocity in one period [rad/s].
         lead: How far a command may be ahead of a measurement [rad].
         tcp_speed: The tool speed limit [m/s].
@@ -109,8 +109,10 @@ class Limits(NamedTuple):
     """
 
     period_s: float
-    lag_s: float
-    kept: float
+    gain: float
+    lookahead_s: float
+    cosine: float
+    sine: float
     change: float
     lead: float
     tcp_speed: float
@@ -210,28 +212,20 @@ def brake(velocity: Array, change: float) -> None:
 
 
 @formula
-def follow(kept: float, lag_s: float, behind: float, velocity: float) -> float:
-    """Compute how far a joint is behind its command [rad] after a period at a velocity.
-
-    It follows with a first-order lag: ``behind' = velocity - behind / lag``.
-    """
-    return kept * behind + ((1.0 - kept) * lag_s) * velocity
-
-
-@formula
 def look_ahead(
-    limits: Limits, links: Links, velocity: Array, q: Array, behind: Array, measured: Array, box: Array, path: Array
+    limits: Limits, links: Links, velocity: Array, q: Array, servo: Array, measured: Array, box: Array, path: Array
 ) -> tuple[int, int]:
     """Check a period at a velocity (n,) from a commanded posture q (n,), and braking after it, apart from clearance.
 
-    Where the arm itself is follows from how far it is ``behind`` (n,) the command. The velocity is changed.
+    Where the arm itself is follows from its ``servo`` (2, n): how far it is behind the command, and how fast it moves.
+    The velocity is changed.
 
     Returns:
         The first limit that is broken, and how many postures of ``path`` (.., n) have to be clear for it to be the
         first: those that were commanded up to there.
     """
     joints = len(q)
-    posture, arm, late, speeds = np.empty(joints), np.empty(joints), behind.copy(), np.empty(joints)
+    posture, arm, late, speeds = np.empty(joints), np.empty(joints), servo[0].copy(), servo[1].copy()
     position, rotation, jacobian = np.empty(3), np.empty((3, 3)), np.empty((6, joints))
     lead = lead_before = 0.0
     for joint in range(joints):
@@ -253,15 +247,17 @@ def look_ahead(
             return WORKSPACE, count
         for joint in range(joints):
             path[count, joint] = posture[joint]
-            late[joint] = follow(limits.kept, limits.lag_s, late[joint], velocity[joint])
-            arm[joint], speeds[joint] = posture[joint] - late[joint], late[joint] / limits.lag_s
+            late[joint], speeds[joint] = follow(
+                limits.gain, limits.lookahead_s, limits.cosine, limits.sine, late[joint], speeds[joint], velocity[joint]
+            )
+            arm[joint] = posture[joint] - late[joint]
         count += 1
         place_tool(arm, links, position, rotation, jacobian)
         gaining = 0.0
         for joint in range(joints):
             squared = jacobian[0, joint] ** 2 + jacobian[1, joint] ** 2 + jacobian[2, joint] ** 2
-            gaining += abs(velocity[joint] - speeds[joint]) * np.sqrt(squared)
-        if speed_of(jacobian, speeds) + UNEVEN_S / limits.lag_s * gaining > limits.tcp_speed * TCP_SPEED_OF_ARM:
+            gaining += abs(limits.gain * (late[joint] - limits.lookahead_s * speeds[joint])) * np.sqrt(squared)
+        if speed_of(jacobian, speeds) + UNEVEN_S * gaining > limits.tcp_speed * TCP_SPEED_OF_ARM:
             return TCP_SPEED, count
         if not is_within(box[0], position, box[1]):
             return WORKSPACE, count
@@ -274,9 +270,11 @@ def look_ahead(
 
 @kernel
 def look_ahead_all(
-    numbers: Limits, packed: Links, velocities: Array, q: Array, behind: Array, measured: Array, box: Array, rows: Rows
+    numbers: Limits, packed: Links, velocities: Array, q: Array, servo: Array, measured: Array, box: Array, rows: Rows
 ) -> tuple[Violations, Violations, Array]:
-    """Look ahead at velocities (k, n) from measured postures (k, n) in some of m rows; ``box`` is (m, 2, 3).
+    """Look ahead at velocities (k, n) from measured postures (k, n) in some of m rows.
+
+    ``servo`` is (m, 2, n), and ``box`` (m, 2, 3).
 
     Returns:
         As :func:`look_ahead` for each row, and the paths (k, .., n).
@@ -289,7 +287,7 @@ def look_ahead_all(
     for index in range(len(rows)):
         row, velocity = rows[index], velocities[index].copy()
         violations[index], counts[index] = look_ahead(
-            limits, links, velocity, q[row], behind[row], measured[index], box[row], path[index]
+            limits, links, velocity, q[row], servo[row], measured[index], box[row], path[index]
         )
     return violations, counts, path
 
@@ -308,7 +306,7 @@ def range_of(values: Array) -> tuple[float, float]:
 
 @kernel
 def let_through(
-    numbers: Limits, velocities: Array, grippers: Array, rows: Rows, q: Array, velocity: Array, behind: Array,
+    numbers: Limits, velocities: Array, grippers: Array, rows: Rows, q: Array, velocity: Array, servo: Array,
     gripper: Array,
 ) -> None:  # fmt: skip
     """Move the commands of some rows on by a period at admitted velocities (k, n), with closed fractions (k,).
@@ -320,7 +318,7 @@ def let_through(
         rows: (k,) which rows.
         q: (m, n) commanded postures [rad]; changed, as all that follow.
         velocity: (m, n) their velocities [rad/s].
-        behind: (m, n) how far the arms are behind them [rad].
+        servo: (m, 2, n) how far the arms are behind them [rad], and how fast they move [rad/s].
         gripper: (m,) commanded closed fractions.
     """
     limits = Limits(*numbers)
@@ -330,7 +328,10 @@ def let_through(
             speed = velocities[index, joint]
             q[row, joint] += speed * limits.period_s
             velocity[row, joint] = speed
-            behind[row, joint] = follow(limits.kept, limits.lag_s, behind[row, joint], speed)
+            servo[row, 0, joint], servo[row, 1, joint] = follow(
+                limits.gain, limits.lookahead_s, limits.cosine, limits.sine, servo[row, 0, joint],
+                servo[row, 1, joint], speed,
+            )  # fmt: skip
         gripper[row] = min(max(grippers[index], 0.0), 1.0)
 
 
@@ -357,7 +358,8 @@ class Guard:
         self.config = config
         self._limits = self._made(spec)
         self._packed = plain(self._limits)
-        self.q, self.velocity, self._behind = np.zeros((3, count, len(self.home)))
+        self.q, self.velocity = np.zeros((2, count, len(self.home)))
+        self._servo = np.zeros((count, 2, len(self.home)))
         self.gripper, self._box = np.zeros(count), np.zeros((count, 2, 3))
         self.interventions: Counter[str] = Counter()
         self.commands = 0
@@ -372,11 +374,14 @@ class Guard:
 
     def _made(self, spec: RobotSpec) -> Limits:
         """Return the limits of a robot as numbers."""
-        arm, config = spec.arm, self.config
+        arm, config, (gain, lookahead_s) = spec.arm, self.config, spec.law
+        cosine, sine = decay(gain, lookahead_s, spec.period_s)
         return Limits(
             period_s=spec.period_s,
-            lag_s=arm.servo.lag_s,
-            kept=exp(-spec.period_s / arm.servo.lag_s),
+            gain=gain,
+            lookahead_s=lookahead_s,
+            cosine=cosine,
+            sine=sine,
             change=JOINT_SHARE * config.max_joint_acceleration_rad_s2 * spec.period_s,
             lead=config.max_lead_rad,
             tcp_speed=config.max_tcp_speed_m_s,
@@ -393,7 +398,7 @@ class Guard:
         If it rests just outside the workspace, that much is admitted until the next reset.
         """
         self.q[row], self.gripper[row] = q, gripper
-        self.velocity[row] = self._behind[row] = 0.0
+        self.velocity[row] = self._servo[row] = 0.0
         tool = self.kinematics.tcp(q).position
         low, high = np.array(self.config.workspace.low), np.array(self.config.workspace.high)
         self._box[row, 0] = np.minimum(low + WALL_M, np.maximum(tool, low - ANCHOR_SLACK))
@@ -411,7 +416,7 @@ class Guard:
     def twin(self) -> "Guard":
         """Return a guard in the same state with its own counts."""
         twin = copy(self)
-        for name in ("q", "velocity", "_behind", "gripper", "_box"):
+        for name in ("q", "velocity", "_servo", "gripper", "_box"):
             setattr(twin, name, getattr(self, name).copy())
         twin.interventions, twin.commands = Counter(), 0
         return twin
@@ -422,8 +427,8 @@ class Guard:
 
     def admits(self, q: Array) -> str | None:
         """Return the limit that a posture (n,) at rest breaks, or None if the first row may start an episode there."""
-        rest, start = np.zeros((1, len(q))), np.array(q)[None]
-        (found,) = self._check(rest, start, rest, start, FIRST)
+        rest, start = np.zeros((1, 2, len(q))), np.array(q)[None]
+        (found,) = self._check(rest[0, :1], start, rest, start, FIRST)
         return None if found == NO_VIOLATION else REASONS[found]
 
     def require_admitted(self, q: Array) -> None:
@@ -493,7 +498,7 @@ class Guard:
         if violated.size:
             changed[violated, violations[violated]] = True
             velocity[violated] = self._search(velocity[violated], measured[violated], rows[violated])
-        let_through(self._packed, velocity, gripper, rows, self.q, self.velocity, self._behind, self.gripper)
+        let_through(self._packed, velocity, gripper, rows, self.q, self.velocity, self._servo, self.gripper)
         self.commands += len(rows)
         return self._reasons(changed)
 
@@ -523,11 +528,11 @@ class Guard:
 
     def _look_ahead(self, velocity: Array, measured: Array, rows: Rows) -> Violations:
         """Check a period at velocities (k, n), and braking after it; return the first limit broken in each row."""
-        return self._check(velocity, self.q, self._behind, measured, rows)
+        return self._check(velocity, self.q, self._servo, measured, rows)
 
-    def _check(self, velocity: Array, q: Array, behind: Array, measured: Array, rows: Rows) -> Violations:
+    def _check(self, velocity: Array, q: Array, servo: Array, measured: Array, rows: Rows) -> Violations:
         violations, counts, path = look_ahead_all(
-            self._packed, self.kinematics.links, velocity, q, behind, measured, self._box, rows
+            self._packed, self.kinematics.links, velocity, q, servo, measured, self._box, rows
         )
         for row, count in enumerate(counts.tolist()):
             for posture in path[row, :count]:

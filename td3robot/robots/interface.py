@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from td3robot.config import RobotConfig
-from td3robot.errors import CommandRefusedError, ContractError
+from td3robot.errors import CommandRefusedError, ConfigError, ContractError
 from td3robot.registry import ARMS, GRIPPERS
-from td3robot.robots.arms.model import ArmModel
+from td3robot.robots.arms.model import ArmModel, ServoLaw
 from td3robot.robots.grippers.model import GripperModel, Jaw
 from td3robot.state import Array, JointCommand, RobotState
 
@@ -25,6 +25,7 @@ class RobotSpec:
         control_rate_hz: How many commands a second it takes.
         tcp_offset_m: Distance from the flange to the tool centre point, along the flange's z axis.
         table_height_m: Height of the table top in the base frame.
+        law: How the joints follow their targets.
     """
 
     arm: ArmModel
@@ -32,6 +33,7 @@ class RobotSpec:
     control_rate_hz: float
     tcp_offset_m: float
     table_height_m: float
+    law: ServoLaw
 
     @property
     def period_s(self) -> float:
@@ -58,6 +60,8 @@ class RobotSpec:
             "control_rate_hz": self.control_rate_hz,
             "tcp_offset_m": self.tcp_offset_m,
             "table_height_m": self.table_height_m,
+            "servo_gain": self.law.gain,
+            "servo_lookahead_s": self.law.lookahead_s,
         }
 
 
@@ -98,6 +102,10 @@ class Robot(ABC):
 
     def begin(self, rng: np.random.Generator) -> None:  # noqa: B027  # most robots have nothing to draw
         """Draw the disturbances of an episode, unknown to a controller; only a disturbed robot has any."""
+
+    def drawn(self) -> dict[str, float]:
+        """Return what was drawn for this episode and no controller knows, by name; only a simulation has any."""
+        return {}
 
     def truth(self) -> RobotState:
         """Return the true state, for scoring; the one that is read, unless the robot is disturbed."""
@@ -145,6 +153,13 @@ class Robot(ABC):
         """The latched reason why the robot takes no more commands, or None; a simulation has no faults."""
         return None
 
+    def tool_force(self) -> Array | None:
+        """Return force and torque on the tool (6,) in the base frame, as the robot itself estimates them [N, N m].
+
+        None where it estimates none; a simulation does not.
+        """
+        return None
+
     def figures(self) -> dict[str, float]:
         """Return the driver's figures about itself, by name with unit; a simulation has none.
 
@@ -180,15 +195,32 @@ class Robot(ABC):
 
 
 def robot_spec(config: RobotConfig) -> RobotSpec:
-    """Return the specification of a configured robot: its registered arm and gripper, and the cell's own numbers."""
-    gripper = GRIPPERS[config.gripper]
+    """Return the specification of a configured robot: its registered arm and gripper, and the cell's own numbers.
+
+    Raises:
+        ConfigError: The configuration has a servo law of its own for an arm that takes none.
+    """
+    arm, gripper = ARMS[config.arm], GRIPPERS[config.gripper]
     return RobotSpec(
-        arm=ARMS[config.arm],
+        arm=arm,
         gripper=gripper,
         control_rate_hz=config.control_rate_hz,
         tcp_offset_m=gripper.tcp_offset_m + config.coupling_thickness_m,
         table_height_m=config.table_height_m,
+        law=_law(config, arm),
     )
+
+
+def _law(config: RobotConfig, arm: ArmModel) -> ServoLaw:
+    chosen = {"gain": config.servo_gain, "lookahead_s": config.servo_lookahead_s}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    if given and not arm.servo.adjustable:
+        name, value = next(iter(given.items()))
+        raise ConfigError(
+            f"robot.servo_{name} is {value:g}, but the arm {config.arm!r} follows its targets as its own controller "
+            f"decides; leave servo_{name} out"
+        )
+    return arm.servo.law._replace(**given)
 
 
 def require_same_arm(trained: RobotConfig, here: RobotConfig, where: str) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.jit import formula, kernel, plain
-from td3robot.robots.objects import Objects
-from td3robot.row_math import apart
-from td3robot.state import Array
+from td3robot.robots.objects import CARRIED_TILT_RAD, ObjectBounds, Objects
+from td3robot.row_math import apart, dot
+from td3robot.state import Array, Pose
 
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
@@ -17,9 +17,19 @@ Flags = NDArray[np.bool_]
 # Nearer to the tool centre point than this, the hand may hide an object: most fixed cameras lose it within 60 to 80 mm,
 # and the fingers reach as far again [m].
 MAY_HIDE_M = 0.15
-# A sighting this far from where the tool carries an object shows that it is not in the hand [m]. For a late sighting,
-# add the distance that the tool may have moved meanwhile at this speed [m/s].
-NOT_IN_HAND_M, TOOL_SPEED_M_S = 0.04, 0.25
+# Nearer than this, the fingers may push it [m].
+MAY_PUSH_M = 0.1
+# An object that nothing moved is seen this near to where it was at most, and one in the hand to where the tool carries
+# it; further off, it needs a reason [m].
+STILL_M, IN_HAND_M = 0.02, 0.04
+# A late sighting is of where the tool was: add what it may have moved meanwhile at this speed [m/s].
+TOOL_SPEED_M_S = 0.25
+# An upright object that is suddenly seen tilted by more than this was mistaken [rad]: a small tag has two solutions.
+LEAN_RAD = 0.35
+# Without a reason, an object is believed to be elsewhere once it was seen there in so many periods for this long: free,
+# or although fingers hold something [s]; and for as much longer as it takes to be carried there at this speed [m/s].
+# Between two sightings, it moves at half of that at most.
+CONFIRMATIONS, FREE_S, HELD_S, CARRIED_M_S = 3, 0.3, 1.0, 1.0
 # An object between the fingers is at most this far from the tool centre point, across and along the tool's axis [m].
 ACROSS_M, ALONG_M = 0.02, 0.04
 
@@ -29,13 +39,29 @@ class Sightings(NamedTuple):
 
     Attributes:
         position, rotation: (r, k, 3) [m], (r, k, 3, 3).
-        age_s, number: (r, k) as in :class:`Sighting`.
+        age_s, number, refused: (r, k) as in :class:`Sighting`.
     """
 
     position: Array
     rotation: Array
     age_s: Array
     number: NDArray[np.int64]
+    refused: Flags
+
+
+class Bounds(NamedTuple):
+    """Where k objects can be during an episode.
+
+    Attributes:
+        low, high: (k, 3) [m].
+        tilt_rad: The largest tilt.
+        is_cube: (k,) whether any of an object's axes may be the upright one.
+    """
+
+    low: Array
+    high: Array
+    tilt_rad: float
+    is_cube: Flags
 
 
 class Memory(NamedTuple):
@@ -43,32 +69,53 @@ class Memory(NamedTuple):
 
     Attributes:
         position, rotation: (m, k, 3) [m], (m, k, 3, 3): the best available poses.
-        age_s: (m, k) time since the last sighting, without pauses since then, times the pace [s].
+        age_s: (m, k) time since the last sighting that was believed, without pauses since then, times the pace [s].
         pause_s: (m, k) these pauses [s].
+        behind_s, last_s: (m, k) how much older it is than the last sighting; and the age of that when it was read [s].
         number: (m, k) of the last sighting.
+        moved_m: (m, k) how far the hand may have moved an object since then.
+        elsewhere, lean: (m, k, 3) where it was seen in the last sightings that were not believed [m], and upright which
+            way.
+        since_s, latest_s: (m, k) when it was first and last seen there, by the row's clock.
+        times: (m, k) in how many periods.
+        clock_s: (m,) time in which the row moved [s].
         tools, turns: (t, m, 3), (t, m, 3, 3) the tools' poses from as long ago as fingers rest, oldest first.
         held, held_s: (m,) which object was held a period ago, and for how long [s].
+        left: (m,) whether it is known to be elsewhere, whatever the fingers hold.
         new: (m,) whether everything before is to be forgotten.
         lost: (m, k) whether an object was not seen anew, and is neither held nor where the hand may hide it.
+        astray: (m, k) whether it is believed to be where no object of the task can be.
     """
 
     position: Array
     rotation: Array
     age_s: Array
     pause_s: Array
+    behind_s: Array
+    last_s: Array
     number: NDArray[np.int64]
+    moved_m: Array
+    elsewhere: Array
+    lean: Array
+    since_s: Array
+    latest_s: Array
+    times: NDArray[np.int64]
+    clock_s: Array
     tools: Array
     turns: Array
     held: NDArray[np.intp]
     held_s: Array
+    left: Flags
     new: Flags
     lost: Flags
+    astray: Flags
 
 
 @kernel
 def update(
     kept: Memory,
     sightings: Sightings,
+    bounds: Bounds,
     tool: Array,
     turn: Array,
     held: NDArray[np.intp],
@@ -76,29 +123,128 @@ def update(
     period_s: float,
     pace: float,
 ) -> int:
-    """Update the memory of some rows, see :class:`ObjectMemory`, and count their objects that are lost."""
-    memory, seen, lost = Memory(*kept), Sightings(*sightings), 0
+    """Update the memory of some rows, see :class:`ObjectMemory`, and count their objects that are lost or astray."""
+    memory, seen, limits, bad = Memory(*kept), Sightings(*sightings), Bounds(*bounds), 0
     for index in range(len(rows)):
         row = rows[index]
         remember_tool(memory, row, tool[index], turn[index])
+        memory.clock_s[row] += period_s
         was_held = held[index] >= 0 and held[index] == memory.held[row] and not memory.new[row]
         memory.held_s[row] = memory.held_s[row] + period_s if was_held else 0.0
+        memory.left[row] = memory.left[row] and was_held
         for item in range(memory.number.shape[1]):
             is_fresh = seen.number[index, item] != memory.number[row, item]
-            is_believed, is_held = is_fresh or memory.new[row], item == held[index]
-            may_be_hidden = is_held or apart(memory.position[row, item], tool[index]) <= MAY_HIDE_M
-            memory.lost[row, item] = not (is_believed or may_be_hidden)
-            lost += memory.lost[row, item]
-            if is_held and not memory.new[row]:
-                carry(memory, seen, index, row, item, is_fresh, was_held)
-            elif is_believed:
-                believe(memory, seen, index, row, item)
-            if is_believed:
-                memory.pause_s[row, item] = 0.0
-            memory.age_s[row, item] = pace * max(0.0, seen.age_s[index, item] - memory.pause_s[row, item])
+            is_held = item == held[index] and not memory.left[row] and not memory.new[row]
+            is_carried = is_held and was_held
+            if is_carried:
+                move_along(memory, row, item, len(memory.tools) - 2)
+            distance = apart(memory.position[row, item], tool[index])
+            if distance <= MAY_PUSH_M:
+                memory.moved_m[row, item] += apart(memory.tools[-1, row], memory.tools[-2, row])
+            is_believed = memory.new[row] or (is_fresh and judge(memory, seen, limits, index, row, item, is_carried))
+            if is_believed and not (is_carried and not memory.left[row]):
+                believe(memory, seen, index, row, item, period_s)
+            if is_held and not was_held:
+                move_along(memory, row, item, 0)
+                bring_into_hand(memory, row, item)
+            grow_old(memory, seen, index, row, item, is_fresh, is_believed, period_s, pace)
+            may_be_hidden = is_held or (distance <= MAY_HIDE_M and not seen.refused[index, item])
+            memory.lost[row, item] = not (is_fresh or memory.new[row] or may_be_hidden)
+            memory.astray[row, item] = is_believed and not is_possible(
+                limits, item, memory.position[row, item], memory.rotation[row, item]
+            )
+            bad += memory.lost[row, item] or memory.astray[row, item]
             memory.number[row, item] = seen.number[index, item]
         memory.held[row], memory.new[row] = held[index], False
-    return lost
+    return bad
+
+
+@formula
+def judge(memory: Memory, seen: Sightings, limits: Bounds, index: int, row: int, item: int, is_carried: bool) -> bool:
+    """Whether a fresh sighting is believed: for a reason, or after the same was seen for long enough.
+
+    The reasons are that the object was there before, that the tool carries it there, or that the hand is near enough to
+    have moved it. A sighting of before the grip says nothing about what the fingers hold.
+    """
+    position, rotation, age_s = seen.position[index, item], seen.rotation[index, item], seen.age_s[index, item]
+    if is_carried and age_s >= memory.held_s[row]:
+        return True
+    upright, exposed_s = up_of(rotation, limits.is_cube[item]), memory.clock_s[row] - age_s
+    off = apart(position, memory.position[row, item])
+    room = IN_HAND_M + TOOL_SPEED_M_S * age_s if is_carried else STILL_M + memory.moved_m[row, item]
+    leans = angle_between(upright, up_of(memory.rotation[row, item], limits.is_cube[item])) > LEAN_RAD
+    if off <= room and (is_carried or not leans) and is_possible(limits, item, position, rotation):
+        memory.times[row, item] = 0
+        return True
+    before_s = exposed_s - memory.latest_s[row, item]
+    is_same = (
+        memory.times[row, item] > 0
+        and apart(position, memory.elsewhere[row, item]) <= STILL_M + CARRIED_M_S / 2 * before_s
+        and angle_between(upright, memory.lean[row, item]) <= LEAN_RAD
+    )
+    if not is_same:
+        memory.times[row, item], memory.since_s[row, item] = 0, exposed_s
+    for axis in range(3):
+        memory.elsewhere[row, item, axis], memory.lean[row, item, axis] = position[axis], upright[axis]
+    memory.times[row, item] += 1
+    memory.latest_s[row, item] = exposed_s
+    wait_s = (HELD_S if is_carried else FREE_S) + off / CARRIED_M_S
+    if memory.times[row, item] < CONFIRMATIONS or exposed_s - memory.since_s[row, item] < wait_s:
+        return False
+    memory.left[row] = memory.left[row] or is_carried
+    return True
+
+
+@formula
+def up_of(rotation: Array, is_cube: bool) -> Array:
+    """Return which way is up for an object (3,): its own z axis, or that of a cube's axes which points up the most."""
+    up = rotation[:, 2].copy()
+    if is_cube:
+        for column in range(2):
+            if abs(rotation[2, column]) > abs(up[2]):
+                up = rotation[:, column].copy()
+        if up[2] < 0.0:
+            up = -up
+    return up
+
+
+@formula
+def angle_between(one: Array, other: Array) -> float:
+    """Compute the angle between two unit vectors (3,) [rad]."""
+    return float(np.arccos(min(max(dot(one, other), -1.0), 1.0)))
+
+
+@formula
+def is_possible(limits: Bounds, item: int, position: Array, rotation: Array) -> bool:
+    """Whether an object can be at a pose during an episode."""
+    for axis in range(3):
+        if not limits.low[item, axis] <= position[axis] <= limits.high[item, axis]:
+            return False
+    return bool(up_of(rotation, limits.is_cube[item])[2] >= np.cos(limits.tilt_rad))
+
+
+@formula
+def grow_old(
+    memory: Memory,
+    seen: Sightings,
+    index: int,
+    row: int,
+    item: int,
+    is_fresh: bool,
+    is_believed: bool,
+    period_s: float,
+    pace: float,
+) -> None:
+    """Update an object's age: that of the last sighting which was believed."""
+    age_s = seen.age_s[index, item]
+    if is_believed:
+        memory.behind_s[row, item] = 0.0
+    elif is_fresh:
+        memory.behind_s[row, item] += max(memory.last_s[row, item] + period_s - age_s, 0.0)
+    if is_believed or is_fresh:
+        memory.pause_s[row, item] = 0.0
+    memory.last_s[row, item] = age_s
+    memory.age_s[row, item] = pace * max(0.0, age_s + memory.behind_s[row, item] - memory.pause_s[row, item])
 
 
 @formula
@@ -116,31 +262,17 @@ def remember_tool(memory: Memory, row: int, tool: Array, turn: Array) -> None:
 
 
 @formula
-def believe(memory: Memory, seen: Sightings, index: int, row: int, item: int) -> None:
+def believe(memory: Memory, seen: Sightings, index: int, row: int, item: int, period_s: float) -> None:
     """Take over where an object was seen."""
     for axis in range(3):
         memory.position[row, item, axis] = seen.position[index, item, axis]
         for column in range(3):
             memory.rotation[row, item, axis, column] = seen.rotation[index, item, axis, column]
-
-
-@formula
-def carry(memory: Memory, seen: Sightings, index: int, row: int, item: int, is_fresh: bool, was_held: bool) -> None:
-    """Bring a held object to where the tool has carried it since the last period, or since fingers closed on it.
-
-    A fresh sighting of a moment after the object was gripped may show that it is elsewhere.
-    """
-    if was_held:
-        move_along(memory, row, item, len(memory.tools) - 2)
-        late_s = seen.age_s[index, item]
-        off = apart(seen.position[index, item], memory.position[row, item])
-        if is_fresh and late_s < memory.held_s[row] and off > NOT_IN_HAND_M + TOOL_SPEED_M_S * late_s:
-            believe(memory, seen, index, row, item)
-    else:
-        if is_fresh:
-            believe(memory, seen, index, row, item)
-        move_along(memory, row, item, 0)
-        bring_into_hand(memory, row, item)
+    memory.moved_m[row, item] = 0.0
+    if apart(memory.position[row, item], memory.tools[-1, row]) <= MAY_PUSH_M:
+        pace_m = apart(memory.tools[-1, row], memory.tools[0, row]) / (len(memory.tools) - 1)
+        memory.moved_m[row, item] = pace_m * seen.age_s[index, item] / period_s
+    memory.times[row, item] = 0
 
 
 @formula
@@ -184,12 +316,14 @@ def bring_into_hand(memory: Memory, row: int, item: int) -> None:
 
 
 class ObjectMemory:
-    """The best available poses of k objects in each of m rows.
+    """The best available poses of k objects in each of m rows: simulation and arm share what is believed, and why.
 
-    An object that is not held stays where it was last seen. One in the hand moves with the tool, whatever a camera
-    reports, unless the camera sees it elsewhere. Its position in the hand follows from where it was last seen and where
-    the tool was when the fingers had just closed on it; if they dragged it meanwhile, it is still between them. Silence
-    is a fault only for objects that the hand cannot hide.
+    A sighting is believed if the object was there before, if the tool carries it there, or if the hand is near enough
+    to have moved it. Any other is odd: one odd sighting is passed over, and the same seen for long enough is believed
+    after all. An object that is not held stays where it was last seen. One in the hand moves with the tool. Its
+    position in the hand follows from where it was last seen and where the tool was when the fingers had just closed on
+    it; if they dragged it meanwhile, it is still between them. Silence is a fault only for objects that the hand cannot
+    hide, and so is an object where none can be.
 
     Args:
         sources: The source of sightings of each row.
@@ -197,45 +331,67 @@ class ObjectMemory:
         period_s: Time between two calls of :meth:`look`.
         rest: How many periods fingers rest before they count as holding something.
         pace: Speed of the tool as a share of training's.
+        bounds: Where the objects can be; None for anywhere.
 
     Attributes:
         position, rotation: (m, k, 3) [m], (m, k, 3, 3).
-        age_s: (m, k) time since the last sighting, without pauses since then, times the pace [s].
+        age_s: (m, k) time since the last sighting that was believed, without pauses since then, times the pace [s].
     """
 
     def __init__(
-        self, sources: Sequence[Objects], names: Sequence[str], period_s: float, rest: int, pace: float = 1.0
+        self,
+        sources: Sequence[Objects],
+        names: Sequence[str],
+        period_s: float,
+        rest: int,
+        pace: float = 1.0,
+        bounds: ObjectBounds | None = None,
     ) -> None:
         self._sources, self._names, self._period, self._pace = sources, tuple(names), period_s, pace
-        count, objects = len(sources), len(names)
+        count = len(sources)
+        shape = count, len(names)
         memory = Memory(
-            position=np.zeros((count, objects, 3)),
-            rotation=np.zeros((count, objects, 3, 3)),
-            age_s=np.zeros((count, objects)),
-            pause_s=np.zeros((count, objects)),
-            number=np.zeros((count, objects), np.int64),
+            position=np.zeros((*shape, 3)),
+            rotation=np.zeros((*shape, 3, 3)),
+            age_s=np.zeros(shape),
+            pause_s=np.zeros(shape),
+            behind_s=np.zeros(shape),
+            last_s=np.zeros(shape),
+            number=np.zeros(shape, np.int64),
+            moved_m=np.zeros(shape),
+            elsewhere=np.zeros((*shape, 3)),
+            lean=np.zeros((*shape, 3)),
+            since_s=np.zeros(shape),
+            latest_s=np.zeros(shape),
+            times=np.zeros(shape, np.int64),
+            clock_s=np.zeros(count),
             tools=np.zeros((1 + rest, count, 3)),
             turns=np.zeros((1 + rest, count, 3, 3)),
             held=np.full(count, -1),
             held_s=np.zeros(count),
+            left=np.zeros(count, np.bool_),
             new=np.ones(count, np.bool_),
-            lost=np.zeros((count, objects), np.bool_),
+            lost=np.zeros(shape, np.bool_),
+            astray=np.zeros(shape, np.bool_),
         )
         self.position, self.rotation, self.age_s = memory.position, memory.rotation, memory.age_s
-        self._pause_s, self._new, self._lost = memory.pause_s, memory.new, memory.lost
-        self._packed = plain(memory)
-        shape = count, objects
+        self._memory, self._packed = memory, plain(memory)
+        self._bounds = plain(_limits(self._names, bounds))
         self._seen = Sightings(
-            np.empty((*shape, 3)), np.empty((*shape, 3, 3)), np.empty(shape), np.empty(shape, np.int64)
+            np.empty((*shape, 3)),
+            np.empty((*shape, 3, 3)),
+            np.empty(shape),
+            np.empty(shape, np.int64),
+            np.empty(shape, np.bool_),
         )
 
     def forget(self, row: int) -> None:
         """Forget all sightings of a row."""
-        self._new[row] = True
+        self._memory.new[row] = True
 
     def pause(self, seconds: float, row: int = 0) -> None:
         """Leave out a pause in which nothing moved: what was seen before it is as good as it was."""
-        self._pause_s[row] += seconds
+        self._memory.pause_s[row] += seconds
 
     def look(self, tool: Array, turn: Array, held: NDArray[np.intp], rows: Rows) -> None:
         """Update the poses of some rows.
@@ -247,11 +403,19 @@ class ObjectMemory:
             rows: (r,) which rows.
 
         Raises:
-            TrackerError: An object has not been seen for too long, or jumped.
+            TrackerError: An object has not been seen for too long, or is where none can be.
         """
-        if update(self._packed, plain(self._read(rows)), tool, turn, held, rows, self._period, self._pace):
-            for index, item in np.argwhere(self._lost[rows]).tolist():
-                self._sources[rows[index]].require_recent(self._names[item])
+        seen = plain(self._read(rows))
+        if update(self._packed, seen, self._bounds, tool, turn, held, rows, self._period, self._pace):
+            self._complain(rows)
+
+    def _complain(self, rows: Rows) -> None:
+        """Let the sources refuse to go on with what is lost or astray; simulations go on."""
+        for index, item in np.argwhere(self._memory.lost[rows]).tolist():
+            self._sources[rows[index]].require_recent(self._names[item])
+        for index, item in np.argwhere(self._memory.astray[rows]).tolist():
+            pose = Pose(self.position[rows[index], item], self.rotation[rows[index], item])
+            self._sources[rows[index]].require_possible(self._names[item], pose)
 
     def _read(self, rows: Rows) -> Sightings:
         """Return the last sightings of these rows, which the next call overwrites."""
@@ -262,4 +426,15 @@ class ObjectMemory:
                 sighting = sightings[name]
                 seen.position[index, item], seen.rotation[index, item] = sighting.pose.position, sighting.pose.rotation
                 seen.age_s[index, item], seen.number[index, item] = sighting.age_s, sighting.number
+                seen.refused[index, item] = sighting.refused
         return seen
+
+
+def _limits(names: Sequence[str], bounds: ObjectBounds | None) -> Bounds:
+    """Return the bounds of some objects as arrays."""
+    count = len(names)
+    if bounds is None:
+        return Bounds(np.full((count, 3), -np.inf), np.full((count, 3), np.inf), np.pi, np.zeros(count, np.bool_))
+    corners = np.array([bounds.carried(name) for name in names]).reshape(count, 2, 3)
+    is_cube = np.array([name in bounds.cubes for name in names], np.bool_)
+    return Bounds(corners[:, 0].copy(), corners[:, 1].copy(), CARRIED_TILT_RAD, is_cube)

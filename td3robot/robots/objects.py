@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import acos, degrees, isfinite
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -24,11 +24,13 @@ class Sighting:
         pose: Pose in the base frame.
         age_s: Time since the measurement.
         number: How many sightings of the object there were; while this stays the same, there is nothing new.
+        refused: Whether something arrived since then, and none of it could be a sighting: that is not silence.
     """
 
     pose: Pose
     age_s: float
     number: int
+    refused: bool = False
 
 
 class Objects(ABC):
@@ -53,6 +55,13 @@ class Objects(ABC):
             TrackerError: Saying for how long.
         """
 
+    def require_possible(self, name: str, pose: Pose) -> None:  # noqa: B027  # simulated objects may fall off a table
+        """Refuse to go on with an object that is where none can be.
+
+        Raises:
+            TrackerError: Saying where.
+        """
+
     def arrivals(self) -> Sequence[Arrival] | None:
         """Return a tracker's datagrams of the last seconds, oldest first, or None if there is no tracker.
 
@@ -61,9 +70,17 @@ class Objects(ABC):
         """
         return None
 
+    def figures(self) -> dict[str, Any] | None:
+        """Return a tracker's own figures of all that it has seen, or None if it has none."""
+        return None
+
     def truth(self) -> Mapping[str, Pose] | None:
         """Return the true poses of the objects, or None if nothing is known beyond :meth:`read`."""
         return None
+
+    def drawn(self) -> dict[str, float]:
+        """Return what was drawn for this episode about how they are seen, by name; a perfect tracker draws nothing."""
+        return {}
 
     def close(self) -> None:  # noqa: B027  # most have nothing to let go
         """Release the source of the poses. May be repeated."""
@@ -103,11 +120,13 @@ class ObjectBounds:
         patch: Low and high corner (x, y) of the patch of the table on which they lie [m].
         rest_m: Height of each one's centre at rest, by name [m].
         workspace: Low and high corner (x, y, z) of the tool's workspace [m].
+        cubes: The objects of which any side may be up.
     """
 
     patch: tuple[tuple[float, float], tuple[float, float]]
     rest_m: Mapping[str, float]
     workspace: tuple[tuple[float, float, float], tuple[float, float, float]]
+    cubes: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -126,18 +145,23 @@ class ObjectBounds:
             workspace: Low and high corner of the space in which the guard allows the tool.
         """
         low, high = space
-        return cls((low[:2], high[:2]), rest_heights(models, table_m), workspace)
+        items = tuple(models)
+        cubes = frozenset(item.name for item in items if item.is_cube)
+        return cls((low[:2], high[:2]), rest_heights(items, table_m), workspace, cubes)
 
     def objection_to_lying(self, name: str, pose: Pose) -> str | None:
         """Return why an object cannot have this pose at the start of an episode, or None if it can."""
-        return self._objection(pose, *self._lying(name), LYING_TILT_RAD, "where the task's objects lie")
+        return self._objection(name, pose, *self._lying(name), LYING_TILT_RAD, "where the task's objects lie")
 
     def objection_to_carried(self, name: str, pose: Pose) -> str | None:
         """Return why an object cannot have this pose during an episode, or None if it can."""
+        return self._objection(name, pose, *self.carried(name), CARRIED_TILT_RAD, "where the arm can carry it")
+
+    def carried(self, name: str) -> tuple[Array, Array]:
+        """Return the low and high corner (3,) of where an object can be during an episode [m]."""
         low, high = (np.array(corner) for corner in self.workspace)
         low[2] = min(low[2], self.rest_m[name])
-        margin = CARRIED_MARGIN_M
-        return self._objection(pose, low - margin, high + margin, CARRIED_TILT_RAD, "where the arm can carry it")
+        return low - CARRIED_MARGIN_M, high + CARRIED_MARGIN_M
 
     def nearest(self, name: str, position: Array) -> Array:
         """Return the nearest position (3,) [m] at which an object may lie, reading one in millimetres as such."""
@@ -151,11 +175,12 @@ class ObjectBounds:
         rest, aside, above = self.rest_m[name], PATCH_MARGIN_M, HEIGHT_MARGIN_M
         return np.array([x0 - aside, y0 - aside, rest - above]), np.array([x1 + aside, y1 + aside, rest + above])
 
-    def _objection(self, pose: Pose, low: Array, high: Array, most: float, place: str) -> str | None:
+    def _objection(self, name: str, pose: Pose, low: Array, high: Array, most: float, place: str) -> str | None:
         for axis, value, least, greatest in zip("xyz", pose.position, low, high, strict=True):
             if not least <= value <= greatest:
                 return f"{axis} = {value:.4g} m is outside of {least:.3g} to {greatest:.3g} m, {place}"
-        tilt = acos(float(np.clip(pose.rotation[2, 2], -1.0, 1.0)))
+        up = np.abs(pose.rotation[2]).max() if name in self.cubes else pose.rotation[2, 2]
+        tilt = acos(float(np.clip(up, -1.0, 1.0)))
         if tilt > most:
             return f"it is tilted by {degrees(tilt):.0f} degrees (limit {degrees(most):.0f})"
         return None
@@ -221,6 +246,20 @@ def _require_lying(name: str, pose: Pose, bounds: ObjectBounds) -> None:
             f"{name!r} cannot lie where it was said to: {objection}; positions are in metres, in the arm's base frame, "
             f"and the nearest admissible one is {name}={nearest}"
         )
+
+
+def taught_from_texts(texts: Iterable[str]) -> dict[str, TaughtPose]:
+    """Parse the poses of several objects; see :func:`taught_from_text`.
+
+    Raises:
+        ConfigError: A text has another form, or two are of one object.
+    """
+    taught: dict[str, TaughtPose] = {}
+    for name, pose in map(taught_from_text, texts):
+        if name in taught:
+            raise ConfigError(f"--object gives the pose of {name!r} twice; give each object one, by its own name")
+        taught[name] = pose
+    return taught
 
 
 def taught_from_text(text: str) -> tuple[str, TaughtPose]:

@@ -7,6 +7,7 @@ A driver is one class that implements :class:`PhysicalRobot`, and one cell type 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from time import perf_counter, sleep
 from typing import Any, ClassVar
 
@@ -167,8 +168,11 @@ class PhysicalRobot(Robot):
         facts: Plain values that the controller reports about itself, known once connected. ``serial_number`` names
             the robot in the ledger, and is the only key that everything needs; people read the others in records.
         console: Where people configure the controller, in words: "the pendant".
+        max_contact_force_n: The guard's limit of the force at the tool, set before the robot is opened for control; a
+            driver whose robot estimates no force leaves it.
     """
 
+    max_contact_force_n: float = inf
     teleports: ClassVar[bool] = False
     console: ClassVar[str] = "the pendant"
 

@@ -69,10 +69,14 @@ class Travel:
         self.agree: Callable[[TravelPlan], None] | None = None
         self.watch: Callable[[RobotState, GuardDecision], None] | None = None
 
-    def to(self, q: Array) -> Array:
+    def to(self, q: Array, opens: bool = True) -> Array:
         """Open the gripper, bring the arm to a posture q (n,) [rad], and to rest.
 
         The path is the straight line in joint space if the guard admits it, otherwise one via home, going up first.
+
+        Args:
+            q: The posture.
+            opens: Whether the gripper opens; if not, it keeps what it carries.
 
         Returns:
             (n,) the measured posture in which the arm rests [rad].
@@ -84,7 +88,9 @@ class Travel:
         closed = self._robot.spec.gripper.closed_fraction(state.driver_q)
         way, tools = self._plan(state.q, q)
         seconds = len(tools) * self._period
-        plan = TravelPlan(state.q, q, way, tools, seconds, closed > OPEN_FRACTION, self._robot.holds)
+        plan = TravelPlan(
+            state.q, q, way, tools, seconds, opens and closed > OPEN_FRACTION, opens and self._robot.holds
+        )
         if self.agree is not None:
             self.agree(plan)
         elif plan.drops:
@@ -92,13 +98,14 @@ class Travel:
                 "the gripper holds something that it would drop when it opens for the next start; take it out, and "
                 "agree (or open the gripper) before travelling"
             )
+        kept = 1.0 if self._robot.holds else self._closed(state)
         guard = self._guard.slower(SPEED_SHARE)
-        guard.reset(state.q, min(max(closed, 0.0), 1.0))
+        guard.reset(state.q, self._closed(state))
         try:
             if plan.opens_gripper:
                 self._open(guard, state.q)
             for posture in way:
-                self._drive(guard, posture, 0.0)
+                self._drive(guard, posture, 0.0 if opens else kept)
         finally:
             self._robot.stop()
         return self._robot.read().q

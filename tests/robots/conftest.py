@@ -39,7 +39,7 @@ def standin(hosts, ends_with):
 def ur_cell(standin):
     """Describe the stand-in's cell, with patience for a busy host."""
     ur = {"host": standin.host, "late_periods": 30, "max_state_age_s": 1.0, "watchdog_hz": 2.0}
-    return CellConfig.model_validate({"ur": ur, "gripper": {"max_age_s": 5.0}})
+    return CellConfig.model_validate({"ur": ur, "gripper": {"max_age_s": 5.0, "answer_timeout_s": 2.0}})
 
 
 def require_franka():

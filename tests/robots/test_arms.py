@@ -11,6 +11,7 @@ from td3robot.config import Box, GuardConfig, RobotConfig, RobotEnvironmentConfi
 from td3robot.envs.initial_states import InitialStateSampler
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.robots.arms import ARMS
+from td3robot.robots.arms.model import MOTOR_DAMPING_S
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
@@ -96,7 +97,7 @@ def test_home_points_the_tool_down_in_front_of_the_arm(spec):
     assert flange[1, 3] > 0.15
 
 
-def test_no_servo_overshoots_at_the_inertia_that_its_joint_sees(spec, model, postures):
+def test_no_motor_swings_at_the_inertia_that_its_joint_sees(spec, model, postures):
     """Without another payload than its gripper: 4 I <= k lag^2."""
     data, n = mujoco.MjData(model), len(spec.arm.home)
     full, largest = np.zeros((model.nv, model.nv)), np.zeros(n)
@@ -105,7 +106,7 @@ def test_no_servo_overshoots_at_the_inertia_that_its_joint_sees(spec, model, pos
         mujoco.mj_fwdPosition(model, data)
         mujoco.mj_fullM(model, data, full)
         largest = np.maximum(largest, full.diagonal()[:n])
-    assert (4 * largest <= np.array(spec.arm.servo.stiffness) * spec.arm.servo.lag_s**2 * 1.001).all(), largest
+    assert (4 * largest <= np.array(spec.arm.servo.stiffness) * MOTOR_DAMPING_S**2 * 1.001).all(), largest
 
 
 def test_every_goal_can_be_reached_and_a_random_policy_stays_inside_the_limits(spec, model):
@@ -198,5 +199,5 @@ def test_a_model_with_plain_motors_gets_the_same_servo():
 
     ours = simulation_spec(broken(motors), 400.0).compile()
     theirs = simulation_spec(robot_spec(RobotConfig(arm="ur10e")), 400.0).compile()
-    for name in ("actuator_biastype", "actuator_biasprm", "actuator_gainprm", "actuator_gear", "actuator_actrange"):
+    for name in ("actuator_biastype", "actuator_biasprm", "actuator_gainprm", "actuator_gear", "actuator_actlimited"):
         np.testing.assert_allclose(getattr(ours, name)[:6], getattr(theirs, name)[:6], err_msg=name)

@@ -1,11 +1,13 @@
 """What a disturbance adds is exactly what its configuration says, and with it off nothing is added."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
 from td3robot.config import DISTURBANCES, DisturbanceConfig, RobotConfig, RobotEnvironmentConfig
-from td3robot.robots.arms import SERVO_LAG_S
+from td3robot.robots.arms import UR_LAW
 from td3robot.robots.simulated.disturbed import Camera, DisturbedRobot
 from td3robot.robots.simulated.mujoco import MujocoRobot, SimulatedObjects
 from td3robot.robots.simulated.robot import Variation
@@ -16,10 +18,12 @@ from td3robot.state import JointCommand, ObjectModel, Pose
 from td3robot.tasks.grasp import GraspConfig
 
 CUBE = ObjectModel("object", "box", (0.04, 0.04, 0.04), 0.1, 0.7)
+FIRST = np.eye(6)[0]
 LYING = Pose(np.array([0.1, 0.5, 0.02]), np.eye(3))
 EVERYTHING = Variation(
-    servo_stiffness=1.3, servo_lag=0.7, payload_kg=0.3, table_offset_m=0.005, object_mass_kg=0.3,
+    servo_stiffness=1.3, servo_lag=0.7, servo_damping=0.6, payload_kg=0.3, table_offset_m=0.005, object_mass_kg=0.3,
     object_friction=1.2, object_scale=1.1, tool_offset_m=(0.003, -0.002, 0.001), gripper_speed=0.5, gripper_delay_s=0.1,
+    joint_friction_rad=(0.001,) * 6,
 )  # fmt: skip
 
 
@@ -205,13 +209,74 @@ def test_what_moves_is_seen_where_it_was_when_the_frame_was_exposed(cell):
             assert seen.pose.position[2] == pytest.approx(np.interp(at, *zip(*truths, strict=True)), abs=1e-9)
 
 
-def test_delays_are_drawn_from_their_whole_range(cell):
-    made = DisturbedRobot(cell, DisturbanceConfig(action_delay_s=(0.05, 0.15), observation_delay_s=(0.0, 0.1)))
-    rng, drawn = np.random.default_rng(0), set()
-    for _ in range(60):
+def test_delays_are_drawn_from_their_whole_range_and_are_no_multiples_of_a_period(cell):
+    made = DisturbedRobot(cell, DisturbanceConfig(action_delay_s=(0.02, 0.15), observation_delay_s=(0.0, 0.1)))
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(2000):
         made.begin(rng)
-        drawn.add((made._action_delay, made.observation_delay))
-    assert drawn == {(a, o) for a in (1, 2, 3) for o in (0, 1, 2)}
+        drawn.append(((made._periods_late + cell.late_share) / 20, made._observation_delay_s))
+    for delays, (low, high) in zip(np.array(drawn).T, ((0.02, 0.15), (0.0, 0.1)), strict=True):
+        spread = np.histogram(delays, 10, (low, high))[0]
+        assert spread.sum() == 2000 and spread.min() > 150
+        assert len(set(np.round(delays * 20 % 1.0, 2))) > 80
+    cell.late_share = 0.0
+
+
+@pytest.mark.parametrize("delay_s", [0.013, 0.02, 0.0875, 0.141])
+def test_a_command_acts_a_delay_later_that_is_no_multiple_of_a_period(either, delay_s):
+    """On a ramp, a delay is a way: it trails by so much more than the prompt arm."""
+    made, behind = disturbed(either, action_delay_s=(delay_s, delay_s)), []
+    for robot in (made, disturbed(either)):
+        robot.begin(np.random.default_rng(0))
+        robot.move_home()
+        home = robot.spec.arm.home
+        for period in range(1, 31):
+            robot.send(JointCommand(home + 0.01 * period, 0.0))
+            robot.advance()
+        behind.append((0.3 - (robot.truth().q - home)) / 0.2)
+    np.testing.assert_allclose(behind[0] - behind[1], delay_s, atol=2e-4)
+
+
+@pytest.mark.parametrize("delay_s", [0.013, 0.0275, 0.08])
+def test_a_state_is_read_a_delay_later_that_is_no_multiple_of_a_period(delay_s):
+    """What is read is where the same arm is then, at 400 commands a second on the same lines."""
+    made, fine = (KinematicRobot(robot_spec(RobotConfig(control_rate_hz=rate))) for rate in (20.0, 400.0))
+    fine.connect()
+    made = disturbed(made, observation_delay_s=(delay_s, delay_s))
+    walk, times, states = commands(made, 20), [0.0], [fine.read()]
+    for before, after in pairwise([held(made), *walk]):
+        for step in range(1, 21):
+            fine.send(JointCommand(before.q + (after.q - before.q) * step / 20, 0.0))
+            fine.advance()
+            times.append(fine.now())
+            states.append(fine.read())
+    for period, command in enumerate(walk, start=1):
+        made.send(command)
+        made.advance()
+        seen, at = made.read(), period / 20 - delay_s
+        if at > 0.0:
+            assert seen.stamp == pytest.approx(at)
+            for name, within in (("q", 2e-4), ("dq", 0.02)):
+                values = np.array([getattr(state, name) for state in states])
+                true = [np.interp(at, times, column) for column in values.T]
+                np.testing.assert_allclose(getattr(seen, name), true, atol=within)
+
+
+def test_now_and_then_the_target_stands_still_and_time_passes(either):
+    made = disturbed(either, hold_rate_hz=0.5, hold_s=(0.3, 0.3))
+    gaps = []
+    for period in range(1, 401):
+        before = made.now()
+        made.send(JointCommand(made.spec.arm.home + 0.0005 * period, 0.0))
+        made.advance()
+        gaps.append(made.now() - before)
+        if gaps[-1] > 0.1:  # the arm arrived meanwhile
+            np.testing.assert_allclose(made.truth().q, made.spec.arm.home + 0.0005 * period, atol=5e-4)
+    gaps = np.array(gaps)
+    held_for = gaps[gaps > 0.051]
+    np.testing.assert_allclose(held_for, 0.35, atol=0.003)
+    assert 4 <= len(held_for) <= 18, "0.5 a second, in 20 s"
+    assert made.now() == pytest.approx(20.0 + 0.3 * len(held_for), abs=0.05)
 
 
 def test_encoder_noise_has_its_size_and_is_new_at_every_reading(either):
@@ -361,10 +426,10 @@ def varied(cell):
 def test_servo_gains_reach_the_model(cell, varied):
     nominal = cell.model.actuator_gainprm[:6, 0].copy(), cell.model.actuator_biasprm[:6].copy()
     gripper = cell.model.actuator_gainprm[6:].copy()
-    varied(servo_stiffness=1.3, servo_lag=0.7)
+    varied(servo_stiffness=1.3)
     np.testing.assert_allclose(cell.model.actuator_gainprm[:6, 0], 1.3 * nominal[0])
     np.testing.assert_allclose(cell.model.actuator_biasprm[:6, 1], 1.3 * nominal[1][:, 1])
-    np.testing.assert_allclose(cell.model.actuator_biasprm[:6, 2], 1.3 * 0.7 * nominal[1][:, 2])
+    np.testing.assert_allclose(cell.model.actuator_biasprm[:6, 2], 1.3 * nominal[1][:, 2])
     np.testing.assert_array_equal(cell.model.actuator_gainprm[6:], gripper)
 
 
@@ -377,7 +442,7 @@ def test_a_servo_lags_by_its_factor(either, factor):
         q = q + np.array([0.025, 0, 0, 0, 0, 0])  # 0.5 rad/s
         either.send(JointCommand(q, 0.0))
         either.advance()
-    assert (q - either.read().q)[0] / 0.5 == pytest.approx(SERVO_LAG_S * factor, rel=0.06)
+    assert (q - either.read().q)[0] / 0.5 == pytest.approx(UR_LAW.lookahead_s * factor, rel=0.06)
     either.vary(Variation())
 
 
@@ -469,9 +534,7 @@ def nominal_hand_mass():
 
 
 def test_mass_is_drawn_log_uniformly_and_every_range_is_filled(cell):
-    # A servo of second order leaves a share of the lag to the simulation's own.
-    config = DISTURBANCES["real"].model_copy(update={"servo_damping": None})
-    made, drawn = DisturbedRobot(cell, config), []
+    made, drawn = DisturbedRobot(cell, DISTURBANCES["real"]), []
     vary, cell.vary = cell.vary, drawn.append
     try:
         rng = np.random.default_rng(0)
@@ -484,8 +547,9 @@ def test_mass_is_drawn_log_uniformly_and_every_range_is_filled(cell):
     assert masses.min() >= low and masses.max() <= high
     assert masses.mean() == pytest.approx((low + high) / 2, abs=0.1)
     for name, (low, high) in {
-        "servo_stiffness": (0.7, 1.3), "servo_lag": (0.7, 1.3), "object_friction": (0.5, 1.2),
-        "object_scale": (0.9, 1.1), "payload_kg": (0.0, 0.3), "table_offset_m": (-0.005, 0.005),
+        "servo_stiffness": (0.7, 1.3), "servo_lag": (0.7, 1.3), "servo_damping": (0.58, 1.73),
+        "object_friction": (0.5, 1.2), "object_scale": (0.9, 1.1), "payload_kg": (0.0, 0.3),
+        "table_offset_m": (-0.005, 0.005),
         "gripper_speed": (0.13, 1.0), "gripper_delay_s": (0.0, 0.15),
     }.items():  # fmt: skip
         values = np.array([getattr(variation, name) for variation in drawn])
@@ -611,19 +675,76 @@ def test_fingers_wait_before_they_move(either):
     assert int(np.argmax(late > 0.05)) - int(np.argmax(prompt > 0.05)) == 3
 
 
-@pytest.mark.parametrize("damping", [0.4, 0.7, 1.5])
-def test_joints_overshoot_where_damping_is_low_and_trail_by_the_lag_in_any_case(damping):
-    robot = KinematicRobot(robot_spec(RobotConfig()))
-    robot.connect()
-    made = disturbed(robot, servo_damping=(damping, damping))
+@pytest.mark.parametrize("factor", [0.46, 1.0, 1.73])
+def test_joints_overshoot_where_damping_is_low_and_trail_by_the_lag_in_any_case(either, factor):
+    made = disturbed(either, servo_damping_factor=(factor, factor))
     start, way = made.spec.arm.home.copy(), []
     for count in range(1, 41):  # a ramp, and then a stop
         made.send(JointCommand(start + 0.02 * min(count, 20), 0.0))
         made.advance()
         way.append(float(made.truth().q[0] - start[0]))
-    assert 0.4 - way[19] == pytest.approx(0.4 * SERVO_LAG_S, rel=0.15)
-    assert (max(way) > 0.401) is (damping < 0.5)
+    assert 0.4 - way[19] == pytest.approx(0.4 * UR_LAW.lookahead_s, rel=0.15)
+    assert (max(way) > 0.401) is (factor < 0.6)
     assert way[-1] == pytest.approx(0.4, abs=2e-3)
+    either.vary(Variation())
+
+
+def rest_after(robot, *angles):
+    """Move joint 0 of a robot to angles from home in turn [rad]; return where all joints rest beside their targets."""
+    robot.move_home()
+    q, at = robot.spec.arm.home.copy(), 0.0
+    for angle in angles:
+        for share in np.minimum(np.arange(1, 81) / 20, 1.0):  # a second on the way, and three to come to rest
+            q[0] = robot.spec.arm.home[0] + at + share * (angle - at)
+            robot.send(JointCommand(q, 0.0))
+            robot.advance()
+        at = angle
+    return robot.read().q - q
+
+
+@pytest.mark.parametrize(("angles", "short"), [((0.2,), -1.0), ((-0.2,), 1.0), ((0.2, 0.1), 1.0), ((0.2, 0.19), 1.0)])
+def test_a_joint_with_dry_friction_stops_short_of_its_target_from_either_side(either, angles, short):
+    either.vary(Variation(joint_friction_rad=(0.002, 0.001, 0.0, 0.0, 0.0, 0.0)))
+    resting = rest_after(either, *angles)
+    either.vary(Variation())
+    assert resting[0] == pytest.approx(short * 0.002, abs=2e-4)  # the servo overshoots a little
+    np.testing.assert_allclose(resting[1:], 0.0, atol=2e-5)  # joints that nobody moves rest where they were
+    assert abs(rest_after(either, *angles)[0]) < 2e-5
+
+
+def test_a_joint_does_not_move_until_its_target_is_further_than_its_friction(either):
+    either.vary(Variation(joint_friction_rad=(0.002,) * 6))
+    assert rest_after(either, 0.0019)[0] == pytest.approx(-0.0019, abs=1e-5)
+    assert rest_after(either, 0.003)[0] == pytest.approx(-0.002, abs=2e-5)
+    assert rest_after(either, 0.003, 0.0)[0] == pytest.approx(0.001, abs=2e-5)
+    either.vary(Variation())
+
+
+def test_dry_friction_rests_as_mujoco_s_own_in_a_simulated_controller(cell):
+    """The simulated controller leaves friction to MuJoCo, as a torque; training's law is quicker."""
+    friction, share = 0.0008, np.minimum(np.arange(1, 1501) / 500, 1.0)
+    angles = 0.2 * (3.0 - 2.0 * share) * share**2  # without a jerk that carries the joint on
+    arm = SimulatedArm(cell.spec, friction=FrictionModel(stick_rad=friction))
+    speeds = np.diff(angles, prepend=0.0) * RATE_HZ
+    for angle, v, a in zip(angles, speeds, np.diff(speeds, prepend=0.0) * RATE_HZ, strict=True):
+        arm.step(arm.spec.arm.home + angle * FIRST, 0.0, v * FIRST, a * FIRST)
+    theirs = (arm.q - arm.spec.arm.home)[0] - angles[-1]
+    cell.vary(Variation(joint_friction_rad=(friction,) * 6))
+    ours = rest_after(cell, 0.2)[0]
+    cell.vary(Variation())
+    assert ours < 0.0 and theirs < 0.0
+    assert ours == pytest.approx(theirs, abs=0.2 * friction)
+
+
+def test_every_joint_s_friction_is_drawn_for_itself(cell):
+    made, drawn = DisturbedRobot(cell, DisturbanceConfig(joint_friction_rad=0.0005)), []
+    for seed in range(200):
+        made.begin(np.random.default_rng(seed))
+        drawn.append(cell._friction)
+    drawn = np.array(drawn)
+    assert (drawn.min(axis=0) < 2e-5).all() and (drawn.max(axis=0) > 4.8e-4).all() and drawn.max() <= 5e-4
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(6)).max() < 0.3
+    cell.vary(Variation())
 
 
 def test_periods_take_longer_by_as_much_as_drawn(either):
@@ -655,11 +776,10 @@ def test_cells_share_one_model_until_they_are_varied_and_a_standin_has_its_own()
     one.connect()
     other.connect()
     assert one.model is other.model
-    nominal = {name: getattr(other.model, name).copy() for name in ("body_mass", "actuator_biasprm", "dof_damping")}
+    nominal = {name: getattr(other.model, name).copy() for name in ("body_mass", "dof_damping")}
     one.vary(Variation(payload_kg=1.0, servo_lag=0.7))
     assert one.model is not other.model
     loaded = SimulatedArm(one.spec, tool=ToolModel(payload_kg=1.0), friction=FrictionModel(viscous_s=0.02))
-    loaded.set_lag(0.05)
     plain = MujocoRobot(loaded.spec, RATE_HZ)
     plain.connect()
     for name, values in nominal.items():

@@ -12,7 +12,7 @@ from td3robot.robots.driver.link import StoppedError, StreamSettings
 from td3robot.robots.driver.plausibility import ToolCheck, pose_of
 from td3robot.robots.driver.shared_memory import SharedMemory, Status, Target
 from td3robot.robots.driver.worker import AT_REST_RAD_S, MAX_PARENT_SILENCE_S, SETTLE_S, Worker
-from td3robot.robots.ur.link import UrLink, UrState
+from td3robot.robots.ur.link import WAITS_AFTER_S, UrLink, UrState
 
 TICK, PERIOD = 0.008, 0.05
 START = 1000.0
@@ -28,18 +28,18 @@ class FakeController(UrLink):
         self.q, self.dq = np.full(6, 0.2), np.zeros(6)
         self.held, self._receive, self.scaling, self.time = None, self, 1.0, lambda: 0.0
         self.slider, self.running, self.objection, self.tool = 1.0, True, None, (0.0,) * 12
-        self.tool_speed = 0.0
+        self.tool_speed, self.silent, self.force = 0.0, False, (0.0,) * 6
         self.servo_takes_s, self.servo_objection, self.coasting = 0.0, None, np.zeros(6)
 
     def connect(self):
         return {"q": self.q.tolist(), "unlock": self._stream.recover_after_s}
 
     def observe(self, now, before):
-        return {
+        return {} if self.silent else {
             "stamp": now, "q": tuple(self.q), "dq": tuple(self.dq), "speed_slider": self.slider,
             "program_running": int(self.running), "speed_scaling": self.scaling, "controller_time": self.time(),
             "tool": self.tool,
-            "tcp_speed": self.tool_speed,
+            "tcp_speed": self.tool_speed, "force": self.force,
         }  # fmt: skip
 
     def require_healthy(self, state, now):
@@ -102,6 +102,7 @@ class Scene:
             upper=(6.0,) * 6,
             velocity=(3.0,) * 6,
             max_tcp_speed_m_s=0.25,
+            max_contact_force_n=100.0,
         )
         self.arm = FakeController(self, config.model_dump(mode="json"), stream)
         self.worker = Worker(Channel(other), SharedMemory(descriptor, UrState()), self.arm, stream)
@@ -189,6 +190,38 @@ def test_targets_are_streamed_once_a_tick_from_the_measured_posture(scene):
     state = scene.memory.state.read()
     assert state.target == pytest.approx(streamed[-1])
     assert (state.status, state.beat) == (Status.STREAMING, pytest.approx(scene.now, abs=2 * TICK))
+
+
+def push(scene, newton, begin, end):
+    """Press against the tool from all sides but one, for a time [s]."""
+    scene.arm.time = lambda: scene.now
+    scene.at(begin, lambda: setattr(scene.arm, "force", (0.6 * newton, 0.0, -0.8 * newton, 50.0, 50.0, 50.0)))
+    scene.at(end, lambda: setattr(scene.arm, "force", (0.0,) * 6))
+
+
+def test_a_force_that_lasts_stops_the_arm_for_good_and_says_how_large_it_was(scene):
+    scene.stream(0.1, 30)
+    push(scene, 130.0, 0.5, 0.7)
+    scene.run(2.0)
+    (said,) = scene.faults
+    assert said.startswith("the tool has met 130 N for 5") and "guard.max_contact_force_n 100 N: free the tool" in said
+    assert scene.became(Status.BRAKING)[0] == pytest.approx(START + 0.55, abs=0.02)
+    assert scene.statuses[-1][1] is Status.FAILED  # although nothing presses any more, and targets went on
+    assert scene.arm.dq == pytest.approx(np.zeros(6), abs=1e-6)
+
+
+@pytest.mark.parametrize(("newton", "lasts_s"), [(130.0, 0.03), (95.0, 0.5)])
+def test_a_blink_and_a_force_below_the_limit_stop_nothing(scene, newton, lasts_s):
+    scene.stream(0.1, 30)
+    push(scene, newton, 0.5, 0.5 + lasts_s)
+    scene.run(1.4)
+    assert scene.faults == []
+
+
+def test_a_force_on_an_arm_that_nobody_moves_is_no_fault(scene):
+    push(scene, 200.0, 0.1, 0.9)
+    scene.run(1.0)
+    assert scene.faults == []
 
 
 def test_the_first_state_is_there_when_connecting_returns(monkeypatch):
@@ -507,6 +540,26 @@ def test_a_tool_near_its_limit_is_driven_slower_and_its_time_slips(scene):
     figures = next(message["figures"] for message in scene.said if "figures" in message)
     assert figures["slowed_ms"] == pytest.approx(0.4 * 95, abs=10)
     assert scene.memory.state.read().slipped_s == pytest.approx(figures["slowed_ms"] / 1e3)
+
+
+def test_targets_wait_while_no_state_arrives_and_go_on_no_faster(scene):
+    scene.stream(0.1, 8)
+    scene.at(0.2, lambda: setattr(scene.arm, "silent", True))
+    scene.at(0.26, lambda: setattr(scene.arm, "silent", False))
+    scene.run(0.45)
+    assert not scene.faults
+    moved = np.diff(targets(scene)[:, 0]) / TICK
+    at = np.array(scene.arm.times("servo"))[1:] - START
+    assert moved.max() == pytest.approx(SPEED)
+    np.testing.assert_allclose(moved[(at > 0.2 + WAITS_AFTER_S + 2 * TICK) & (at < 0.26)], 0.0, atol=1e-9)
+    assert scene.memory.state.read().slipped_s == pytest.approx(0.06 - WAITS_AFTER_S, abs=2 * TICK)
+
+
+def test_targets_that_waited_too_long_for_a_state_are_a_fault_that_says_so(scene):
+    scene.stream(0.1, 20)
+    scene.at(0.2, lambda: setattr(scene.arm, "silent", True))
+    scene.run(0.6)
+    assert "behind its targets: the controller has sent no state for 0.1" in scene.faults[0]
 
 
 def test_reading_alone_neither_streams_nor_feeds(monkeypatch):

@@ -17,8 +17,9 @@ from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.deploy.station import Station
 from td3robot.errors import CommandRefusedError, ConfigError, ContractError, MissingExtraError, RobotError
 from td3robot.robots.cells import CellConfig
+from td3robot.robots.driver.fingers import FingerWatch
 from td3robot.robots.driver.link import StoppedError
-from td3robot.robots.franka.link import FrankaLink, FrankaState
+from td3robot.robots.franka.link import MOVED_M, NOISE_M, FrankaLink, FrankaState, Hand
 from td3robot.robots.guard import Guard
 from td3robot.robots.kinematics import Kinematics
 from td3robot.robots.physical import Check
@@ -204,6 +205,40 @@ def test_no_more_targets_bring_the_arm_to_rest_and_are_a_fault(franka_standin):
     sleep(1.0)
     assert np.abs(robot.latest().dq).max() < 0.005
     robot.close()
+
+
+@pytest.mark.thorough
+def test_fingers_that_another_program_moves_while_we_drive_are_a_fault(franka_standin, robot):
+    stream(robot, 40, speed=0.0, closed=1.0)
+    assert robot.read().driver_q[0] < 0.002
+    franka_standin.open_hand()
+    with pytest.raises(RobotError, match=r"the hand's fingers went from 0\.\d to .* although td3robot did"):
+        stream(robot, 100, speed=0.0, closed=1.0)
+
+
+class StillHand(Hand):
+    """A hand whose width and clock are the test's; it carries out every command at once."""
+
+    def __init__(self):
+        self._wake, self.fault, self._wanted, self._commanded = threading.Condition(), None, None, None
+        self._watch, self._asked_at, self.width, self.stamp = FingerWatch(MOVED_M, NOISE_M), 0.0, 0.08, 0.0
+
+    def report(self, width, now):
+        self.width, self.stamp = width, now
+        self._require_ours()
+
+
+@pytest.mark.parametrize("driven", [True, False])
+def test_a_hand_at_rest_that_opens_by_itself_is_noticed(driven):
+    hand = StillHand()
+    hand._wanted = hand._commanded = 1.0
+    hand._watch.told(0.0, 0.0)
+    for tick in range(40):
+        hand.report(0.03, 0.05 * tick)
+    hand._asked_at = 1.9 if driven else 0.0
+    hand.report(0.08, 2.0)
+    assert (hand.fault is not None) == driven
+    assert (hand._wanted, hand._commanded) == (None, None)  # the same request is sent again
 
 
 def test_the_hand_says_what_it_holds(franka_standin, hosts):

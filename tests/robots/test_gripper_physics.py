@@ -95,7 +95,7 @@ def cycles(robot, postures, count, seed):
     hardest = 0.0
     for _ in range(count):
         q = postures[list(HEIGHTS)[rng.integers(len(HEIGHTS))], (0.0, 0.06)[rng.integers(2)]]
-        start = robot.data.act[: len(q)].copy()
+        start = robot._target.copy()
         arm = rng.random() < 0.3
         for target in (1.0, 0.0) if rng.random() < 0.5 else rng.random(2):
             periods = int(rng.integers(1, 4) if rng.random() < 0.5 else rng.integers(4, 10))

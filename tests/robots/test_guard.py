@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from td3robot.config import Box, GuardConfig
 from td3robot.errors import CommandRefusedError
+from td3robot.robots.arms import UR_LAW
 from td3robot.robots.guard import JOINT_SHARE, REASONS, Guard
+from td3robot.robots.servo import follow_line
 from td3robot.state import JointCommand, RobotState
 
 CONFIG = GuardConfig()
 PERIOD_S = 0.05
-SERVO_LAG_S = 0.1
 # Rounding of sums and products.
 EXACT = 1e-9
 # Where a run starts [rad] and how it speeds up [rad/s], one row a period, before it wishes to stand still.
@@ -53,17 +54,16 @@ class Commanded:
 
 
 class Lagging(Commanded):
-    """A measured state that follows the straight line to each command with a first-order lag, as the servo does."""
+    """A measured state that follows the straight line to each command by the servo's law."""
 
     def __init__(self, q):
         super().__init__(q)
-        self.commanded = q
+        self.commanded, self.speed = q, np.zeros_like(q)
 
     def take(self, command):
-        kept = np.exp(-PERIOD_S / SERVO_LAG_S)
-        velocity = (command.q - self.commanded) / PERIOD_S
-        behind = kept * (self.commanded - self.q) + (1.0 - kept) * SERVO_LAG_S * velocity
-        self.commanded, self.q = command.q, command.q - behind
+        q, gain = self.q.copy(), np.full(len(self.q), UR_LAW.gain)
+        follow_line(gain, UR_LAW.lookahead_s, PERIOD_S, self.commanded, command.q, q, self.speed)
+        self.commanded, self.q = command.q, q
 
 
 class Stuck(Commanded):
@@ -529,4 +529,5 @@ def test_every_limit_either_scales_with_speed_or_holds_at_any():
     assert scaled == {"max_tcp_speed_m_s", "joint_speed_fraction", "max_joint_acceleration_rad_s2"}
     assert all(getattr(half, name) == getattr(config, name) / 2 for name in scaled)
     fixed = {"position_margin_rad", "workspace", "clearance_m", "max_lead_rad", "max_state_age_s"}
+    fixed |= {"max_contact_force_n"}
     assert set(GuardConfig.model_fields) - scaled == fixed  # of a new limit, say which it is

@@ -174,7 +174,14 @@ def spec_of(lowest=-FAR_AWAY, highest=FAR_AWAY, deceleration=1.0, offset=0.0):
 
 
 def spec_with(arm):
-    return RobotSpec(arm=arm, gripper=ROBOTIQ_2F85, control_rate_hz=20.0, tcp_offset_m=0.001, table_height_m=0.0)
+    return RobotSpec(
+        arm=arm,
+        gripper=ROBOTIQ_2F85,
+        law=arm.servo.law,
+        control_rate_hz=20.0,
+        tcp_offset_m=0.001,
+        table_height_m=0.0,
+    )
 
 
 def guard_of(spec):
@@ -287,7 +294,8 @@ def test_the_largest_part_of_a_wish_is_taken_to_a_thirtysecond(spec, kinematics)
             share = float((guard.velocity[0] - brake)[1] / (limited - brake)[1])
             assert -1e-9 <= share < 1.0
             nearer, further = (brake + part * (limited - brake) for part in (share, share + 1 / 32 + 1e-6))
-            assert wish(one, here + nearer * PERIOD_S).reasons == ()
+            if share > 1e-9:  # an arm that has stopped may still swing by 0.1 mm, within the margin to the wall
+                assert wish(one, here + nearer * PERIOD_S).reasons == ()
             assert "workspace" in wish(other, here + further * PERIOD_S).reasons
     assert stopped > 5
 

@@ -10,7 +10,9 @@ import pytest
 from td3robot.errors import RobotError
 from td3robot.registry import GRIPPERS
 from td3robot.robots.cells.ur import GripperConfig
-from td3robot.robots.ur.urcap import RobotiqGripper, UrCapSocket
+from td3robot.robots.driver.fingers import RESPONSE_S, STILL_S, FingerWatch
+from td3robot.robots.ur.connection import LineReader
+from td3robot.robots.ur.urcap import MOVED_COUNTS, RobotiqGripper, UrCapSocket
 
 CONFIG, MODEL = GripperConfig(), GRIPPERS["robotiq_2f85"]
 
@@ -116,6 +118,36 @@ def test_a_late_answer_is_not_taken_for_the_next_one(ask):
     assert link.get("STA") == 3
 
 
+def test_an_answer_that_arrived_is_in_time_however_late_it_is_read():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"POS 3\n")
+        lines = LineReader(ours, 256)
+        assert lines.read(0.0) == b"POS 3"
+        with pytest.raises(TimeoutError):
+            lines.read(0.0)
+
+
+def test_answers_later_than_a_fifth_of_a_second_are_a_fault(another_host):
+    late, done, values = threading.Event(), threading.Event(), {b"STA": b"3", b"FLT": b"0", b"OBJ": b"3", b"POS": b"3"}
+
+    def answer(data):
+        if late.is_set():
+            done.wait(10.0)
+        name = data.split()[1]
+        yield name + b" " + values[name] + b"\n"
+
+    server = Answers(another_host, answer)
+    gripper = RobotiqGripper(another_host, GripperConfig(port=server.port), MODEL)
+    gripper.connect()
+    late.set()
+    wait_for(lambda: gripper.fault)
+    assert "did not answer 'GET " in gripper.fault and "within 0.2 s" in gripper.fault
+    done.set()
+    gripper.close()
+    server.close()
+
+
 def test_a_request_that_is_not_taken_is_a_fault(ask):
     link, _ = ask(lambda _: [b"nak\n"])
     with pytest.raises(RobotError, match="answered 'nak' to 'SET POS 3'"):
@@ -162,6 +194,50 @@ def test_only_a_changed_count_is_sent(ask, another_host):
         b"SET POS 94 SPE 255 FOR 50 GTO 1\n",
         b"SET POS 139 SPE 255 FOR 50 GTO 1\n",
     ]
+
+
+def test_what_is_asked_again_after_another_program_moved_the_fingers_is_sent_again(gripper, standin):
+    gripper.command(0.5)
+    wait_for(lambda: abs(gripper.state().closed - 0.5) < 0.03)
+    time.sleep(RESPONSE_S + STILL_S + 0.2)  # at rest, and nobody drives
+    other = UrCapSocket(standin.host, CONFIG.port, 1.0)
+    other.set(POS=3, GTO=1)
+    wait_for(lambda: gripper.state().closed < 0.02)
+    time.sleep(0.2)
+    assert gripper.fault is None
+    assert other.get("PRE") == 3, "td3robot moved the fingers by itself"
+    gripper.command(0.5)
+    wait_for(lambda: abs(gripper.state().closed - 0.5) < 0.03)
+    other.close()
+
+
+def test_fingers_that_another_program_moves_while_we_drive_are_a_fault(gripper, standin):
+    other, end = UrCapSocket(standin.host, CONFIG.port, 1.0), time.monotonic() + 8.0
+    opened = False
+    while gripper.fault is None and time.monotonic() < end:
+        gripper.command(0.5)
+        if not opened and time.monotonic() > end - 8.0 + RESPONSE_S + STILL_S + 1.5:
+            other.set(POS=3, GTO=1)
+            opened = True
+        time.sleep(0.05)
+    other.close()
+    assert "although td3robot did not move them: another program drives the gripper" in gripper.fault
+
+
+@pytest.mark.parametrize(
+    ("counts", "noticed"),
+    [
+        ([100] * 40 + [20], 100),  # opened
+        ([100] * 40 + [105] * 40 + [120] * 40, None),  # the object gives way
+        ([100] * 40 + [229], None),  # the object is gone, and the fingers close
+        ([100] * 5 + [80] * 5 + [60] * 5, None),  # still on the way of an earlier command
+    ],
+)
+def test_only_fingers_that_leave_what_they_were_told_moved_by_themselves(counts, noticed):
+    watch = FingerWatch(MOVED_COUNTS)
+    watch.told(230, 0.0)
+    found = [watch.moved_from(count, 0.05 * i) for i, count in enumerate(counts)]
+    assert next((rest for rest in found if rest is not None), None) == noticed
 
 
 def test_an_object_between_the_fingers_is_noticed(gripper, standin):

@@ -90,6 +90,16 @@ def test_what_is_held_is_lowered_straight_down_and_let_go(geometry, walker, trav
     assert walker.read().driver_q.max() < 0.1
 
 
+def test_what_the_gripper_carries_stays_in_it_on_a_way_that_does_not_open_it(geometry, walker, travel):
+    spec, kinematics = geometry
+    travel.grip(0.6)
+    walker.holding = True
+    walker.sent.clear()
+    travel.to(kinematics.inverse(np.array([0.1, 0.5, 0.2]), spec.arm.home), opens=False)
+    assert min(command.gripper for command in walker.sent) > 0.5
+    assert spec.gripper.closed_fraction(walker.read().driver_q) > 0.5
+
+
 def test_a_drop_into_the_table_ends_where_the_guard_does(geometry, walker, travel):
     spec, kinematics = geometry
     down = kinematics.tcp(spec.arm.home).rotation
@@ -130,7 +140,7 @@ class Overshooting:
 
     def __init__(self, spec):
         self.arm = SimulatedArm(spec, tool=ToolModel(payload_kg=0.3, longer_m=0.002))
-        self.model = ServoModel(damping=(0.5,) * 6, transport_s=0.012)
+        self.model = ServoModel(damping=(0.58,) * 6, transport_s=0.012)
 
     def fastest_tool(self, start, commands):
         """Return the fastest tool speed on a way that begins at rest [m/s]."""
@@ -140,7 +150,8 @@ class Overshooting:
             for target in np.linspace(before, command, self.TARGETS + 1)[1:]:
                 servo.aim(target, 0.05 / self.TARGETS)
                 for _ in range(self.TICKS):
-                    self.arm.step(servo.step(reference, self.arm.lag_s, 1.0), 0.0)
+                    servo.step(reference, 1.0)
+                    self.arm.step(reference.q, 0.0, reference.v, reference.a)
                     fastest = max(fastest, float(np.linalg.norm(self.arm.tcp_velocity()[:3])))
         return fastest
 

@@ -30,7 +30,8 @@ PATIENT = {"late_periods": 30, "max_state_age_s": 1.0}
 
 
 def make(host, passive=False, **ur):
-    cell = CellConfig.model_validate({"ur": {"host": host, **PATIENT, **ur}, "gripper": {"max_age_s": 5.0}})
+    gripper = {"max_age_s": 5.0, "answer_timeout_s": 0.3}
+    cell = CellConfig.model_validate({"ur": {"host": host, **PATIENT, **ur}, "gripper": gripper})
     return UrRobot(robot_spec(cell.robot), cell, passive)
 
 
@@ -127,7 +128,7 @@ def test_the_arm_follows_as_the_simulated_one_does(robot, standin):
     for _ in range(5):  # a busy host may delay one reading
         hand.drive(1)
         lags.append((hand.q - robot.read().q)[0] / SPEED)
-    assert 0.09 < np.median(lags) < 0.15  # SERVO_LAG_S, and what streaming and reporting add
+    assert 0.09 < np.median(lags) < 0.15  # the lookahead time, and what streaming and reporting add
     np.testing.assert_allclose(robot.read().q, standin.state()["q"], rtol=0, atol=0.02 * SPEED)
 
 
@@ -488,7 +489,7 @@ def test_every_arm_of_the_family_is_driven(name, another_host):
             {
                 "robot": {"backend": "ur", "arm": name},
                 "ur": {"host": own.host, **PATIENT},
-                "gripper": {"max_age_s": 5.0},
+                "gripper": {"max_age_s": 5.0, "answer_timeout_s": 0.3},
             }
         )
         with pytest.raises(RobotError, match="not one of UR5, UR5e"):

@@ -19,6 +19,7 @@ from td3robot.robots.simulated.arm_spec import calibrated_arm
 from td3robot.robots.toolbox import ToolboxKinematics
 from td3robot.robots.ur import calibration as module
 from td3robot.robots.ur.calibration import (
+    Calibration,
     DhParameters,
     largest_difference,
     load_calibration,
@@ -270,8 +271,63 @@ def test_another_file_is_refused(tmp_path, text, said):
 
 def test_a_calibration_of_another_arm_is_refused(tmp_path):
     path = write(tmp_path / "calibration.yaml", forearm=(-0.6127, 0, 0, 0, 0, 0))
-    with pytest.raises(RobotError, match=r"mm from a ur5e \(limit 100 mm\): it belongs to another arm"):
+    with pytest.raises(RobotError, match=r"mm from a ur5e \(limit 20 mm\): it belongs to another arm"):
         require_same_arm(ARMS["ur5e"], load_calibration(path))
+
+
+# A real UR10e of the tests of UR's ROS 2 driver (``calibration_test.cpp``, the third set), as calibration_correction
+# writes it today, and as it did before #1017, with atan in place of atan2.
+UR10E = {
+    "shoulder": (0, 0, 0.18054, 0, 0, -2.41478e-07),
+    "upper_arm": (2.12235e-05, 0, 0, 1.57015, -1.89115e-06, 1.22972e-09),
+    "forearm": (-0.612541, 0, 0, -4.39734e-05, 0.00139347, -4.95354e-06),
+    "wrist_1": (-0.571354, -0.00120655, 0.174508, 0.00691388, -0.000580273, 1.75689e-06),
+    "wrist_2": (-4.61409e-05, -0.119811, 9.72438e-05, 1.56998, 1.0126e-07, -8.21871e-11),
+    "wrist_3": (-6.3928e-05, 0.115671, 4.75547e-05, -1.57039, 3.91986e-08, 1.61153e-11),
+}
+FOLDED = UR10E | {
+    "forearm": (-0.612541, 0, 0, 4.39734e-05, -0.00139347, 3.14159),
+    "wrist_1": (-0.571152, 0.00120655, 0.174508, 0.00691388, -0.000580273, -3.14159),
+}
+# The nominal arms of the CB3 series.
+UR5_CB3 = {
+    "shoulder": (0, 0, 0.089159, 0, 0, 0), "upper_arm": (0, 0, 0, np.pi / 2, 0, 0), "forearm": (-0.425, 0, 0, 0, 0, 0),
+    "wrist_1": (-0.39225, 0, 0.10915, 0, 0, 0), "wrist_2": (0, -0.09465, 0, np.pi / 2, 0, 0),
+    "wrist_3": (0, 0.0823, 0, np.pi / 2, np.pi, np.pi),
+}  # fmt: skip
+
+
+def test_a_genuine_calibration_is_accepted(tmp_path):
+    require_same_arm(ARMS["ur10e"], load_calibration(write(tmp_path / "calibration.yaml", **UR10E)))
+
+
+@pytest.mark.parametrize(
+    ("arm", "links", "said"),
+    [
+        ("ur10e", FOLDED, r"its elbow is folded by half a turn.*extract it again"),
+        ("ur5e", UR5_CB3, r"it belongs to a ur5 \(CB3\); check ur.host"),
+        ("ur5e", UR10E, r"it belongs to a ur1[02]e; check ur.host"),
+        ("ur5e", {"forearm": (-0.425, 0, 303.0, 0, 0, 0)}, r"neighbouring joints 303 m apart.*extract it again"),
+    ],
+)
+def test_what_a_refused_calibration_is_gets_said(tmp_path, arm, links, said):
+    path = write(tmp_path / "calibration.yaml", **links)
+    with pytest.raises(RobotError, match=said):
+        require_same_arm(ARMS[arm], load_calibration(path))
+
+
+def test_the_controllers_own_parameters_may_be_hundreds_of_metres_along_an_axis():
+    """As a controller sends them, before calibration_correction: the second set of UR's tests, a UR10e."""
+    nominal = DhParameters.of(ARMS["ur10e"].chain)
+    theta = (1.6e-7, -0.917209621528830232, 7.12936131346499469, 0.0710299029424392298, -1.6e-6, 9.2e-8)
+    a = (1.1e-4, 0.240324175250532346, 0.00180628180213493472, 2.6e-5, 4e-6, 0.0)
+    d = (-1.4e-4, 303.469135666158195, -309.88394307789747, 6.41459904397394975, -4.5e-5, -8.7e-4)
+    alpha = (-4.4e-4, -0.00160215112531214153, 0.00631917793331091861, -0.00165055247340828437, 7.6e-4, 0.0)
+    real = DhParameters(*(
+        tuple(x + y for x, y in zip(ours, theirs, strict=True))
+        for ours, theirs in zip((nominal.theta, nominal.a, nominal.d, nominal.alpha), (theta, a, d, alpha), strict=True)
+    ))  # fmt: skip
+    require_same_arm(ARMS["ur10e"], Calibration(real.chain(), "", "a controller"))
 
 
 # The driver and the stand-in, whose kinematics the driver has never been told.

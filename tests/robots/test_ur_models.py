@@ -2,8 +2,10 @@
 
 import socket
 import struct
+import sys
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,3 +121,27 @@ def test_an_arm_of_one_generation_does_not_run_on_a_controller_of_another():
         StoppedError, match=r"runs PolyScope 5\.11, and the cell's arm has controllers with PolyScope 3"
     ):
         link._identify(Dashboard())
+
+
+def test_targets_are_sent_at_once_and_wait_for_no_acknowledgement(another_host, monkeypatch):
+    class Control:
+        """Holds its connection as ur_rtde does, with Nagle's algorithm on."""
+
+        def __init__(self, host, rate):
+            self.link = socket.create_connection(listener.getsockname())
+            self.isProgramRunning = lambda: True
+            self.setWatchdog = lambda rate: True
+
+    with (
+        socket.create_server((another_host, 0)) as listener,
+        socket.create_server((another_host, 0)) as other,
+        socket.create_connection(other.getsockname()) as stranger,
+    ):
+        monkeypatch.setattr(module, "RTDE_PORT", listener.getsockname()[1])
+        monkeypatch.setitem(sys.modules, "rtde_control", SimpleNamespace(RTDEControlInterface=Control))
+        link = UrLink(SETTINGS | {"host": another_host}, STREAM)
+        link._take_control(125.0)
+        with link._control.link as used:
+            assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert not stranger.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            used.send(b"still open")

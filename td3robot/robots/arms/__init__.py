@@ -2,8 +2,8 @@
 
 from td3robot import registry
 from td3robot.registry import Registry
-from td3robot.robots.arms.model import SERVO_LAG_S, ArmModel, Chain, Region, Servo
+from td3robot.robots.arms.model import UR_LAW, ArmModel, Chain, Region, Servo, ServoLaw
 
 ARMS: Registry[ArmModel] = registry.ARMS
 
-__all__ = ["ARMS", "SERVO_LAG_S", "ArmModel", "Chain", "Region", "Servo"]
+__all__ = ["ARMS", "UR_LAW", "ArmModel", "Chain", "Region", "Servo", "ServoLaw"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from td3robot.errors import MissingExtraError, RobotError
 from td3robot.registry import ARMS
-from td3robot.robots.arms.model import ArmModel, Chain, Region, Servo
+from td3robot.robots.arms.model import ArmModel, Chain, Region, Servo, ServoLaw
 
 if TYPE_CHECKING:
     import mujoco
@@ -130,7 +130,8 @@ def menagerie_fr3() -> "mujoco.MjSpec":
 # Home: Franka's "ready" posture, turned by 90 degrees so that the tool is in front of the arm (+y).
 # Servo: the stiffness is the Menagerie's, which stays overdamped at the largest inertia each joint can see: 6 kg m2 for
 # the first two with the payload stretched out, 2.7 and 2 for the next, 0.3 for the wrist, reflected motors included.
-# Lag: franka-rs followed a 20 Hz target within 68 to 96 ms on `franka-sim`, by speed; measured there, not on a robot.
+# Law: franka-rs followed a 20 Hz target within 68 to 96 ms on `franka-sim`, by speed; measured there, not on a robot.
+# That it is critically damped is assumed.
 # Payload: Franka's data sheet. Regions: docs/franka.md says how they were found.
 FR3: ArmModel = ARMS.register(
     "fr3",
@@ -142,7 +143,7 @@ FR3: ArmModel = ARMS.register(
         upper=UPPER,
         velocity=VELOCITY,
         home=np.array([pi / 2, -pi / 4, 0.0, -3 * pi / 4, 0.0, pi / 2, pi / 4]),
-        servo=Servo((4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0), lag_s=0.09),
+        servo=Servo((4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0), ServoLaw((2.0 / 0.09) ** 2, 0.09)),
         payload_kg=3.0,
         regions={
             "workspace": Region((-0.45, 0.2, 0.01), (0.45, 0.8, 0.7)),

@@ -6,7 +6,7 @@ These are not a safety function: a robot's own safety configuration, on its pend
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import cos, sin, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,35 @@ from td3robot.state import Array
 if TYPE_CHECKING:
     import mujoco
 
-# UR's `servoj` follows its target like a first-order lag of about the lookahead time: users measured 34 ms at
-# 0.03 s, and 0.1 s is ur_rtde's default [s].
-SERVO_LAG_S = 0.1
+# Damping over stiffness of the joints' motors in simulation [s]; see :class:`Servo`.
+MOTOR_DAMPING_S = 0.1
+
+
+class ServoLaw(NamedTuple):
+    """How a joint follows its target: ``a = gain (target - q) - gain lookahead v``, as UR's ``servoj`` does.
+
+    That is a mass on a spring, whose numbers are those that a client passes.
+
+    Attributes:
+        gain: Stiffness over inertia [1/s^2].
+        lookahead_s: By how much a joint trails a steady target [s].
+    """
+
+    gain: float
+    lookahead_s: float
+
+    @property
+    def damping(self) -> float:
+        """The damping ratio; below 1 a joint overshoots."""
+        return sqrt(self.gain) * self.lookahead_s / 2.0
+
+    def varied(self, lag: float, damping: float) -> "ServoLaw":
+        """Return the law with its lookahead time and its damping ratio multiplied by two factors."""
+        return ServoLaw(self.gain * (damping / lag) ** 2, self.lookahead_s * lag)
+
+
+# The law of a UR's `servoj` with ur_rtde's own arguments: gain and lookahead time. benchmarks/servo.py has a UR5e's.
+UR_LAW = ServoLaw(300.0, 0.1)
 
 # One elementary transform: its axis (`tx`, `ty`, `tz` [m], `Rx`, `Ry`, `Rz` [rad]) and its amount.
 Step = tuple[str, float]
@@ -124,16 +150,18 @@ def _elementary(axis: str, value: float) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Servo:
-    """The joints' servos in simulation: position servos that do not overshoot.
+    """How the joints follow their targets: by a law, which simulated motors keep to.
 
     Attributes:
-        stiffness: (n,) [N m/rad]. With damping ``stiffness * lag_s``, a joint with inertia I stays overdamped if
-            ``4 I <= stiffness * lag_s**2``.
-        lag_s: Damping over stiffness, the time by which a joint trails a moving target.
+        stiffness: (n,) of the simulated motors [N m/rad]. With damping ``stiffness * MOTOR_DAMPING_S``, a joint with
+            inertia I returns from a disturbance without swinging if ``4 I <= stiffness * MOTOR_DAMPING_S**2``.
+        law: The law by which the arm follows its targets.
+        adjustable: Whether a client chooses the law's numbers, as a UR's does.
     """
 
     stiffness: tuple[float, ...]
-    lag_s: float = SERVO_LAG_S
+    law: ServoLaw = UR_LAW
+    adjustable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from td3robot.registry import ARMS
-from td3robot.robots.arms.model import ArmModel, Chain, Region, Servo
+from td3robot.robots.arms.model import UR_LAW, ArmModel, Chain, Region, Servo
 
 if TYPE_CHECKING:
     import mujoco
@@ -117,7 +117,7 @@ class UrArm:
             upper=limits,
             velocity=np.radians(self.speed_deg_s),
             home=np.array(HOME),
-            servo=Servo(self.stiffness),
+            servo=Servo(self.stiffness, UR_LAW, adjustable=True),
             payload_kg=self.payload_kg,
             regions={
                 "workspace": Region(low, high),

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
     SerializeAsAny,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticUndefined
@@ -43,18 +41,6 @@ CELLS: Registry[type["CellConfig"]] = registry.CELLS
 TARGETS = 2.0
 # An object carried at the guard's tool speed limit may get this far from where it was last seen [m].
 UNSEEN_M = 0.15
-
-
-def _beside_the_cell(path: Path, info: ValidationInfo) -> Path:
-    """Return a path of a cell's file as that file means it: relative to its folder, and ``~`` is the home directory."""
-    try:
-        path = path.expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return path if info.context is None else Path(info.context["folder"]) / path
-
-
-CellPath = Annotated[Path, AfterValidator(_beside_the_cell)]
 
 
 class DriverConfig(Section):

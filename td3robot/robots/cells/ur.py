@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from td3robot.config.robot import GuardConfig, RobotConfig
-from td3robot.config.section import Section
+from td3robot.config.section import CellPath, Section
 from td3robot.errors import ConfigError, require_extra
 from td3robot.registry import GRIPPERS
-from td3robot.robots.cells import CELLS, CellConfig, CellPath, DriverConfig
+from td3robot.robots.cells import CELLS, CellConfig, DriverConfig
 from td3robot.robots.grippers.model import Counts, GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.physical import PhysicalRobot
@@ -30,7 +30,6 @@ class UrConfig(DriverConfig):
             sheet, or those of a ``calibration.yaml`` as UR's ROS drivers extract it; a relative path starts at
             the cell's folder.
         rtde_rate_hz: How often targets are streamed and states reported.
-        lookahead_s, gain: Arguments of ``servoj``; ur_rtde accepts 0.03 to 0.2 s, and 100 to 2000.
         watchdog_hz: The controller stops the arm if nothing arrives for one period of this rate.
         servo_stop_deceleration_m_s2: Tool deceleration for the motion left when servoing ends: the argument of
             ``servoStop``. Below 1, stopping would take longer than the controller's watchdog waits.
@@ -43,8 +42,6 @@ class UrConfig(DriverConfig):
     serial_number: str | None = None
     calibration: Literal["controller", "nominal"] | CellPath = "controller"
     rtde_rate_hz: Literal[125, 500] = 125
-    lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] = 0.1
-    gain: Annotated[float, Field(ge=100, le=2000)] = 300.0
     watchdog_hz: Annotated[float, Field(ge=2.0, le=100.0)] = 10.0
     servo_stop_deceleration_m_s2: Annotated[float, Field(ge=1.0, le=20.0)] = 10.0
     min_speed_scaling: Annotated[float, Field(ge=0.5, le=1.0)] = 0.95
@@ -73,8 +70,8 @@ class GripperConfig(Section):
             those of the gripper's model. Drivers are linear in between.
         speed, force: Counts of the device, 0 to 255.
         poll_hz: How often its position is polled.
-        max_age_s: A position older than this is a fault.
-        answer_timeout_s: How long one answer may take.
+        max_age_s: A position older than this is a fault. Up to six answers pass between two positions.
+        answer_timeout_s: How long one answer may take; usual are 10 to 20 ms.
     """
 
     port: Annotated[int, Field(ge=1, le=65535)] = GRIPPER_PORT
@@ -83,8 +80,8 @@ class GripperConfig(Section):
     speed: Count = 255
     force: Count = 50
     poll_hz: Annotated[float, Field(ge=10.0, le=125.0)] = 60.0
-    max_age_s: Annotated[float, Field(ge=0.05, le=5.0)] = 0.5
-    answer_timeout_s: Annotated[float, Field(ge=0.01, le=2.0)] = 0.3
+    max_age_s: Annotated[float, Field(ge=0.05, le=5.0)] = 0.35
+    answer_timeout_s: Annotated[float, Field(ge=0.01, le=2.0)] = 0.2
 
     def calibrated(self, counts: Counts) -> tuple[int, int]:
         """Return the counts when open and closed: the cell's if it has them, otherwise the model's."""

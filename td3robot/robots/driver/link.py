@@ -46,6 +46,7 @@ class StreamSettings:
         joint_names: (n,) for messages.
         lower, upper, velocity: (n,) joint limits, which no true state is far beyond [rad, rad/s].
         max_tcp_speed_m_s: Limit that the measured tool should stay below.
+        max_contact_force_n: Estimated force at the tool above which the arm is stopped.
     """
 
     rate_hz: float
@@ -60,6 +61,7 @@ class StreamSettings:
     upper: tuple[float, ...]
     velocity: tuple[float, ...]
     max_tcp_speed_m_s: float = inf
+    max_contact_force_n: float = inf
 
 
 class ArmLink(ABC):
@@ -136,8 +138,8 @@ class ArmLink(ABC):
     def servo_stop(self) -> None:  # noqa: B027  # where a motion stays open
         """End servoing; the controller brings the arm to rest and holds it."""
 
-    def waited_s(self, state: Any) -> float:
-        """Return how long the controller's own clock has waited since the last call [s]."""
+    def waited_s(self, state: Any, now: float) -> float:
+        """Return for how long of the time since the last call targets had to wait for the controller [s]."""
         return 0.0
 
     @abstractmethod

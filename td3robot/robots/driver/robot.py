@@ -109,6 +109,10 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
         state = self._require_state()
         return RobotState(np.array(state.q), np.array(state.dq), self._fingers(state), state.stamp)
 
+    def tool_force(self) -> Array | None:
+        """Return force and torque on the tool (6,), as the controller estimates them [N, N m]; None if it does not."""
+        return np.array(self.latest().force) if self._process is not None and self.latest().force else None
+
     def now(self) -> float:
         """Return this computer's monotonic time [s]."""
         self._open_process()
@@ -265,6 +269,7 @@ class DrivenRobot(PhysicalRobot, Generic[S]):
             upper=tuple(arm.upper.tolist()),
             velocity=tuple(arm.velocity.tolist()),
             max_tcp_speed_m_s=self._max_tcp_speed,
+            max_contact_force_n=self.max_contact_force_n,
         )
 
     def _require_reachable(self, start: Array, q: Array) -> None:

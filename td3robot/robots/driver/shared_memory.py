@@ -41,6 +41,8 @@ class WorkerState:
         target: (n,) the last streamed target [rad].
         tool: (12,) the tool's pose as the controller reports it, in the base frame: the columns of its rotation, then
             its position [m]; empty if the controller reports none.
+        force: (6,) force [N] and torque [N m] on the tool, in the base frame, as the controller estimates them; empty
+            if it reports none.
         status: One of :class:`Status`.
         orders: How many orders have been carried out.
         slipped_s: How much the arm's own time has slipped in total: it waits when the worker is delayed.
@@ -54,6 +56,7 @@ class WorkerState:
     tcp_speed: float = 0.0
     target: tuple[float, ...] = ()
     tool: tuple[float, ...] = ()
+    force: tuple[float, ...] = ()
     status: int = Status.STARTING
     orders: int = 0
     slipped_s: float = 0.0

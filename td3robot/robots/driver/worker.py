@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from td3robot.errors import Td3RobotError, require_open_file
 from td3robot.processes import Channel, ChannelClosedError, Parent, raise_priority
+from td3robot.robots.driver.contact import ContactLimit
 from td3robot.robots.driver.interpolation import TargetStream, speed_scale
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, connection_lost, quantiles_ms
 from td3robot.robots.driver.plausibility import Plausibility, ToolCheck
@@ -38,6 +39,7 @@ class Worker:
         self._tick, self._period = 1.0 / settings.rate_hz, settings.period_s
         self._ended_at = 0.0
         self._state: WorkerState = link.first
+        self._contact = ContactLimit(settings.max_contact_force_n)
         self._fault: StoppedError | None = None
         self._leaving = False
         self._played = 0
@@ -67,6 +69,8 @@ class Worker:
                 self._link.require_healthy(self._state, now)
                 if self._fault is None:  # an arm that is braked needs no measurement for it
                     self._plausibility.check(self._state, self._state.status in (Status.STREAMING, Status.BRAKING))
+                if self._fault is None and self._state.status == Status.STREAMING:
+                    self._contact.check(self._state)
                 if self._settings.control:
                     self._drive(now)
             except StoppedError as stop:
@@ -140,6 +144,8 @@ class Worker:
             )
         if (behind := self._stream.behind_s(now)) > (late - 1.0) * self._period:
             why = "this computer is too busy to stream them in time"
+            if (age := now - self._state.stamp) > self._period:
+                why = f"the controller has sent no state for {age:.2f} s, and targets wait for it"
             if self._speed_scale() < 1.0:
                 why = "its tool is so fast that it is slowed down, and the program that decides does not wait for it"
             raise StoppedError(f"the arm is {1e3 * behind:.0f} ms behind its targets: {why}")
@@ -149,7 +155,7 @@ class Worker:
             raise StoppedError(f"the program that decides gave no sign of life for {silence:.2f} s")
 
     def _send(self, now: float) -> None:
-        if (waited := self._link.waited_s(self._state)) > 0.0:
+        if (waited := self._link.waited_s(self._state, now)) > 0.0:
             self._stream.slip(waited)  # the arm has nothing to catch up with
         q = self._stream.at(now, self._speed_scale())
         self._link.servo(q)

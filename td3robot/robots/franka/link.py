@@ -7,6 +7,7 @@ from math import inf, isfinite
 from time import monotonic
 from typing import Any, ClassVar
 
+from td3robot.robots.driver.fingers import DRIVEN_S, FingerWatch
 from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, require_rest
 from td3robot.robots.driver.shared_memory import WorkerState
 
@@ -15,6 +16,8 @@ OPEN_WIDTH_M = 0.08
 GRASP_FROM = 0.9
 # Requests nearer to the last one than this count as the same; the hand takes 0.1 s for any command [closed fraction].
 SAME = 0.02
+# Fingers at rest never move away from what they were told by more than this, and their width is this noisy [m].
+MOVED_M, NOISE_M = 0.003, 0.0003
 # Fingers that met nothing end closer together than this, and the hand still calls it a grasp [m].
 NOTHING_M = 0.002
 
@@ -34,6 +37,7 @@ class Hand:
         self._hand: Any = franka.Gripper(robot_host)
         self._speed, self._force = speed_m_s, force_n
         self._wake = threading.Condition()
+        self._watch, self._asked_at = FingerWatch(MOVED_M, NOISE_M), 0.0
         self._wanted: float | None = None
         self._commanded: float | None = None
         self.width, self.grasped, self.stamp = 0.0, False, 0.0
@@ -47,12 +51,18 @@ class Hand:
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def go_to(self, closed: float) -> None:
-        """Go to a closed fraction in [0, 1]; below 0, stay."""
-        if closed < 0.0 or (self._wanted is not None and abs(closed - self._wanted) < SAME):
+        """Go to a closed fraction in [0, 1]; below 0, stay.
+
+        The same one is sent again if another program moved the fingers in between; while requests keep coming, that is
+        a fault.
+        """
+        if closed < 0.0:
             return
         with self._wake:
-            self._wanted = closed
-            self._wake.notify()
+            self._asked_at = monotonic()
+            if self._wanted is None or abs(closed - self._wanted) >= SAME:
+                self._wanted = closed
+                self._wake.notify()
 
     def _read_state(self) -> None:
         state = self._hand.read_once()
@@ -61,16 +71,34 @@ class Hand:
 
     def _poll(self) -> None:
         try:
-            while True:
+            while self.fault is None:
                 self._read_state()
+                self._require_ours()
         except self._error as error:
             self.fault = f"the hand no longer reports: {' '.join(str(error).split())}"
+
+    def _require_ours(self) -> None:
+        """Take fingers that something else moved for a fault while requests keep coming; else forget the last one."""
+        with self._wake:
+            rest = self._watch.moved_from(self.width, self.stamp)
+            if rest is None:
+                return
+            if self.stamp - self._asked_at < DRIVEN_S:
+                self.fault = (
+                    f"the hand's fingers went from {1e3 * max(rest, 0.0):.1f} to {1e3 * self.width:.1f} mm apart "
+                    "although td3robot did not move them: another program drives the hand, or somebody moved its "
+                    "fingers; end that program, and look at the hand"
+                )
+            self._wanted = self._commanded = None
+            self._watch.told(None, self.stamp)
 
     def _act(self) -> None:
         while self.fault is None:
             with self._wake:
                 self._wake.wait_for(lambda: self._wanted != self._commanded)
                 self._commanded = closed = self._wanted
+                if closed is not None:
+                    self._watch.told(0.0 if closed >= GRASP_FROM else OPEN_WIDTH_M * (1.0 - closed), monotonic())
             if closed is not None:
                 self._go(closed)
 
@@ -153,6 +181,7 @@ class FrankaState(WorkerState):
     dq: tuple[float, ...] = (0.0,) * JOINTS
     target: tuple[float, ...] = (0.0,) * JOINTS
     tool: tuple[float, ...] = (0.0,) * 12
+    force: tuple[float, ...] = (0.0,) * 6
     q_d: tuple[float, ...] = (0.0,) * JOINTS
     success_rate: float = 0.0
     moving: int = 0
@@ -223,6 +252,9 @@ class FrankaLink(ArmLink):
         tool = _tool(state.O_T_EE)
         if not all(map(isfinite, tool)):
             raise StoppedError(f"the robot reports the tool pose {tool}, which is not usable")
+        force = state.O_F_ext_hat_K.tolist()
+        if not all(map(isfinite, force)):
+            raise StoppedError(f"the robot reports the tool force {force}, which is not usable")
         self._mode, self._current_errors = state.robot_mode, list(state.current_errors)
         return {
             "stamp": now,
@@ -230,6 +262,7 @@ class FrankaLink(ArmLink):
             "q": tuple(q),
             "dq": tuple(dq),
             "tool": tool,
+            "force": tuple(force),
             "q_d": tuple(state.q_d.tolist()),
             "success_rate": state.control_command_success_rate,
             "moving": int(self._targets is not None and self._targets.running),
@@ -281,7 +314,7 @@ class FrankaLink(ArmLink):
         """Return whether the motion is open."""
         return self._targets is not None and bool(self._targets.running)
 
-    def waited_s(self, state: FrankaState) -> float:
+    def waited_s(self, state: FrankaState, now: float) -> float:
         """Return how long the robot's own clock has waited since the last call [s].
 
         A robot's clock does not wait; that of a stand-in on a busy computer does. The smallest difference between the

@@ -1,6 +1,7 @@
-"""Whether MuJoCo can be imported with the drawing library that ``MUJOCO_GL`` names."""
+"""The drawing library that ``MUJOCO_GL`` names, and whether MuJoCo can be imported with it."""
 
 import os
+import sys
 
 
 def drawing_fault() -> str | None:
@@ -17,3 +18,9 @@ def drawing_fault() -> str | None:
             "names: egl needs libegl1, osmesa needs libosmesa6"
         )
     return None
+
+
+def drawing_library() -> str:
+    """Return what ``MUJOCO_GL`` names, or ``egl`` where there is no display; an empty text is MuJoCo's own choice."""
+    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    return "egl" if sys.platform == "linux" and not wanted and "DISPLAY" not in os.environ else wanted

@@ -9,10 +9,12 @@ import numpy as np
 
 from td3robot.errors import RobotError
 from td3robot.geometry import quaternion
-from td3robot.jit import kernel
+from td3robot.jit import formula, kernel, plain
 from td3robot.processes import return_memory
+from td3robot.robots.arms.model import MOTOR_DAMPING_S
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.objects import Objects, Sighting
+from td3robot.robots.servo import decay, follow, rub
 from td3robot.robots.simulated.robot import Fingers, SimulatedRobot, Variation
 from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
@@ -23,6 +25,7 @@ from td3robot.robots.simulated.scene import (
     set_gripper,
     simulation_spec,
 )
+from td3robot.row_math import dot
 from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
 UNSTABLE = mujoco.mjtWarning.mjWARN_BADQACC.value
@@ -63,18 +66,101 @@ def clear_asset_cache() -> None:
     return_memory()
 
 
-@kernel
-def lead(control: Array, target: Array, servo: Array, rate_hz: float) -> None:
-    """Set the velocities (n,) [rad/s] that bring a servo's targets (n,) to others within ``1 / rate_hz`` [rad]."""
-    for joint in range(len(target)):
-        control[joint] = (target[joint] - servo[joint]) * rate_hz
+# After how many physics steps the motors' targets change their velocity. At 8 rad/s^2, a straight line over 25 ms is
+# 0.25 mrad off.
+STEPS_TOGETHER = 10
+# Rows of a servo's state: how far joints would be behind their targets without friction, their speeds, how far friction
+# holds them back from there, the targets, and the last commands.
+BEHIND, SPEED, DRAG, TARGET, COMMAND = range(5)
+
+
+@formula
+def motor_target(q: float, v: float, torque: float, stiffness: float) -> float:
+    """Return one of :func:`motor_targets`, with the torque that the motion needs [N m]."""
+    return q + MOTOR_DAMPING_S * v + torque / stiffness
 
 
 @kernel
-def land(control: Array, target: Array, servo: Array) -> None:
-    """Set a servo's targets (n,) [rad] to others, where they stay."""
-    for joint in range(len(target)):
-        servo[joint], control[joint] = target[joint], 0.0
+def motor_targets(q: Array, v: Array, a: Array, inertia: Array, stiffness: Array) -> Array:
+    """Return the motors' targets (n,) [rad] that keep joints to a motion through MuJoCo's coming step.
+
+    MuJoCo takes damping at the end of a step, and moves a joint by the speed that it has there.
+
+    Args:
+        q: (n,) joint angles at the step's beginning [rad].
+        v: (n,) joint speeds by which they change in it [rad/s].
+        a: (n,) joint accelerations [rad/s^2].
+        inertia: (.., ..) the joints' inertia matrix, in its first n rows and columns [kg m2].
+        stiffness: (n,) of the motors [N m/rad].
+    """
+    found = np.empty(len(q))
+    for joint in range(len(q)):
+        found[joint] = motor_target(q[joint], v[joint], dot(inertia[joint, : len(q)], a), stiffness[joint])
+    return found
+
+
+@kernel
+def follow_period(
+    gain: float, lookahead_s: float, state: Array, command: Array, late_s: float, step_s: float, steps: int,
+    inertia: Array, stiffness: Array, friction: Array, first: Array, plan: Array,
+) -> None:  # fmt: skip
+    """Let a servo follow its target through a control period, and find what the motors have to do for it.
+
+    The target moves to the last command until the new one takes effect, then in a straight line towards that.
+
+    Args:
+        gain: The law's.
+        lookahead_s: The law's.
+        state: (5, n) the servo's state; changed.
+        command: (n,) the new command [rad].
+        late_s: When it takes effect; by as much, the target stays behind it.
+        step_s: MuJoCo's step.
+        steps: How many the period has.
+        inertia: See :func:`motor_targets`.
+        stiffness: See :func:`motor_targets`.
+        friction: (n,) each joint's (``robots/servo.py``) [rad].
+        first: (n,) gets the motors' targets at first [rad].
+        plan: (.., n) gets the velocities of these, each for ``STEPS_TOGETHER`` steps [rad/s]; the last row is scratch.
+    """
+    joints, period_s = len(command), steps * step_s
+    behind, speed, drag, target, last = state[BEHIND], state[SPEED], state[DRAG], state[TARGET], state[COMMAND]
+    towards, before, moved, a = np.empty(joints), np.empty(joints), np.empty(joints), np.empty(joints)
+    for joint in range(joints):
+        towards[joint] = (command[joint] - last[joint]) / period_s
+        before[joint] = target[joint] - behind[joint]
+    now = of_s = cosine = sine = 0.0
+    for node in range((steps + STEPS_TOGETHER - 1) // STEPS_TOGETHER + 1):
+        begin, until = now, min(node * STEPS_TOGETHER, steps) * step_s
+        while now < until - 1e-9:
+            is_late = now < late_s - 1e-9
+            seconds = (min(until, late_s) if is_late else until) - now
+            if abs(seconds - of_s) > 1e-12:
+                of_s, (cosine, sine) = seconds, decay(gain, lookahead_s, seconds)
+            for joint in range(joints):
+                velocity = (last[joint] - target[joint]) / (late_s - now) if is_late else towards[joint]
+                behind[joint], speed[joint] = follow(
+                    gain, lookahead_s, cosine, sine, behind[joint], speed[joint], velocity
+                )
+                target[joint] += velocity * seconds
+            now += seconds
+        for joint in range(joints):
+            servo = target[joint] - behind[joint]
+            moved[joint], before[joint] = servo - before[joint], servo
+        moves = rub(moved, speed, friction, drag)
+        for joint in range(joints):
+            a[joint] = gain * (behind[joint] - lookahead_s * speed[joint]) if moves[joint] else 0.0
+        for joint in range(joints):
+            v = speed[joint] + 0.5 * step_s * a[joint] if moves[joint] else 0.0
+            plan[node, joint] = motor_target(
+                before[joint] - drag[joint], v, dot(inertia[joint, :joints], a), stiffness[joint]
+            )
+            if node == 0:
+                first[joint] = plan[node, joint]
+            else:
+                plan[node - 1, joint] = (plan[node, joint] - plan[node - 1, joint]) / (now - begin)
+    for joint in range(joints):  # exactly, so that rounding does not accumulate
+        target[joint] = command[joint] - late_s * towards[joint]
+        last[joint] = command[joint]
 
 
 class VariedModel:
@@ -106,7 +192,6 @@ class VariedModel:
         stiffness = variation.servo_stiffness
         model.actuator_gainprm[:n] = self._gain * stiffness
         model.actuator_biasprm[:n] = self._bias * stiffness
-        model.actuator_biasprm[:n, 2] *= variation.servo_lag
         # The arm keeps compensating the weight that it knows of.
         model.body_mass[self._hand] = self._hand_mass + variation.payload_kg
         model.body_gravcomp[self._hand] = self._hand_mass / (self._hand_mass + variation.payload_kg)
@@ -156,6 +241,7 @@ class MujocoRobot(SimulatedRobot):
         self.physics_rate_hz = physics_rate_hz
         self.motor = Fingers(spec.gripper.closing_rate)
         self.model: mujoco.MjModel | None = None
+        self._law = plain(spec.law)
 
     def connect(self) -> None:
         """Take the cell's model."""
@@ -177,6 +263,13 @@ class MujocoRobot(SimulatedRobot):
         data, n = self.data, self._joints
         self._q, self._dq, self._driver_q = data.qpos[:n], data.qvel[:n], data.qpos
         self._ctrl, self._act, self._warnings = data.ctrl[:n], data.act[:n], data.warning.number
+        self._servo, self._plan, self._inertia = (
+            np.zeros((5, n)),
+            np.zeros((0, n)),
+            np.zeros((self.model.nv, self.model.nv)),
+        )
+        self._stiffness = self.model.actuator_gainprm[:n, 0].copy()
+        self._friction = np.zeros(n)
         self._finger = data.ctrl[self.fingers : self.fingers + 1]
         self.move_home()
 
@@ -200,22 +293,50 @@ class MujocoRobot(SimulatedRobot):
     def _send(self, command: JointCommand) -> None:
         self._open()
         self._target = command.q
-        self.motor.go_to(command.gripper)
+        self.motor.go_to(command.gripper, self.late_share * self.spec.period_s)
 
     def advance(self) -> None:
         """Integrate one control period."""
-        data, gripper = self._open(), self.spec.gripper
-        steps = round(self.period_share * self.substeps)
-        # Over the period, the servo's target moves to the command in a straight line.
-        lead(self._ctrl, self._target, self._act, self.spec.control_rate_hz * (self.substeps / steps))
-        measured = gripper.closed_fraction(self._driver_q[self.drivers])
-        closed = self.motor.advance(steps / self.physics_rate_hz, measured)
-        self._finger[0] = gripper.control_at(closed)
-        self.integrate(data, steps)
+        data, rate_hz = self._open(), self.physics_rate_hz
+        steps = max(1, round(self.period_share * self.substeps))
+        mujoco.mj_fullM(self.model, data, self._inertia)
+        count = -(-steps // STEPS_TOGETHER)
+        if count >= len(self._plan):
+            self._plan = np.zeros((count + 1, self._joints))
+        follow_period(
+            *self._law, self._servo, self._target, self.late_share * steps / rate_hz, 1.0 / rate_hz, steps,
+            self._inertia, self._stiffness, self._friction, self._act, self._plan,
+        )  # fmt: skip
+        self._close_fingers(steps)
+        for node in range(count):
+            self._ctrl[:] = self._plan[node]
+            self.integrate(data, min(steps, STEPS_TOGETHER))
+            steps -= STEPS_TOGETHER
         if self._warnings[UNSTABLE]:
             raise RobotError(self.unstable)
-        # Land on the command exactly, so that rounding does not accumulate, and stay there if nothing more is sent.
-        land(self._ctrl, self._target, self._act)
+
+    def keep_to(self, q: Array, v: Array, a: Array) -> None:
+        """Integrate one physics step of a motion that something else plans, with the arm where the motion is.
+
+        Args:
+            q: (n,) joint angles at the step's beginning [rad].
+            v: (n,) joint speeds in the step [rad/s].
+            a: (n,) joint accelerations [rad/s^2].
+        """
+        data = self._open()
+        mujoco.mj_fullM(self.model, data, self._inertia)
+        self._act[:] = motor_targets(q, v, a, self._inertia, self._stiffness)
+        self._ctrl[:] = 0.0
+        self._close_fingers(1)
+        self.integrate(data, 1)
+        if self._warnings[UNSTABLE]:
+            raise RobotError(self.unstable)
+
+    def _close_fingers(self, steps: int) -> None:
+        """Set the target that the fingers have after so many physics steps."""
+        gripper = self.spec.gripper
+        measured = gripper.closed_fraction(self._driver_q[self.drivers])
+        self._finger[0] = gripper.control_at(self.motor.advance(steps / self.physics_rate_hz, measured))
 
     def integrate(self, data: mujoco.MjData, steps: int) -> None:
         """Do physics steps."""
@@ -225,8 +346,9 @@ class MujocoRobot(SimulatedRobot):
         """Place the arm at q, at rest, with the gripper open."""
         data = self._open()
         mujoco.mj_resetData(self.model, data)
-        data.qpos[: self._joints] = q
-        data.act[: self._joints] = q
+        data.qpos[: self._joints] = data.act[: self._joints] = q
+        self._servo[:] = 0.0
+        self._servo[TARGET:] = q
         self._open_gripper(data)
         self.motor.place(0.0)
         self._target = q.copy()
@@ -235,8 +357,8 @@ class MujocoRobot(SimulatedRobot):
     def stop(self) -> None:
         """Hold the servo's target where it is."""
         if self.model is not None:
-            self._target = self.data.act[: self._joints].copy()
-            self.data.ctrl[: self._joints] = 0.0
+            self._target = self._servo[TARGET].copy()
+            self._servo[COMMAND] = self._target
 
     def close(self) -> None:
         """Discard the model."""
@@ -244,9 +366,13 @@ class MujocoRobot(SimulatedRobot):
 
     def vary(self, variation: Variation) -> None:
         """Change the cell's physics until the next change."""
-        self.own_model()
+        model = self.own_model()
         assert self._varied is not None
         self._varied.apply(variation)
+        self.variation = variation
+        self._law = plain(self.spec.law.varied(variation.servo_lag, variation.servo_damping))
+        self._stiffness = model.actuator_gainprm[: self._joints, 0].copy()
+        self._friction = variation.friction_of(self._joints)
         self.motor.share, self.motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
 
     def own_model(self) -> mujoco.MjModel:

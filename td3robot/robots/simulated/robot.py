@@ -2,8 +2,10 @@
 
 from abc import abstractmethod
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from td3robot.robots.interface import Robot
 from td3robot.robots.objects import Objects
@@ -18,7 +20,9 @@ class Variation:
     """Physical differences from the nominal cell.
 
     Attributes:
-        servo_stiffness, servo_lag: Factors on the arm's servos.
+        servo_stiffness: Factor on the stiffness of the arm's motors.
+        servo_lag, servo_damping: Factors on the lag and on the damping ratio of the arm's servo law.
+        joint_friction_rad: (n,) dry friction of each joint over its motor's stiffness; empty for none.
         payload_kg: Mass at the gripper that the controller does not know of.
         table_offset_m: How much higher the table top is than configured.
         object_mass_kg: The object's mass, if it differs.
@@ -31,6 +35,8 @@ class Variation:
 
     servo_stiffness: float = 1.0
     servo_lag: float = 1.0
+    servo_damping: float = 1.0
+    joint_friction_rad: tuple[float, ...] = ()
     payload_kg: float = 0.0
     table_offset_m: float = 0.0
     object_mass_kg: float | None = None
@@ -40,17 +46,32 @@ class Variation:
     gripper_speed: float = 1.0
     gripper_delay_s: float = 0.0
 
+    def friction_of(self, joints: int) -> Array:
+        """Return the joints' friction (n,) [rad]."""
+        return np.array(self.joint_friction_rad or np.zeros(joints))
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name, without those that don't differ: the tool's offset by axis, the joints' mean."""
+        values = asdict(self) | {"joint_friction_rad": float(np.mean(self.joint_friction_rad or 0.0))}
+        offset = values.pop("tool_offset_m")
+        values |= {f"tool_offset_{axis}_m": value for axis, value in zip("xyz", offset, strict=True)}
+        return {name: float(value) for name, value in values.items() if value is not None}
+
 
 class SimulatedRobot(Robot):
     """An arm in a simulation.
 
     Attributes:
         kinematics: The robot's own kinematics for its tool pose; None leaves that to the guard's kinematics.
+        variation: How its cell differs now.
         period_share: Duration of the next control periods, as a share of the nominal one.
+        late_share: Share of a control period that passes before a command takes effect.
     """
 
     kinematics: "ToolboxKinematics | None" = None
+    variation: Variation = Variation()
     period_share: float = 1.0
+    late_share: float = 0.0
 
     @abstractmethod
     def vary(self, variation: Variation) -> None:
@@ -88,11 +109,11 @@ class Fingers:
         self._coming: deque[tuple[float, float]] = deque()
         self._now_s = 0.0
 
-    def go_to(self, closed: float) -> None:
-        """Request a closed fraction, which takes effect after the delay."""
+    def go_to(self, closed: float, late_s: float = 0.0) -> None:
+        """Request a closed fraction, which takes effect after the delay, and as much later [s]."""
         if closed != self._asked:
             self._asked = closed
-            self._coming.append((self._now_s + self.delay_s, closed))
+            self._coming.append((self._now_s + self.delay_s + late_s, closed))
 
     def advance(self, seconds: float, measured: float) -> float:
         """Advance time with the fingers at ``measured``, and return :attr:`fraction`."""

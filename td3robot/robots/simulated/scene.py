@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from td3robot.errors import ConfigError
 from td3robot.geometry import quaternion
-from td3robot.robots.arms.model import ArmModel
+from td3robot.robots.arms.model import MOTOR_DAMPING_S, ArmModel
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.arm_spec import FLANGE_SITE as FLANGE_SITE
@@ -35,10 +35,10 @@ class GripperEnvelope:
 
 
 def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[ObjectModel, ...] = ()) -> mujoco.MjSpec:
-    """Build the cell: arm, gripper, table and floor, with servos that track as a UR does.
+    """Build the cell: arm, gripper, table and floor.
 
-    The arm's actuators integrate a commanded velocity into the servo's target. So holding a control value over one
-    period gives the same straight-line interpolation that a driver streams to the arm.
+    The arm's actuators integrate a commanded velocity into their target, so a target moves in a straight line over many
+    physics steps.
     """
     spec = _arm_spec(robot.arm)
     _keep_gripper_contacts(spec)
@@ -51,9 +51,8 @@ def simulation_spec(robot: RobotSpec, physics_rate_hz: float, objects: tuple[Obj
     for body in spec.bodies:
         body.gravcomp = 1.0  # as a UR does for the payload set on its pendant
     arm = [actuator for actuator in spec.actuators if not actuator.name.startswith(GRIPPER_PREFIX)]
-    rows = zip(arm, robot.arm.servo.stiffness, robot.arm.lower, robot.arm.upper, strict=True)
-    for actuator, stiffness, lower, upper in rows:
-        _make_servo(actuator, stiffness, robot.arm.servo.lag_s, (lower, upper))
+    for actuator, stiffness in zip(arm, robot.arm.servo.stiffness, strict=True):
+        _make_motor(actuator, stiffness)
     _add_surroundings(spec, robot)
     for first, second in robot.arm.touching:
         if first == "world":  # a table that is a little higher than the base is beside the shoulder, not below it
@@ -277,17 +276,15 @@ def _add_tcp_site(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     flange.parent.add_site(name=TCP_SITE, pos=np.asarray(flange.pos) + robot.tcp_offset_m * z_axis, quat=flange.quat)
 
 
-def _make_servo(actuator: mujoco.MjsActuator, stiffness: float, lag_s: float, limits: tuple[float, float]) -> None:
-    """Make an actuator a position servo with a stiffness [N m/rad] that trails its target by a lag [s]."""
+def _make_motor(actuator: mujoco.MjsActuator, stiffness: float) -> None:
+    """Make an actuator a motor with a stiffness [N m/rad], and damping, about a target that leads the joint."""
     actuator.dyntype = mujoco.mjtDyn.mjDYN_INTEGRATOR
     actuator.gaintype, actuator.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
     actuator.gear = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    actuator.actlimited = True
-    actuator.actrange = actuator.ctrlrange.copy() if np.any(actuator.ctrlrange) else limits
-    actuator.ctrllimited = False
+    actuator.actlimited = actuator.ctrllimited = False
     actuator.gainprm[0] = stiffness
     actuator.biasprm[1] = -stiffness
-    actuator.biasprm[2] = -stiffness * lag_s
+    actuator.biasprm[2] = -stiffness * MOTOR_DAMPING_S
 
 
 def _add_surroundings(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
@@ -319,7 +316,15 @@ def _add_surroundings(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
 
 
 def _add_object(spec: mujoco.MjSpec, item: ObjectModel, pads: str) -> None:
-    """Add an object as a free body; its friction is set on the pads, whose own has priority."""
+    """Add an object as a free body; its friction is set on the pads, whose own has priority.
+
+    Raises:
+        ConfigError: Another body has its name.
+    """
+    if spec.body(item.name) is not None:
+        raise ConfigError(
+            f"the object {item.name!r} has the name of a part of the robot, or of another object; rename it"
+        )
     x, y, z = item.size_m
     body = spec.worldbody.add_body(name=item.name, pos=[0.0, 0.5, z / 2])
     body.add_freejoint(name=item.name)

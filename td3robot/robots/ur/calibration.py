@@ -9,8 +9,9 @@ None of this has been confirmed with a real controller.
 import hashlib
 import socket
 import struct
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isfinite, pi
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +19,9 @@ import numpy as np
 import yaml
 
 from td3robot.errors import ConfigError, RobotError
+from td3robot.registry import ARMS
 from td3robot.robots.arms.model import ArmModel, Chain, Step
+from td3robot.robots.arms.ur import DH_ALPHA
 from td3robot.robots.cells.ur import UrConfig
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.generations import PRIMARY_PORT
@@ -35,9 +38,18 @@ _MAX_MESSAGE = 1 << 16
 # The frames of a calibration.yaml: each joint's, in the frame before it.
 LINKS = ("shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3")
 PARTS = ("x", "y", "z", "roll", "pitch", "yaw")
-# A link further than this from its nominal position belongs to another arm [m].
-ANOTHER_ARM_M = 0.1
+# Eleven published calibrations move the flange by 1 to 9 mm; other arms, a UR5 (CB3) for a UR5e, by 80 mm and more [m].
+ANOTHER_ARM_M = 0.02
+# An arm is named as the owner of a calibration this near to its own data sheet; no link of any of them is longer [m].
+OWNER_M, LONGEST_M = 0.02, 10.0
 SAMPLES = 4000
+# a2, a3, d1, d4, d5, d6 of the CB3 series, which is not driven here [m]: UR's Universal_Robots_ROS2_Description,
+# ``config/<name>/default_kinematics.yaml`` at commit 2221ec0.
+CB3 = {
+    "ur3 (CB3)": ((-0.24365, -0.21325), (0.1519, 0.11235, 0.08535, 0.0819)),
+    "ur5 (CB3)": ((-0.425, -0.39225), (0.089159, 0.10915, 0.09465, 0.0823)),
+    "ur10 (CB3)": ((-0.612, -0.5723), (0.1273, 0.163941, 0.1157, 0.0922)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +167,45 @@ def require_same_arm(arm: ArmModel, calibration: Calibration) -> None:
     """Refuse a calibration of another arm.
 
     Raises:
-        RobotError: It differs from the nominal arm by more than any calibration would.
+        RobotError: It differs from the nominal arm by more than any calibration would; says what it is, if known.
     """
     away = largest_difference(arm, calibration.chain, 0.0)
     if away > ANOTHER_ARM_M:
         raise RobotError(
             f"the calibration of {calibration.source} is up to {1e3 * away:.0f} mm from a {arm.name} (limit "
-            f"{1e3 * ANOTHER_ARM_M:.0f} mm): it belongs to another arm; check ur.host and robot.arm"
+            f"{1e3 * ANOTHER_ARM_M:.0f} mm): {_what_it_is(arm, calibration.chain)}"
         )
+
+
+def _what_it_is(arm: ArmModel, chain: Chain) -> str:
+    """Return what a chain that is not this arm's is, and what to do."""
+    again = "extract it again with UR's ROS driver of after June 2024, or set ur.calibration to controller"
+    if any(largest_difference(arm, straight, 0.0) < ANOTHER_ARM_M for straight in _unfolded(chain)):
+        return f"its elbow is folded by half a turn, as older versions of UR's calibration_correction wrote it; {again}"
+    for name, other in _known_arms():
+        if name != arm.name and largest_difference(replace(arm, chain=other), chain, 0.0) < OWNER_M:
+            return f"it belongs to a {name}; check ur.host and robot.arm"
+    far = max(float(np.linalg.norm(link[:3, 3])) for link in chain.transforms())
+    if far > LONGEST_M:
+        return f"it puts two neighbouring joints {far:.0f} m apart, and the rest does not make up for that; {again}"
+    return "it belongs to another arm; check ur.host and robot.arm"
+
+
+def _unfolded(chain: Chain) -> Iterator[Chain]:
+    """Yield the chain with one link turned by half a turn about the joint before it, and the next one turned back."""
+    for link in range(1, JOINTS):
+        links = [*chain.links]
+        links[link], links[link + 1] = (("Rz", pi), *links[link]), (("Rz", -pi), *links[link + 1])
+        yield Chain(tuple(links))
+
+
+def _known_arms() -> Iterator[tuple[str, Chain]]:
+    """Yield UR's arms by name, those of the CB3 series too."""
+    for name, arm in ARMS.items():
+        if arm.chain.joints == JOINTS:
+            yield name, arm.chain
+    for name, ((a2, a3), (d1, d4, d5, d6)) in CB3.items():
+        yield name, Chain.from_dh((0, a2, a3, 0, 0, 0), (d1, 0, 0, d4, d5, d6), DH_ALPHA)
 
 
 def _await_info(link: socket.socket, end: float) -> tuple[float, ...]:

@@ -2,7 +2,9 @@
 
 import re
 import socket
+from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 from time import monotonic
 
 from td3robot.errors import RobotError
@@ -91,6 +93,23 @@ def connection_refused_message(host: str, port: int, error: OSError, services: s
     return f"{missing}; check ur.host, the cable and the robot's network settings{services}"
 
 
+def send_at_once(host: str, port: int) -> None:
+    """Have this process's connections to a port send every message at once (TCP_NODELAY).
+
+    ur_rtde leaves Nagle's algorithm on: a target waits until the one before it is acknowledged, which the robot's next
+    package does. Without packages, an acknowledgement takes 40 ms, and five targets arrive together.
+    """
+    peers = {where[4][:2] for where in socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)}
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # not a socket, or not a connected one
+            link = socket.socket(fileno=int(descriptor.name))
+            try:
+                if link.getpeername() in peers:
+                    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            finally:
+                link.detach()  # it is ur_rtde's
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
@@ -104,6 +123,8 @@ TIMEOUT_S, LONGEST = 2.0, 4096
 
 class LineReader:
     """Read lines from a peer that may send anything, each with one deadline and one size limit, however it arrives.
+
+    What has arrived by the time that this thread looks is in time, however late the thread is.
 
     Args:
         link: The connected socket; its timeout is set with every read.
@@ -124,17 +145,16 @@ class LineReader:
         """
         end = monotonic() + timeout_s
         while b"\n" not in self._buffer:
-            if (left := end - monotonic()) <= 0.0:
-                raise TimeoutError
+            left = max(0.0, end - monotonic())
             if len(self._buffer) > self._longest:
                 raise ConnectionError(f"it sent more than {self._longest} bytes without the end of a line")
             ends_by_itself = self._pause_s is not None and self._pause_s < left and self._buffer
             self._link.settimeout(self._pause_s if ends_by_itself else left)
             try:
                 data = self._link.recv(4096)
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
                 if not ends_by_itself:
-                    raise
+                    raise TimeoutError from None
                 break
             if not data:
                 raise ConnectionError("it closed the connection")

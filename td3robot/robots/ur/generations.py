@@ -76,7 +76,8 @@ POLYSCOPE_5 = Generation(
     ),
     outputs=(
         "actual_q", "actual_qd", "target_q", "speed_scaling", "target_speed_fraction", "robot_mode",
-        "safety_mode", "runtime_state", "payload", "actual_TCP_speed", "actual_TCP_pose", "timestamp",
+        "safety_mode", "runtime_state", "payload", "actual_TCP_force", "actual_TCP_speed", "actual_TCP_pose",
+        "timestamp",
     ),
     unlock_after_s=5.5,  # 5 s (UR user manual); a little more, because clocks differ
 )  # fmt: skip

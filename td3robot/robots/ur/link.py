@@ -15,7 +15,7 @@ from td3robot.robots.driver.link import ArmLink, StoppedError, StreamSettings, c
 from td3robot.robots.driver.plausibility import pose_of
 from td3robot.robots.driver.shared_memory import WorkerState
 from td3robot.robots.ur import JOINTS
-from td3robot.robots.ur.connection import connection_refused_message, explain_ur_error
+from td3robot.robots.ur.connection import connection_refused_message, explain_ur_error, send_at_once
 from td3robot.robots.ur.generations import (
     DASHBOARD_PORT,
     POLYSCOPE_5,
@@ -34,6 +34,8 @@ RUNNING = 7
 UNFED = 0.25
 # The controller may slow the arm down for this long [s].
 SLOWED_S = 0.2
+# With no state for this long, three at 125 Hz, targets wait [s].
+WAITS_AFTER_S = 0.025
 # No component of a tool's pose is this large [m, rad].
 ANYWHERE = 100.0
 # Speed and acceleration are arguments of servoJ that the controller does not use.
@@ -55,6 +57,7 @@ class UrState(WorkerState):
     dq: tuple[float, ...] = (0.0,) * JOINTS
     target: tuple[float, ...] = (0.0,) * JOINTS
     tool: tuple[float, ...] = (0.0,) * 12
+    force: tuple[float, ...] = (0.0,) * 6
     speed_scaling: float = 0.0
     speed_slider: float = 0.0
     safety_mode: int = 0
@@ -82,7 +85,7 @@ class UrLink(ArmLink):
         self._slow: float = UNFED * settings["servo_stop_deceleration_m_s2"] / settings["watchdog_hz"]
         self._control: Any = None
         self._receive: Any = None
-        self._slowed_since = 0.0
+        self._slowed_since = self._asked_at = 0.0
 
     def connect(self) -> dict[str, Any]:
         """Check the robot, open its interfaces, upload the control script and arm the watchdog.
@@ -127,7 +130,7 @@ class UrLink(ArmLink):
             return {}
         for _ in range(3):
             q, dq = receive.getActualQ(), receive.getActualQd()
-            tool, speed = receive.getActualTCPPose(), receive.getActualTCPSpeed()
+            tool, speed, force = receive.getActualTCPPose(), receive.getActualTCPSpeed(), receive.getActualTCPForce()
             if (again := receive.getTimestamp()) == time:
                 break
             time = again
@@ -139,12 +142,15 @@ class UrLink(ArmLink):
             raise StoppedError(f"the controller reports the tool pose {tool}, which is not usable")
         if len(speed) != 6 or not all(map(isfinite, speed)):
             raise StoppedError(f"the controller reports the tool velocity {speed}, which is not usable")
+        if len(force) != 6 or not all(map(isfinite, force)):
+            raise StoppedError(f"the controller reports the tool force {force}, which is not usable")
         return {
             "stamp": now,
             "controller_time": time,
             "q": tuple(q),
             "dq": tuple(dq),
             "tool": pose_of(tool[:3], tool[3:]),
+            "force": tuple(force),
             "tcp_speed": hypot(*speed[:3]),
             "speed_scaling": receive.getSpeedScaling(),
             "speed_slider": receive.getTargetSpeedFraction(),
@@ -228,6 +234,15 @@ class UrLink(ArmLink):
             raise StoppedError(
                 "the controller refused a target (servoJ returned false): its control script ended or stands still"
             )
+
+    def waited_s(self, state: UrState, now: float) -> float:
+        """Return for how long of the time since the last call the newest state was too old to go on [s].
+
+        What the network holds up in both directions arrives at once, so that the arm would hurry after it.
+        """
+        waits_since = max(self._asked_at, state.stamp + WAITS_AFTER_S)
+        self._asked_at = now
+        return max(0.0, now - waits_since)
 
     def feed_watchdog(self, state: UrState) -> None:
         """Feed the watchdog, if the control script runs.
@@ -320,6 +335,7 @@ class UrLink(ArmLink):
         # A watchdog ends with its script: every upload needs a new one.
         if not self._control.setWatchdog(self._settings["watchdog_hz"]):
             raise StoppedError("the controller's watchdog could not be set (setWatchdog returned false)")
+        send_at_once(self._host, RTDE_PORT)
 
     def _await(self, condition: Any, what: str) -> None:
         limit = self._settings["connect_timeout_s"]

@@ -137,6 +137,7 @@ class UrRobot(DrivenRobot[UrState]):
         return WorkerSpec(
             link=UrLink,
             settings=config.model_dump(mode="json", exclude_none=True)
+            | self.spec.law._asdict()
             | {"models": self._models, "generation": self._generation.name},
             stream=self._stream(recover_after_s),
             extra="ur",

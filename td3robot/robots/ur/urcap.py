@@ -14,6 +14,7 @@ from time import monotonic, sleep
 
 from td3robot.errors import ConfigError, RobotError
 from td3robot.robots.cells.ur import GripperConfig
+from td3robot.robots.driver.fingers import DRIVEN_S, FingerWatch
 from td3robot.robots.driver.link import quantiles_ms
 from td3robot.robots.grippers.model import GripperModel
 from td3robot.robots.ur.connection import LineReader
@@ -32,6 +33,8 @@ CONNECT_S = 2.0
 ACTIVATION_S = 8.0
 # Status and fault code are polled once per this many polls of the position.
 STATUS_EVERY = 10
+# Fingers at rest do not move away from what they were told by more than this [counts]: the drive is self-locking.
+MOVED_COUNTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,8 @@ class RobotiqGripper:
         self.open_count, self.closed_count = config.calibrated(model.counts)
         self.fault: str | None = None
         self._wanted: int | None = None
+        self._commanded_at = 0.0
+        self._commanding = threading.Lock()
         self._state: FingerState | None = None
         self._answer_times: deque[float] = deque(maxlen=10_000)
         self._closing = threading.Event()
@@ -205,8 +210,14 @@ class RobotiqGripper:
             link.close()
 
     def command(self, closed: float) -> None:
-        """Move to a closed fraction in [0, 1]; it is sent once, and again only if its count changes."""
-        self._wanted = round(self.open_count + closed * (self.closed_count - self.open_count))
+        """Move to a closed fraction in [0, 1].
+
+        It is sent once, and again if its count changes, or if another program moved the fingers in between. Fingers
+        that another program moves while commands keep coming are a fault.
+        """
+        with self._commanding:
+            self._wanted = round(self.open_count + closed * (self.closed_count - self.open_count))
+            self._commanded_at = monotonic()
 
     def state(self) -> FingerState:
         """Return the last report.
@@ -234,7 +245,7 @@ class RobotiqGripper:
         return UrCapSocket(self.host, self.config.port, max(CONNECT_S, self.config.answer_timeout_s))
 
     def _run(self, link: UrCapSocket) -> None:
-        sent, polls = None, 0
+        sent, polls, watch = None, 0, FingerWatch(MOVED_COUNTS)
         try:
             while not self._closing.is_set():
                 begin = monotonic()
@@ -242,7 +253,13 @@ class RobotiqGripper:
                 if wanted is not None and wanted != sent:
                     link.set(POS=wanted, SPE=self.config.speed, FOR=self.config.force, GTO=1)
                     sent = wanted
+                    watch.told(sent, monotonic())
                 self._poll(link)
+                state = self.state()
+                if (rest := watch.moved_from(state.count, state.stamp)) is not None:
+                    self._moved_by_another(rest, state)
+                    sent = None
+                    watch.told(None, state.stamp)
                 polls += 1
                 if polls % STATUS_EVERY == 0:
                     self._require_active(link)
@@ -252,6 +269,17 @@ class RobotiqGripper:
         finally:
             with suppress(OSError):
                 link.close()
+
+    def _moved_by_another(self, rest: float, state: FingerState) -> None:
+        """Forget the last command, so that the same one is sent again; while commands keep coming, it is a fault."""
+        with self._commanding:
+            if state.stamp - self._commanded_at < DRIVEN_S:
+                raise RobotError(
+                    f"the gripper's fingers went from count {rest:g} to {state.count} although td3robot did not move "
+                    "them: another program drives the gripper, or its coupling slipped; end that program, and look at "
+                    "the gripper"
+                )
+            self._wanted = None
 
     def _poll(self, link: UrCapSocket) -> None:
         begin = monotonic()
