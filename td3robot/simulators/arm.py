@@ -17,7 +17,7 @@ from td3robot.robots.simulated.scene import FLANGE_SITE, GRIPPER_PREFIX, TCP_SIT
 from td3robot.robots.ur import JOINTS
 from td3robot.robots.ur.calibration import DhParameters
 from td3robot.simulators.presets import NOMINAL_CELL, CalibrationConfig, FrictionModel, ToolModel
-from td3robot.state import Array, JointCommand, ObjectModel, Pose
+from td3robot.state import Array, ObjectModel, Pose
 
 # Control rate of an e-Series controller.
 RATE_HZ = 500
@@ -32,7 +32,7 @@ STICKING = (0.9999, 0.9999, 0.001, 0.5, 2.0)
 class SimulatedArm:
     """Arm, gripper, table and objects, one controller period at a time.
 
-    The physics are those of training (:class:`MujocoRobot`); only the servo's lag follows what servoJ asks for.
+    The physics are those of training (:class:`MujocoRobot`); the controller decides where the arm has to be.
 
     Args:
         spec: The nominal robot.
@@ -57,9 +57,7 @@ class SimulatedArm:
         friction: FrictionModel = NOMINAL_CELL.friction,
     ) -> None:
         self.parameters = parameters or DhParameters.of(spec.arm.chain)
-        arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())
-        length = spec.tcp_offset_m + tool.longer_m
-        self.spec = replace(spec, arm=arm, control_rate_hz=float(RATE_HZ), tcp_offset_m=length)
+        self.spec = true_spec(spec, parameters, tool)
         self._robot = MujocoRobot(self.spec, RATE_HZ, objects)
         self._robot.connect()
         # The motor is that of the stand-in's own gripper (gripper.py), not of the training simulation's.
@@ -82,7 +80,6 @@ class SimulatedArm:
         self._friction = self._model.geom_friction.copy()
         self._velocity = np.zeros(6)
         self._force = np.zeros(6)
-        self._nominal_lag_s = self.lag_s = self.spec.arm.servo.lag_s
         self._objects = [item.name for item in objects]
         self.reset(self.spec.arm.home)
 
@@ -95,40 +92,30 @@ class SimulatedArm:
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))
 
     def _add_friction(self, friction: FrictionModel) -> None:
-        """Add static and viscous friction to the joints, in proportion to the servos' stiffness."""
+        """Add static and viscous friction to the joints, in proportion to the motors' stiffness."""
         if friction.stick_rad:
             self._model.dof_frictionloss[:JOINTS] = friction.stick_rad * self._gain
             self._model.dof_solimp[:JOINTS] = STICKING
         self._model.dof_damping[:JOINTS] += friction.viscous_s * self._gain
 
-    def set_lag(self, lag_s: float) -> None:
-        """Make the servo follow its target with a first-order lag.
+    def step(self, q: Array, gripper: float, v: Array | float = 0.0, a: Array | float = 0.0) -> None:
+        """Integrate one period of the controller's reference.
 
-        The lag is damping over stiffness. Below the lag of training, the stiffness grows with its square, so that
-        the servo stays as far from overshooting as in training (see :class:`Servo`).
+        Args:
+            q: (6,) where the reference is at its end [rad].
+            gripper: The gripper's closed fraction.
+            v: (6,) the reference's velocity in it [rad/s].
+            a: (6,) by how much that differs from the one before, over the period [rad/s^2].
         """
-        if lag_s == self.lag_s:
-            return
-        self.lag_s = lag_s
-        gain = self._gain * max(1.0, (self._nominal_lag_s / lag_s) ** 2)
-        self._model.actuator_gainprm[:JOINTS, 0] = gain
-        self._model.actuator_biasprm[:JOINTS, 1] = -gain
-        self._model.actuator_biasprm[:JOINTS, 2] = -gain * lag_s
-
-    def step(self, target: Array, gripper: float) -> None:
-        """Integrate one period with the servo's target (6,) [rad] and the gripper's closed fraction."""
-        self._robot.send(JointCommand(target, gripper))
-        self._robot.advance()
+        self._robot.motor.go_to(gripper)
+        v = np.broadcast_to(v, q.shape).astype(float)
+        self._robot.keep_to(q - PERIOD_S * v, v, np.broadcast_to(a, q.shape).astype(float))
         self._measure()
 
     def _measure(self) -> None:
         state = self._robot.read()
         self.q, self.dq, self.driver_q = state.q, state.dq, float(state.driver_q.mean())
         self.closed = self.spec.gripper.closed_fraction(state.driver_q)
-
-    def reset_lag(self) -> None:
-        """Restore the lag of training."""
-        self.set_lag(self._nominal_lag_s)
 
     def reset(self, q: Array) -> None:
         """Place the arm at q, at rest, with the gripper open and every object where it was at first."""
@@ -137,10 +124,10 @@ class SimulatedArm:
         self._measure()
 
     def _lay_out(self) -> None:
-        """Place the objects side by side, because all are created in the same place."""
+        """Place the objects side by side, with room for a hand; all are created in the same place."""
         poses = self.object_poses()
         for index, name in enumerate(self._objects):
-            aside = np.array([0.1 * ((index + 1) // 2) * (-1) ** index, 0.0, 0.0])
+            aside = np.array([0.15 * ((index + 1) // 2) * (-1) ** index, 0.0, 0.0])
             poses[name] = Pose(poses[name].position + aside, poses[name].rotation)
         self.place(poses)
 
@@ -175,6 +162,20 @@ class SimulatedArm:
             mujoco.mj_contactForce(self._model, self._data, index, self._force)
             total += float(np.linalg.norm(self._force[:3]))
         return total
+
+    def tool_force(self) -> Array:
+        """Return what the gripper's contacts do to it (6,): force [N], and torque about the tool [N m], base frame."""
+        found, tool = np.zeros(6), self._data.site_xpos[self._tcp]
+        for index in range(self._data.ncon):
+            contact = self._data.contact[index]
+            first, second = self._is_gripper[contact.geom]
+            if first == second:
+                continue
+            mujoco.mj_contactForce(self._model, self._data, index, self._force)
+            force = contact.frame.reshape(3, 3).T @ self._force[:3] * (1.0 if second else -1.0)
+            found[:3] += force
+            found[3:] += np.cross(contact.pos - tool, force)
+        return found
 
     def torques(self) -> Array:
         """Return the joints' motor torques [N m]."""
@@ -215,6 +216,12 @@ def six(pose: Pose) -> list[float]:
 
 def _pose(data: mujoco.MjData, site: int) -> Pose:
     return Pose(data.site_xpos[site].copy(), data.site_xmat[site].reshape(3, 3).copy())
+
+
+def true_spec(spec: RobotSpec, parameters: DhParameters | None, tool: ToolModel) -> RobotSpec:
+    """Return the robot that a stand-in simulates, from the nominal one, its own parameters and its tool."""
+    arm = spec.arm if parameters is None else calibrated_arm(spec.arm, parameters.chain())
+    return replace(spec, arm=arm, control_rate_hz=float(RATE_HZ), tcp_offset_m=spec.tcp_offset_m + tool.longer_m)
 
 
 def own_parameters(arm: ArmModel, config: CalibrationConfig | Literal["off"]) -> DhParameters | None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from td3robot.geometry import compose
+from td3robot.robots.arms import UR_LAW, ServoLaw
 from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.gripper import Gripper
-from td3robot.simulators.motion import USUAL_GAIN, Brake, Hold, Limiter, Motion, Reference
+from td3robot.simulators.motion import Brake, Hold, Limiter, Motion, Reference
 from td3robot.simulators.safety import Safety
 from td3robot.simulators.settings import ControllerConfig
 from td3robot.state import Array, Pose
@@ -365,11 +366,12 @@ class Controller:
 
     # Motion
 
-    def servo(self, target: Array, time_s: float, lookahead_s: float, gain: float = USUAL_GAIN) -> None:
+    def servo(self, target: Array, time_s: float, lookahead_s: float, gain: float = UR_LAW.gain) -> None:
         """Aim servoJ at joint angles (6,) [rad]; does nothing while the arm must not move."""
         if not self.may_move:
             return
-        at = self.reference.q + self.arm.lag_s * self.reference.v
+        law = ServoLaw(min(max(gain, 100.0), 2000.0), min(max(lookahead_s, 0.03), 0.2))
+        at = self.reference.q + law.lookahead_s * self.reference.v
         servo = self.motion.servoed(at, self.config.cell_model.servo)
         if servo is not self.motion:
             self.motion = servo
@@ -382,8 +384,7 @@ class Controller:
             self.accounting.received(self.inputs.arrived_s, target)
             self.inputs.arrived_s = None
         if not np.array_equal(servo.target, target):
-            self.arm.set_lag(min(max(lookahead_s, 0.03), 0.2))
-            servo.aim(target, time_s, min(max(gain, 100.0), 2000.0))
+            servo.aim(target, time_s, law)
 
     def drive(self, motion: Motion) -> None:
         """Switch to a motion other than servoJ; does nothing while the arm must not move."""
@@ -399,13 +400,12 @@ class Controller:
         return bool(np.abs(self.arm.dq).max() < 1e-2)
 
     def _move(self) -> None:
-        target = self.motion.step(self.reference, self.arm.lag_s, self.inputs.slider * self.limiter.scale)
+        self.motion.step(self.reference, self.inputs.slider * self.limiter.scale)
         self.limiter.update(self.reference)
         self.gripper.tick(self.arm.closed)
-        self.arm.step(target, self.gripper.fraction)
+        self.arm.step(self.reference.q, self.gripper.fraction, self.reference.v, self.reference.a)
         self.history.append(self.arm.q)
         if self.motion.releases and self.motion.done and self.is_steady():
             # Brakes or not, the arm stays where it came to rest.
             self.reference, self.motion = Reference(self.arm.q), Hold()
-            self.arm.reset_lag()
         self.accounting.tick(self.arm)

@@ -8,7 +8,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveFloat, SerializeAsAny, ValidationError
 
@@ -33,8 +33,10 @@ class Fault(Section, ABC):
         at_s: When it begins: seconds after start, or after the given episode was announced in the lab.
         episode: The episode it waits for; None means time since start.
         for_s: How long it lasts. Faults that happen at one instant ignore it.
+        of_tracker: Whether it is of the poses that the simulator tells.
     """
 
+    of_tracker: ClassVar[bool] = False
     kind: str
     at_s: NonNegative = 0.0
     episode: Annotated[int, Field(ge=0)] | None = None
@@ -204,15 +206,26 @@ class WrongModel(Fault):
 class TrackerSilent(Fault):
     """The object tracker sends nothing."""
 
+    of_tracker = True
     kind: Literal["tracker_silent"]
 
     def _switch(self, cell: "Faults", on: bool) -> None:
         cell.vision.silent = on
 
 
+class TrackerFrozen(Fault):
+    """The object tracker sends its last picture again and again, with new stamps."""
+
+    kind: Literal["tracker_frozen"]
+
+    def _switch(self, cell: "Faults", on: bool) -> None:
+        cell.vision.frozen = on
+
+
 class TrackerJump(Fault):
     """The object tracker reports objects elsewhere."""
 
+    of_tracker = True
     kind: Literal["tracker_jump"]
     offset_m: tuple[float, float, float] = (0.2, 0.0, 0.0)
 

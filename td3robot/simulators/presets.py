@@ -4,7 +4,7 @@ Nothing here is taken from the training simulation. docs/standin.md has the sour
 assumed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,8 +22,8 @@ class ServoModel(Section):
     """How the controller follows servoJ.
 
     Attributes:
-        damping: Damping ratio of each joint at a gain of 300; below 1 it overshoots, and more so with a higher gain.
-            None follows with a first-order lag, which cannot overshoot.
+        damping: Factor on the damping ratio that gain and lookahead time give each joint (``robots/servo.py``);
+            assumed, as no recording shows one. None is the law itself.
         transport_s: Delay from the arrival of a target to the first motion towards it.
         blocks: Whether servoJ blocks the calling thread for its time, stretched by speed scaling. Then only the newest
             of the targets that arrive meanwhile is used, or the old one again if none arrived. Otherwise every target
@@ -48,11 +48,11 @@ class LimitModel(Section):
 
 
 class FrictionModel(Section):
-    """Friction in the joints that the controller does not compensate.
+    """Friction in the joints that the controller does not compensate; assumed, as no recording shows any.
 
     Attributes:
-        stick_rad: Coulomb friction over the servo's stiffness: how far from its target a joint may rest.
-        viscous_s: Viscous friction over the servo's stiffness: how much later a joint follows a ramp.
+        stick_rad: Coulomb friction over the motor's stiffness: how far from its target a joint may rest.
+        viscous_s: Viscous friction over the motor's stiffness: how much later a joint follows a ramp.
     """
 
     stick_rad: Annotated[float, Field(ge=0.0, le=0.005)] = 0.0
@@ -182,6 +182,11 @@ class Preset:
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
     stream_hz: int | None = None
 
+    def without_camera(self) -> "Preset":
+        """Return the same cell with the camera that the training simulation assumes; another takes its place."""
+        model = self.cell_model.model_copy(update={"camera": NOMINAL_CELL.camera})
+        return self if model == self.cell_model else replace(self, cell_model=model)
+
     def settings(self) -> dict[str, Any]:
         """Return the cell as fields of :class:`~td3robot.simulators.settings.ControllerConfig`."""
         return {"cell_model": self.cell_model, "calibration": self.calibration}
@@ -208,8 +213,7 @@ NAMED = {
             "new",
             "a new e-Series arm on 500 Hz, well calibrated, with a camera at 60 Hz",
             CellModel(
-                servo=ServoModel(damping=(0.9, 0.9, 0.9, 1.0, 1.0, 1.0), transport_s=0.004, blocks=True),
-                friction=FrictionModel(stick_rad=0.0002, viscous_s=0.002),
+                servo=ServoModel(transport_s=0.004, blocks=True),
                 gripper=GripperTiming(latency_s=0.02),
                 camera=CameraModel(rate_hz=60.0, latency_s=0.025, jitter_s=0.005, noise_m=0.0003),
             ),
@@ -218,9 +222,9 @@ NAMED = {
         ),
         Preset(
             "worn",
-            "an arm of many years on 125 Hz: softer joints that overshoot and stick, a tool nobody measured again",
+            "an arm of many years on 125 Hz: joints assumed to overshoot and stick, a tool nobody measured again",
             CellModel(
-                servo=ServoModel(damping=(0.55, 0.5, 0.55, 0.7, 0.7, 0.8), transport_s=0.012, blocks=True),
+                servo=ServoModel(damping=(0.64, 0.58, 0.64, 0.81, 0.81, 0.92), transport_s=0.012, blocks=True),
                 friction=FrictionModel(stick_rad=0.0008, viscous_s=0.006),
                 tool=ToolModel(payload_kg=0.25, longer_m=0.002),
                 gripper=GripperTiming(latency_s=0.05, fastest=0.8),
@@ -246,7 +250,7 @@ NAMED = {
         Preset(
             "restricted",
             "a cell whose safety configuration allows the tool no more than 250 mm/s, and slows down what is faster",
-            CellModel(servo=ServoModel(damping=(0.7,) * 6, blocks=True), limits=LimitModel(tool_m_s=0.25)),
+            CellModel(servo=ServoModel(blocks=True), limits=LimitModel(tool_m_s=0.25)),
         ),
         Preset(
             "bad-network",
@@ -278,10 +282,10 @@ def drawn(seed: int) -> Preset:
         """Draw a number, rounded for readability."""
         return round(float(rng.uniform(low, high)), digits)
 
-    damping = between(0.55, 1.2, 2)
+    damping = between(0.64, 1.39, 2)
     cell_model = CellModel(
         servo=ServoModel(
-            # The joints that carry the arm are the softer ones.
+            # Assumed, as is the friction: the joints that carry the arm swing more.
             damping=tuple(round(damping * factor, 2) for factor in (0.95, 0.9, 0.95, 1.1, 1.1, 1.2)),
             transport_s=between(0.002, 0.012),
             blocks=True,

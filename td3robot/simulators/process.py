@@ -4,16 +4,18 @@ import json
 import secrets
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 from td3robot.errors import RobotError
+from td3robot.geometry import quaternion
 from td3robot.processes import ChannelClosedError, ChildProcess
 from td3robot.robots.ur.generations import DASHBOARD_PORT
 from td3robot.simulators.server import READY, run_child
 from td3robot.simulators.settings import PORTS, ControllerConfig, check_controller_config
+from td3robot.state import Pose
 
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S, END_TIMEOUT_S = 5.0, 5.0
@@ -23,23 +25,18 @@ POLL_INTERVAL_S = 0.01
 AT_REST_RAD_S = 0.01
 
 
-class UrSimulator:
-    """A running stand-in, as a context manager. It dies with this process, however that ends.
+class LabClient:
+    """A connection to a stand-in's lab, which is opened when it is first used.
 
-    Attributes:
-        config: Its settings.
-        child: The process.
+    Args:
+        host: Address of the stand-in.
+        port: Port of its lab.
     """
 
-    def __init__(self, config: ControllerConfig, child: ChildProcess) -> None:
-        self.config, self.child = config, child
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self._lab_port = host, port
         self._lab: socket.socket | None = None
         self._buffer = b""
-
-    @property
-    def host(self) -> str:
-        """Address of the controller's ports."""
-        return self.config.host
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request to the lab and return the answer; :mod:`td3robot.simulators.ports.lab` lists the requests.
@@ -49,7 +46,7 @@ class UrSimulator:
         """
         try:
             if self._lab is None:
-                self._lab = socket.create_connection((self.host, self.config.lab_port), ANSWER_TIMEOUT_S)
+                self._lab = socket.create_connection((self.host, self._lab_port), ANSWER_TIMEOUT_S)
             self._lab.sendall(json.dumps(request).encode() + b"\n")
             answer: dict[str, Any] = json.loads(self._read_line())
         except OSError as error:
@@ -59,13 +56,47 @@ class UrSimulator:
             raise RobotError(f"the stand-in's lab refused {request}: {answer['error']}")
         return answer
 
+    def close(self) -> None:
+        """Close the connection. May be repeated."""
+        if self._lab is not None:
+            self._lab.close()
+            self._lab = None
+
+    def _read_line(self) -> bytes:
+        assert self._lab is not None
+        while b"\n" not in self._buffer:
+            data = self._lab.recv(1 << 16)
+            if not data:
+                raise ConnectionError("it closed the connection")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+class UrSimulator(LabClient):
+    """A running stand-in, as a context manager. It dies with this process, however that ends.
+
+    Attributes:
+        config: Its settings.
+        child: The process.
+    """
+
+    def __init__(self, config: ControllerConfig, child: ChildProcess) -> None:
+        super().__init__(config.host, config.lab_port)
+        self.config, self.child = config, child
+
     def state(self) -> dict[str, Any]:
         """Return the true state: posture, modes, objects, extremes at the wire, and the clock's figures."""
         return self.ask(state=True)
 
-    def place(self, name: str, position_m: Sequence[float], quaternion_wxyz: Sequence[float] = (1, 0, 0, 0)) -> None:
-        """Place an object at a pose, at rest."""
-        self.ask(place={name: {"position_m": list(position_m), "quaternion_wxyz": list(quaternion_wxyz)}})
+    def place(self, poses: Mapping[str, Pose]) -> None:
+        """Place objects at poses in the base frame, at rest, all at once."""
+        self.ask(
+            place={
+                name: {"position_m": pose.position.tolist(), "quaternion_wxyz": quaternion(pose.rotation).tolist()}
+                for name, pose in poses.items()
+            }
+        )
 
     def fault(self, kind: str, **values: Any) -> None:
         """Request a fault; :mod:`td3robot.simulators.faults` lists them."""
@@ -103,9 +134,7 @@ class UrSimulator:
 
     def close(self) -> None:
         """Stop it and wait for its end. May be repeated."""
-        if self._lab is not None:
-            self._lab.close()
-            self._lab = None
+        super().close()
         self.child.close(END_TIMEOUT_S)
 
     def output(self) -> str:
@@ -119,16 +148,6 @@ class UrSimulator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _read_line(self) -> bytes:
-        assert self._lab is not None
-        while b"\n" not in self._buffer:
-            data = self._lab.recv(1 << 16)
-            if not data:
-                raise ConnectionError("it closed the connection")
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
 
 
 def start_ur_simulator(host: str | None = None, **values: Any) -> UrSimulator:
@@ -170,12 +189,18 @@ def _await_ready(simulator: UrSimulator) -> None:
 def _prove(simulator: UrSimulator) -> None:
     """Refuse anything that is not the child that was just started."""
     expected = simulator.config.serial_number
-    with socket.create_connection((simulator.host, DASHBOARD_PORT), ANSWER_TIMEOUT_S) as dashboard:
-        stream = dashboard.makefile("rw", encoding="utf-8", newline="\n")
-        stream.readline()
-        stream.write("get serial number\n")
-        stream.flush()
-        found = stream.readline().strip()
+    try:
+        with socket.create_connection((simulator.host, DASHBOARD_PORT), ANSWER_TIMEOUT_S) as dashboard:
+            stream = dashboard.makefile("rw", encoding="utf-8", newline="\n")
+            stream.readline()
+            stream.write("get serial number\n")
+            stream.flush()
+            found = stream.readline().strip()
+    except OSError as error:
+        raise RobotError(
+            f"the stand-in on {simulator.host} did not answer on port {DASHBOARD_PORT} within {ANSWER_TIMEOUT_S:g} s "
+            f"({error}); is this computer busy? Try again"
+        ) from None
     if found != expected or simulator.ask(state=True)["token"] != simulator.config.token:
         raise RobotError(
             f"the controller on {simulator.host} has serial number {found}, and the stand-in that was started has "

@@ -22,6 +22,7 @@ from td3robot.simulators.arm import PERIOD_S, RATE_HZ, SimulatedArm, own_paramet
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.faults import Faults
 from td3robot.simulators.loop import LAB, Connection, Line, Loop, Service
+from td3robot.simulators.motion import Reference, Servo
 from td3robot.simulators.ports.lab import LabContext, LabPort
 from td3robot.simulators.ports.primary import PrimaryPort
 from td3robot.simulators.ports.rtde import InputsInUse, RtdePort, sources
@@ -110,9 +111,11 @@ class Server:
         self._parent = parent
 
     def _warm_up(self) -> None:
-        """Make the first steps, which are slow, before time counts."""
+        """Make the first steps of arm and servo, which are slow, before time counts."""
+        servo, reference = Servo(self.arm.q), Reference(self.arm.q)
         for _ in range(50):
-            self.arm.step(self.arm.q, 0.0)
+            servo.step(reference, 1.0)
+            self.arm.step(reference.q, 0.0)
         self.arm.reset(self.arm.spec.arm.home)
 
     def _primary(self, connection: Connection) -> PrimaryPort:

@@ -1,6 +1,5 @@
 """Object poses as a vision system would send them: JSON datagrams, one per object and frame."""
 
-import json
 import random
 import socket
 import time
@@ -9,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from td3robot.geometry import quaternion
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.presets import NOMINAL_CELL, CameraModel
 from td3robot.state import Pose
+from td3robot.vision.datagram import datagram
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,7 @@ class VisionSystem:
 
     Attributes:
         silent: Send nothing.
+        frozen: Send what was seen last.
         offset_m: Added to every position, in addition to the camera's own.
     """
 
@@ -49,7 +49,8 @@ class VisionSystem:
     ) -> None:
         self._arm, self._model = arm, model
         self._address: tuple[str, int] | None = None
-        self.silent = False
+        self.silent = self.frozen = False
+        self._last: dict[str, Pose] = {}
         self.offset_m = (0.0, 0.0, 0.0)
         self._random = random.Random(seed)
         self._now_s = self._next_s = 0.0
@@ -80,7 +81,9 @@ class VisionSystem:
         due = self._now_s + late
         if self._coming:
             due = max(due, self._coming[-1].due_s)  # frames are processed in order
-        self._coming.append(Frame(due, time.time(), self._seen()))
+        if not self.frozen:
+            self._last = self._seen()
+        self._coming.append(Frame(due, time.time(), self._last))
 
     def _seen(self) -> dict[str, Pose]:
         """Return the poses of the objects that the hand does not hide, as the camera measures them."""
@@ -99,14 +102,8 @@ class VisionSystem:
     def _send(self, frame: Frame) -> None:
         stamp = frame.exposed_at if self._model.stamped == "exposed" else time.time()
         for name, pose in frame.poses.items():
-            message = {
-                "name": name,
-                "stamp": stamp,
-                "position_m": pose.position.tolist(),
-                "quaternion_wxyz": quaternion(pose.rotation).tolist(),
-            }
             assert self._address is not None
             try:
-                self._socket.sendto(json.dumps(message).encode(), self._address)
+                self._socket.sendto(datagram(name, stamp, pose), self._address)
             except OSError:
                 return  # nothing listens, or the buffer is full: a datagram may be lost

@@ -2,19 +2,20 @@
 
 import json
 import socket
-from math import exp, pi, sqrt
 
 import numpy as np
 import pytest
+from servo_laws import LAWS, overshoot
 
 from td3robot.errors import ConfigError
+from td3robot.robots.arms import UR_LAW, ServoLaw
 from td3robot.robots.grippers import GRIPPERS
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
 from td3robot.simulators.controller import Controller
 from td3robot.simulators.gripper import Gripper
 from td3robot.simulators.loop import Line
-from td3robot.simulators.motion import USUAL_GAIN, Reference, Servo
+from td3robot.simulators.motion import Reference, Servo
 from td3robot.simulators.presets import (
     NAMED,
     NOMINAL_CELL,
@@ -31,37 +32,43 @@ from td3robot.simulators.settings import ControllerConfig
 from td3robot.simulators.vision import VisionSystem
 from td3robot.state import Pose
 
-LAG_S = 0.1
 
-
-def follow(model, target, seconds, gain=USUAL_GAIN):
+def follow(model, target, seconds, law=UR_LAW):
     """Send one target again and again; return the reference's first joint, a row a period."""
     servo, reference, ways = Servo(np.zeros(6), model), Reference(np.zeros(6)), []
     for tick in range(round(seconds / PERIOD_S)):
         aim = target(tick * PERIOD_S)
-        servo.aim(np.full(6, aim), PERIOD_S, gain)
-        servo.step(reference, LAG_S, 1.0)
+        servo.aim(np.full(6, aim), PERIOD_S, law)
+        servo.step(reference, 1.0)
         ways.append(reference.q[0])
     return np.array(ways)
 
 
-@pytest.mark.parametrize("zeta", [0.4, 0.7])
-def test_a_step_overshoots_as_its_damping_says(zeta):
-    way = follow(ServoModel(damping=(zeta,) * 6), lambda t: 1.0, 2.0)
-    assert way.max() - 1.0 == pytest.approx(exp(-pi * zeta / sqrt(1 - zeta**2)), abs=0.03)
+@pytest.mark.parametrize("law", [ServoLaw(*numbers) for numbers in LAWS])
+def test_a_step_overshoots_as_the_law_of_gain_and_lookahead_says(law):
+    way = follow(ServoModel(), lambda t: 1.0, 3.0, law)
+    assert way.max() - 1.0 == pytest.approx(overshoot(law.damping), abs=0.005)
     assert way[-1] == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_cell_that_assumes_less_damping_overshoots_as_much_more():
+    way = follow(ServoModel(damping=(0.6,) * 6), lambda t: 1.0, 2.0)
+    assert way.max() - 1.0 == pytest.approx(overshoot(0.6 * UR_LAW.damping), abs=0.005)
 
 
 def test_a_ramp_lags_by_the_lookahead_whatever_the_damping():
     for damping in (None, (0.5,) * 6, (1.2,) * 6):
-        way = follow(ServoModel(damping=damping), lambda t: 0.3 * t, 3.0)
-        assert 3.0 - way[-1] / 0.3 == pytest.approx(LAG_S, abs=0.01)
+        for law in (UR_LAW, ServoLaw(600.0, 0.15)):
+            way = follow(ServoModel(damping=damping), lambda t: 0.3 * t, 3.0, law)
+            assert 3.0 - way[-1] / 0.3 == pytest.approx(law.lookahead_s, abs=0.002)
 
 
-def test_a_higher_gain_overshoots_more():
-    model = ServoModel(damping=(0.9,) * 6)
-    low, high = (follow(model, lambda t: 1.0, 2.0, gain).max() for gain in (300.0, 1200.0))
-    assert low < 1.02 < 1.1 < high
+def test_only_cells_that_say_so_have_what_no_recording_shows():
+    for name, cell in NAMED.items():
+        model = cell.cell_model
+        assumed = model.servo.damping is not None or model.friction != NOMINAL_CELL.friction
+        assert assumed is ("assumed" in cell.reason), name
+    assert NOMINAL_CELL.servo.damping is None and not any(NOMINAL_CELL.friction.model_dump().values())
 
 
 def test_a_target_is_heard_of_after_the_transport_delay():

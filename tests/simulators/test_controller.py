@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from servo_laws import overshoot
 
 from td3robot.config import Box, RobotConfig
 from td3robot.geometry import rotation_matrix, rotation_vector
+from td3robot.robots.arms import ServoLaw
 from td3robot.robots.interface import robot_spec
 from td3robot.simulators.accounting import Accounting
 from td3robot.simulators.arm import PERIOD_S, SimulatedArm
@@ -33,18 +35,19 @@ def run(controller, seconds, target=None):
 
 
 @pytest.mark.parametrize("lookahead_s", [0.03, 0.1, 0.2])
-def test_the_arm_lags_by_the_lookahead_and_does_not_overshoot(controller, lookahead_s):
+def test_the_arm_overshoots_as_the_law_says_and_all_joints_alike(controller, lookahead_s):
     home = controller.arm.q.copy()
     step = home + 0.002 * np.array([1, -1, 1, 1, -1, 1])  # small enough for the motors' torque
     reached = []
-    for _ in range(round(10 * lookahead_s / PERIOD_S)):
+    for _ in range(round(max(0.5, 8 * lookahead_s) / PERIOD_S)):
         controller.servo(step, PERIOD_S, lookahead_s)
         controller.tick()
         reached.append((controller.arm.q - home) / (step - home))
     reached = np.array(reached)
-    after_one_lag = reached[round(lookahead_s / PERIOD_S)]
-    assert np.allclose(after_one_lag, 1 - np.exp(-1), atol=0.12)
-    assert reached.max() < 1.02 and np.allclose(reached[-1], 1.0, atol=0.01)
+    law = ServoLaw(300.0, lookahead_s)
+    assert np.allclose(reached.max(axis=0) - 1.0, overshoot(law.damping), atol=0.02)
+    # All joints alike, as no recording shows heavy ones softer.
+    assert np.ptp(reached, axis=1).max() < 0.03
 
 
 def test_stopping_takes_the_time_of_its_deceleration(controller):
@@ -80,7 +83,7 @@ def test_a_motion_ends_exactly_and_in_its_time():
     reference, move = Reference(q), Move(q, np.array([0.3, -0.1, 0, 0, 0, 0.2]), 0.5, 2.0)
     ticks = 0
     while not move.done:
-        move.step(reference, 0.1, 1.0)
+        move.step(reference, 1.0)
         ticks += 1
         assert np.abs(reference.v).max() <= 0.5 + 1e-9
     assert np.allclose(reference.q, [0.3, -0.1, 0, 0, 0, 0.2], atol=1e-6)
@@ -95,7 +98,7 @@ def test_the_slider_slows_what_servoj_reaches():
         servo, reference = Servo(q), Reference(q)
         servo.aim(target, 0.02)
         for _ in range(5):
-            servo.step(reference, 0.1, scale)
+            servo.step(reference, scale)
         ways.append(servo.goal[0])
     assert ways == pytest.approx([0.005, 0.0025, 0.0])
 
@@ -112,7 +115,7 @@ def test_speedj_changes_speed_within_its_acceleration():
     reference, speed = Reference(np.zeros(6)), Speed(np.array([0.4, 0.2, 0, 0, 0, 0]), 2.0)
     before = 0.0
     for _ in range(150):
-        speed.step(reference, 0.1, 1.0)
+        speed.step(reference, 1.0)
         assert abs(reference.v[0] - before) <= 2.0 * PERIOD_S + 1e-12
         assert reference.v[1] == pytest.approx(reference.v[0] / 2)
         before = reference.v[0]
@@ -231,9 +234,13 @@ def test_the_wire_forgets_targets_from_before_another_motion(controller, arm):
     assert controller.accounting.largest_step_rad == 0.0
 
 
-@pytest.mark.parametrize(("streaming_hz", "tolerance_rad"), [(125, 1e-3), (500, 1e-4)])
+@pytest.mark.parametrize(("streaming_hz", "tolerance_rad"), [(125, 1e-3), (500, 4e-4)])
 def test_the_arm_moves_as_in_training(spec, robot, arm, streaming_hz, tolerance_rad):
-    """The same commands, to the training's simulation and, interpolated as a driver does, to the controller."""
+    """The same commands, to the training's simulation and, interpolated as a driver does, to the controller.
+
+    The controller holds each target for a tick, and the simulation moves to it in a line: they are half a tick of 2 ms
+    apart, at up to 0.39 rad/s.
+    """
     robot.move_home()
     arm.reset(spec.arm.home)
     controller = Controller(arm, ControllerConfig(gripper_active=True))

@@ -28,13 +28,17 @@ def test_the_nominal_cell_answers_as_training_does_but_for_a_servoj_of_8_ms(plai
     assert figure("oldest", nominal) == pytest.approx(16.7, abs=2.0)
 
 
-@pytest.mark.thorough
+# The damping ratio of servoj with its gain of 300 and its lookahead time of 0.1 s.
+LAW_DAMPING = np.sqrt(300.0) * 0.1 / 2.0
+
+
+@pytest.mark.slow  # each trait has a law of its own in test_cell_model.py
 def test_a_cells_traits_are_found_again(plain):
     cell = Preset(
         "test",
         "a cell of round numbers",
         CellModel(
-            servo=ServoModel(damping=(0.5,) * 6, transport_s=0.02),
+            servo=ServoModel(damping=(0.5 / LAW_DAMPING,) * 6, transport_s=0.02),
             gripper=GripperTiming(latency_s=0.1, fastest=0.5),
             camera=CameraModel(rate_hz=50.0, latency_s=0.1),
         ),
@@ -49,7 +53,7 @@ def test_a_cells_traits_are_found_again(plain):
     assert "| test | " in responses.table(plain, [plain], {"test": found})
 
 
-@pytest.mark.thorough
+@pytest.mark.slow  # see tests/robots/test_disturbed.py
 def test_an_episode_of_real_is_drawn_by_its_seed():
     first, again, other = (responses.of_simulation("real", seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.joint["step"][1], again.joint["step"][1])

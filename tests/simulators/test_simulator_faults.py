@@ -11,6 +11,7 @@ from rtde_client import RtdeClient
 
 from td3robot.errors import RobotError
 from td3robot.simulators.process import start_ur_simulator
+from td3robot.state import Pose
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_an_object_is_lifted_over_the_wire_and_lost(standin, ur_rtde):
     home = standin.state()["q"]
     standin.reset([home[0], home[1] + 0.5911, *home[2:]])
     x, y, _ = standin.state()["tcp_position_m"]
-    standin.place("object", [x, y, 0.02])
+    standin.place({"object": Pose(np.array([x, y, 0.02]), np.eye(3))})
     with pyrobotiqur.RobotiqGripper(standin.host, timeout=3.0) as gripper:
         gripper.activate()
         assert gripper.close(speed=255)[1] == 2, "it stopped at the object, while closing"

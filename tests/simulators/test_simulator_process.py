@@ -16,9 +16,10 @@ from ur_rtde_client import run_client
 from td3robot.cli import app
 from td3robot.cli.rehearsal import robot_and_objects
 from td3robot.errors import ConfigError, RobotError
-from td3robot.simulators import process
+from td3robot.simulators import motion, process
 from td3robot.simulators.faults import AnyFault, load_faults
 from td3robot.simulators.process import free_host, start_ur_simulator
+from td3robot.simulators.server import Server
 from td3robot.simulators.settings import PORTS, ControllerConfig, check_controller_config, make_controller_config
 
 CHILD = """
@@ -63,7 +64,7 @@ def test_another_ones_controller_is_not_taken_for_ours(standin, monkeypatch):
 
 
 def test_the_lab_shows_places_and_explains(standin):
-    standin.place("object", [0.1, 0.4, 0.02], [0.0, 0.0, 0.0, 2.0])
+    standin.ask(place={"object": {"position_m": [0.1, 0.4, 0.02], "quaternion_wxyz": [0.0, 0.0, 0.0, 2.0]}})
     state = standin.state()
     assert state["objects"]["object"]["position_m"] == pytest.approx([0.1, 0.4, 0.02], abs=1e-3)
     assert abs(state["objects"]["object"]["quaternion_wxyz"][3]) == pytest.approx(1.0)
@@ -186,3 +187,15 @@ def test_a_run_puts_up_its_table_and_objects(tmp_path):
     assert ControllerConfig.model_validate_json(config.model_dump_json()) == config
     with pytest.raises(ConfigError, match="has no robot to stand in for"):
         robot_and_objects(configs / "gym_pendulum.yaml")
+
+
+def test_the_servo_makes_its_first_step_before_time_counts(monkeypatch):
+    """Its first step loads compiled code, which takes longer than a driver waits for the controller's clock."""
+    steps = []
+    monkeypatch.setattr(motion, "follow_line", lambda *values: steps.append(values))
+    server = Server(check_controller_config({"host": free_host(PORTS)}))
+    try:
+        server._warm_up()
+        assert steps
+    finally:
+        server.loop.close()

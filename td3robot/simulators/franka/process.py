@@ -87,6 +87,10 @@ class FrankaSimulator:
         """Stop the arm as a contact would."""
         self._order("reflex")
 
+    def open_hand(self) -> None:
+        """Open the hand as another program would."""
+        self._order("open_hand")
+
     def flush(self) -> None:
         """Make it write out its log of commands.
 

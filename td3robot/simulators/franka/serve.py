@@ -6,8 +6,9 @@ but gets the one in the wheel franky-sim instead.
 
 The first message has the options of :func:`serve`. Every answer is a dictionary with a key ``event``: ``ready`` once,
 ``reflex`` for every motion that the stand-in aborted, ``violation`` for each limit that a command broke (once per kind
-and motion), ``flushed``, and ``end``. The message ``reflex`` stops the arm as a contact would; ``flush`` writes out the
-log. The process ends when the parent closes the channel.
+and motion), ``flushed``, and ``end``. The message ``reflex`` stops the arm as a contact would;
+``open_hand`` opens the hand as another program would; ``flush`` writes out the log. The process ends when the parent
+closes the channel.
 
 :func:`run_check` checks a log of 1 kHz commands against the FR3's limits, with franka-sim's offline checker.
 """
@@ -52,6 +53,8 @@ READY = (1.570796, -0.785398, 0.0, -2.356194, 0.0, 1.570796, 0.785398)
 # point between the fingertips [m]; rotation about the flange's z axis (cosine, sine) [1].
 HAND_KG, FLANGE_M, TOOL_M = 0.73 + 2 * 0.015, 0.107, 0.1034
 HAND_TURN = (0.5**0.5, -(0.5**0.5))
+# How another program opens the hand: to this width, at this speed [m, m/s].
+WIDEST_M, HAND_M_S = 0.08, 0.1
 MODES = {ControlMode.POSITION: 1, ControlMode.VELOCITY: 2}
 
 
@@ -270,6 +273,8 @@ def _take_orders(parent: Parent, server: WatchedServer, events: Events) -> None:
         if order == "flush":
             server.flush()
             events.send("flushed")
+        if order == "open_hand":
+            threading.Thread(target=server.gripper_server.backend.move, args=(WIDEST_M, HAND_M_S), daemon=True).start()
         if order == "reflex":
             server._abort_with_error(JOINT_REFLEX, "joint_reflex: asked for by a drill")
     server.flush()

@@ -156,6 +156,7 @@ def _modelled(controller: Controller) -> dict[str, Source]:
         "target_TCP_pose": lambda: six(compose(arm.flange_at(controller.reference.q), controller.tcp_offset)),
         "actual_TCP_speed": speed,
         "target_TCP_speed": speed,
+        "actual_TCP_force": lambda: arm.tool_force().tolist(),
         "tcp_offset": lambda: six(controller.tcp_offset),
         "robot_mode": lambda: int(controller.robot_mode),
         "joint_mode": lambda: [JOINT_RUNNING if controller.robot_mode is RobotMode.RUNNING else JOINT_OFF] * JOINTS,

@@ -5,7 +5,7 @@ A rehearsal drives the controller with the same driver as the real one; everythi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +15,12 @@ from td3robot.config import RobotConfig
 from td3robot.errors import ConfigError
 from td3robot.registry import Registry
 from td3robot.robots.cells import CellConfig
+from td3robot.simulators.cell_camera import Eyes
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.state import ObjectModel, Pose
 
 if TYPE_CHECKING:
+    from td3robot.simulators.camera_process import CellCamera
     from td3robot.simulators.process import StandstillMonitor
 
 SESSIONS: Registry[type["SimulatorSession"]] = Registry("backend", "td3robot.simulators.sessions")
@@ -37,6 +39,7 @@ class SimulatorConfig:
         timeout_scale: Factor on how late targets and states may be before the driver reports a fault, for busy
             computers.
         preset: What makes this cell differ from the one that the training simulation assumes.
+        eyes: A simulated camera to see the objects with; None has the simulator tell their poses.
     """
 
     robot: RobotConfig
@@ -46,6 +49,7 @@ class SimulatorConfig:
     stream_hz: int | None = None
     timeout_scale: float = 1.0
     preset: Preset = NOMINAL
+    eyes: Eyes | None = None
 
 
 class SimulatorSession(ABC):
@@ -62,23 +66,31 @@ class SimulatorSession(ABC):
         ports: The TCP ports that it listens on.
         cell_type: The type of its cell, which knows what packages its driver needs.
         cell: How to reach and drive the stand-in; with a tracker if there are objects.
+        camera: The simulated camera that its tracker sees with, or None.
     """
 
     arms: ClassVar[Sequence[str]]
     ports: ClassVar[Sequence[int]]
     cell_type: ClassVar[type[CellConfig]]
     cell: CellConfig
+    camera: "CellCamera | None" = None
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
 
-    def place(self, name: str, pose: Pose) -> None:
-        """Place an object at a pose in the base frame, at rest.
+    @property
+    def settled_s(self) -> float:
+        """Time after which no pose from before an object was moved arrives any more [s]."""
+        return self.config.preset.cell_model.camera.settled_s if self.camera is None else self.camera.settled_s
+
+    def place(self, poses: Mapping[str, Pose]) -> None:
+        """Place objects at poses in the base frame, at rest, all at once: one may be where another was.
 
         Raises:
-            ConfigError: There are no objects.
+            ConfigError: There are no such objects.
         """
-        raise ConfigError(f"the stand-in has no object {name!r} to place")
+        if poses:
+            raise ConfigError(f"the stand-in has no object {next(iter(poses))!r} to place")
 
     def begin_episode(self, number: int) -> None:  # noqa: B027  # where no fault waits for one
         """Announce an episode, so that the faults that wait for it begin, if there are any."""

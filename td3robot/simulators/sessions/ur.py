@@ -1,10 +1,12 @@
 """The lab of a UR: the stand-in of this package, its port for what a person would do, and its tracker."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from td3robot.geometry import quaternion
-from td3robot.robots.cells.ur import UrCell, UrConfig
+from td3robot.errors import ConfigError
+from td3robot.robots.cells.ur import GripperConfig, UrCell, UrConfig
 from td3robot.robots.ur.urcap import ACTIVE
+from td3robot.simulators.camera_process import CellCamera
 from td3robot.simulators.faults import load_faults
 from td3robot.simulators.process import StandstillMonitor, start_ur_simulator
 from td3robot.simulators.sessions import SESSIONS, SimulatorConfig, SimulatorSession
@@ -27,12 +29,21 @@ class UrSession(SimulatorSession):
 
     def __init__(self, config: SimulatorConfig) -> None:
         super().__init__(config)
-        self.cell: UrCell = UrCell.model_validate(_cell(config))
+        UrCell.model_validate(_cell(config, None))  # first, so that a wrong value starts nothing
+        if config.eyes is not None:
+            _require_seen(config)
         self.simulator = start_ur_simulator(config.host, **_settings(config))
+        try:
+            if config.eyes is not None:
+                self.camera = CellCamera(config.eyes, self.simulator.config)
+            self.cell: UrCell = UrCell.model_validate(_cell(config, self.camera))
+        except BaseException:
+            self.close()
+            raise
 
-    def place(self, name: str, pose: Pose) -> None:
-        """Place an object at a pose in the base frame, at rest."""
-        self.simulator.place(name, pose.position.tolist(), quaternion(pose.rotation).tolist())
+    def place(self, poses: Mapping[str, Pose]) -> None:
+        """Place objects at poses in the base frame, at rest."""
+        self.simulator.place(poses)
 
     def begin_episode(self, number: int) -> None:
         """Announce an episode, so that its faults begin."""
@@ -72,13 +83,26 @@ class UrSession(SimulatorSession):
         return clock
 
     def close(self) -> None:
-        """End the process. May be repeated."""
+        """End the processes. May be repeated."""
+        if self.camera is not None:
+            self.camera.close()
         self.simulator.close()
 
 
-def _cell(config: SimulatorConfig) -> dict[str, Any]:
+def _require_seen(config: SimulatorConfig) -> None:
+    """Refuse faults of a tracker that a camera takes the place of."""
+    faults = () if config.faults is None else load_faults(config.faults)
+    for fault in faults:
+        if fault.of_tracker:
+            raise ConfigError(
+                f"{config.faults}: {fault.kind} is a fault of the poses that the simulator tells, and with --eyes a "
+                "camera sees them; leave one of the two out"
+            )
+
+
+def _cell(config: SimulatorConfig, camera: CellCamera | None) -> dict[str, Any]:
     stream_hz = config.stream_hz or config.preset.stream_hz
-    usual, timeout_scale = UrConfig(host=config.host), config.timeout_scale
+    usual, fingers, timeout_scale = UrConfig(host=config.host), GripperConfig(), config.timeout_scale
     ur = {
         "late_periods": usual.late_periods * timeout_scale,
         "max_state_age_s": min(usual.max_state_age_s * timeout_scale, 1.0),
@@ -87,8 +111,17 @@ def _cell(config: SimulatorConfig) -> dict[str, Any]:
     cell: dict[str, Any] = {
         "robot": config.robot.model_dump() | {"backend": "ur"},
         "ur": {"host": config.host, "rtde_rate_hz": stream_hz or usual.rtde_rate_hz} | ur,
+        "gripper": {
+            "max_age_s": min(fingers.max_age_s * timeout_scale, 5.0),
+            "answer_timeout_s": min(fingers.answer_timeout_s * timeout_scale, 2.0),
+        },
     }
-    if config.objects:
+    if camera is not None:
+        calibration, tags = camera.files
+        cell["tracker"] = {
+            "kind": "tags", "source": camera.url, "camera": calibration, "tags": tags, "page_port": camera.page_port,
+        }  # fmt: skip
+    elif config.objects:
         cell["tracker"] = {"kind": "udp", "host": config.host, "port": TRACKER_PORT}
     return cell
 
@@ -97,7 +130,8 @@ def _settings(config: SimulatorConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {"robot": config.robot, **config.preset.settings()}
     if config.objects:
         settings["objects"] = objects_on_table(config.objects)
-        settings["tracker"] = f"{config.host}:{TRACKER_PORT}"
+        if config.eyes is None:
+            settings["tracker"] = f"{config.host}:{TRACKER_PORT}"
     if config.faults is not None:
         settings["faults"] = load_faults(config.faults)
     return settings
