@@ -10,6 +10,7 @@ import typer
 
 from td3robot.cli import (
     benchmarks,
+    calibration,
     catalog,
     demo,
     deployment,
@@ -21,13 +22,14 @@ from td3robot.cli import (
     sweep,
     training,
     viewing,
+    vision,
 )
-from td3robot.cli.options import Commands
-from td3robot.cli.terminal import open_closed_streams, stderr, write_result
-from td3robot.errors import ConfigError, Td3RobotError
+from td3robot.cli.options import App, Commands
+from td3robot.cli.terminal import error_sentence, open_closed_streams, say_error, write_result
+from td3robot.errors import ConfigError
 from td3robot.robots.simulated.drawing_library import drawing_fault
 
-app = typer.Typer(
+app = App(
     name="td3robot",
     cls=Commands,
     help="Train a TD3 policy for a robot arm in simulation, test it, and run it on the arm under the same limits.",
@@ -49,6 +51,8 @@ for group in (
     benchmarks,
     doctor,
     rehearsal,
+    vision,
+    calibration,
     deployment,
 ):
     group.register(app)
@@ -59,19 +63,11 @@ def main() -> None:
     open_closed_streams()
     try:
         app()
-    except Td3RobotError as error:
-        _fail(str(error))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("td3robot"):  # not a package that is missing
+    except Exception as error:
+        if (sentence := error_sentence(error)) is None:
             raise
-        _fail(f"this command needs the package {error.name}, which is not installed; td3robot doctor says how")
-    except OSError as error:
-        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error))
-
-
-def _fail(message: str) -> None:
-    stderr.print(f"td3robot: {message}", style="red", markup=False, soft_wrap=True)
-    sys.exit(2)
+        say_error(sentence)
+        sys.exit(2)
 
 
 @app.callback(invoke_without_command=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from td3robot.cli.options import LOOK, Json, Overrides
+from td3robot.cli.options import LOOK, App, Json, Overrides
 from td3robot.cli.terminal import print_json, results, stderr, stray_output_to_stderr
 from td3robot.format import counted, percent
 
@@ -15,7 +15,7 @@ REACH = Path("ur5e_reach_quick")
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
-    bench = typer.Typer(
+    bench = App(
         help="Measure the speed of training on this computer.",
         epilog="Example: td3robot bench learner --config ur5e_grasp_quick",
         no_args_is_help=True,

@@ -12,6 +12,7 @@ from td3robot.atomic import write_text
 from td3robot.cli.options import LEARN, PROGRAMS, CheckpointPath, Json
 from td3robot.cli.terminal import print_json, stderr, stdout, write_result
 from td3robot.errors import ConfigError, choose, require_extra
+from td3robot.format import shell
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def list_command(
-    folder: Annotated[Path, typer.Argument(help="Folder to search for runs, at any depth.")] = Path("checkpoints"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search for runs, at any depth.")] = Path(
+        "checkpoints"
+    ),
     as_json: Json = False,
 ) -> None:
     """List released policies, configurations, cells, and your runs."""
@@ -53,8 +56,8 @@ def list_command(
 
 
 def copy(
-    name: Annotated[str, typer.Argument(help="A configuration or a cell from td3robot list.")],
-    out: Annotated[Path | None, typer.Argument(help="The new file; by default NAME.yaml here.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A configuration or a cell from td3robot list.")],
+    out: Annotated[Path | None, typer.Argument(metavar="FILE", help="The new file; by default NAME.yaml here.")] = None,
 ) -> None:
     """Copy a configuration or a cell to edit it."""
     known = catalog.configurations() | catalog.cells()
@@ -85,8 +88,15 @@ def export(
     opset: Annotated[
         int | None, typer.Option(help="With --onnx: version of its operators; 17 by default, for older runtimes.")
     ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "--output", "-o", hidden=True)] = None,
 ) -> None:
     """Export a policy to ONNX, or to the older six-file format."""
+    if out is not None:
+        onnx_file, prefix = (shell(out.with_suffix(suffix)) for suffix in (".onnx", ""))
+        raise ConfigError(
+            f"--out {out} does not say in which form; give --onnx {onnx_file} for one ONNX file, or --legacy {prefix} "
+            "for the six files of older TD3 code"
+        )
     if legacy is None and onnx is None:
         raise ConfigError("say what to export: --legacy PREFIX, --onnx FILE, or both")
     if legacy is None and (a_max is not None or names is not None or without_optimizers):

@@ -1,6 +1,7 @@
 """Commands for a physical robot: deploy a policy, check the robot, recover it. No torch here."""
 
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,11 @@ def deploy(
     seed: EpisodeSeed = 12345,
     goal: Annotated[
         str | None,
-        typer.Option(metavar="X,Y,Z", help="Goal [m], reached from where the arm stands, instead of random goals."),
+        typer.Option(
+            metavar="X,Y,...",
+            help="Goal from where the arm stands, instead of random goals: x,y,z [m] of the tool, x,y[,yaw] of an "
+            "object [m, rad].",
+        ),
     ] = None,
     objects: Annotated[
         list[str] | None,
@@ -88,7 +93,7 @@ def deploy(
     from td3robot.deploy.ledger import STAGES
     from td3robot.deploy.operator import present_operator
     from td3robot.robots.cells import load_cell
-    from td3robot.robots.objects import taught_from_text
+    from td3robot.robots.objects import taught_from_texts
 
     if mode not in STAGES:
         raise ConfigError(choose("mode", mode, STAGES))
@@ -97,7 +102,7 @@ def deploy(
     with watched_session(watched) as begun, present_operator() as operator:
         request = deployment.Request(
             checkpoint, load_cell(robot), mode, speed, episodes, seed, goal_from_text(goal) if goal else None,
-            dict(taught_from_text(text) for text in objects or ()), records, override, unattended, begun,
+            taught_from_texts(objects or ()), records, override, unattended, begun,
         )  # fmt: skip
         report = deployment.deploy(request, operator)
         _show_report(report, as_json)
@@ -110,7 +115,9 @@ def deploy(
 
 def check_robot(
     robot: Cell,
-    checkpoint: Annotated[Path | None, typer.Argument(help="A checkpoint, to compare its contract too.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Argument(metavar="CHECKPOINT", help="A checkpoint, to compare its contract too.")
+    ] = None,
     as_json: JsonReport = False,
 ) -> None:
     """Check a connected robot: go or no-go. Nothing moves."""
@@ -176,17 +183,22 @@ def gripper(
     stderr.say(f"the gripper is {100 * closed:.0f} % closed; the arm did not move")
 
 
-def goal_from_text(text: str) -> tuple[float, float, float]:
-    """Return the position of a text ``x,y,z`` [m].
+def goal_from_text(text: str) -> tuple[float, ...]:
+    """Return the numbers of a goal, of a text such as ``x,y,z`` [m]; the task knows how many it takes.
 
     Raises:
         ConfigError: The text has another form.
     """
     try:
-        x, y, z = map(float, text.split(","))
+        numbers = tuple(map(float, text.split(",")))
+        if not all(map(isfinite, numbers)):
+            raise ValueError("not finite")
     except ValueError:
-        raise ConfigError(f"--goal {text!r} is not of the form x,y,z [m]") from None
-    return x, y, z
+        raise ConfigError(
+            f"--goal {text!r} is not of the form x,y,z [m], or what else the policy's task takes: numbers with commas "
+            "between them"
+        ) from None
+    return numbers
 
 
 def _show_report(report: dict[str, Any], as_json: bool) -> None:

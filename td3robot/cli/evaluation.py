@@ -14,10 +14,14 @@ from td3robot.cli.terminal import note_differences, print_json, progress_bar, re
 from td3robot.errors import ConfigError, require_extra
 from td3robot.format import NONE, achieved, failures, guard_reason, percent
 
+# The name under which the hand-written policies are played.
+SCRIPTED = "scripted"
+
 if TYPE_CHECKING:
     from td3robot.config import RunConfig
     from td3robot.deploy.recorded import RecordedPlayer
     from td3robot.envs.gymnasium_env import Environment
+    from td3robot.envs.playing import Act
     from td3robot.envs.robot_env import RobotEnv
     from td3robot.policy.checkpoint import Checkpoint
     from td3robot.policy.policy import Policy
@@ -42,6 +46,9 @@ def evaluate_command(
         Path | None,
         typer.Option(help="Directory of records, to record every control period as deploy does (robots only)."),
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="With 'scripted' as the policy: whose task the hand-written policy plays.")
+    ] = None,
     trust: Trust = False,
     overrides: Overrides = None,
     as_json: Json = False,
@@ -53,21 +60,34 @@ def evaluate_command(
     from td3robot.envs.playing import Player, play_episodes, summarize
     from td3robot.envs.video import VideoRecorder
     from td3robot.policy import checkpoint
+    from td3robot.robots.simulated.handling import handling_of
 
-    saved = checkpoint.opened(checkpoint_path)
+    render_mode = "rgb_array" if video else None
     with stray_output_to_stderr():
-        run, policy, environment = opened(saved, overrides or [], "rgb_array" if video else None, trust, speed)
+        if str(checkpoint_path) == SCRIPTED:
+            name = path = Path(SCRIPTED)
+            run, act, environment = _scripted(config, overrides or [], render_mode, speed)
+        elif config is not None:
+            raise ConfigError(
+                f"--config is for the policy {SCRIPTED!r}; {checkpoint_path} brings its own: leave it out"
+            )
+        else:
+            saved = checkpoint.opened(checkpoint_path)
+            path, name = saved.path, Path(catalog.shown(saved.path))
+            run, policy, environment = opened(saved, overrides or [], render_mode, trust, speed)
+            act = policy.act
         rate = float(environment.metadata.get("render_fps", 30))
         recorder = VideoRecorder(video, rate, max_frames=600) if video else None
         on_frame = recorder.add if recorder else None
-        playing: AbstractContextManager[Player] = nullcontext(Player(environment, policy.act))
+        playing: AbstractContextManager[Player] = nullcontext(Player(environment, act))
         if records is not None:
-            playing = _recording(records, saved, run, speed, environment, policy)
+            playing = _recording(records, path, run, speed, environment, act)
         with (
             playing as player,
             recorder or nullcontext(),
             progress_bar("episodes evaluated", episodes) as on_episode,
         ):
+            player.handling = handling_of(environment)
             figures = summarize(play_episodes(player, episodes, seed, on_frame=on_frame, on_episode=on_episode))
         environment.close()
     if as_json:
@@ -76,17 +96,42 @@ def evaluate_command(
     where = f"in simulation, {randomization_words(run)}" if robot else f"on {run.environment.title}"
     where += "" if speed == 1.0 else f", at speed {speed:g}"
     out = results(as_json)
-    out.say(f"{catalog.shown(saved.path)} {where}, episodes of seed {seed}:")
+    out.say(f"{name} {where}, episodes of seed {seed}:")
     for line in evaluation_lines(figures.to_json(), run.environment.achieved, robot and robot.control_rate_hz):
         out.say(line)
     if recorder:
         out.say(f"video of the first {recorder.frames / rate:.0f} s: {recorder.path}")
-    if (path := getattr(player, "path", None)) is not None:
-        out.say(f"record: {path}")
+    if (record := getattr(player, "path", None)) is not None:
+        out.say(f"record: {record}")
+
+
+def _scripted(
+    config: Path | None, overrides: Sequence[str], render_mode: str | None, speed: float
+) -> tuple["RunConfig", "Act", "Environment"]:
+    """Return a configuration, the hand-written policy of its task, and its environment.
+
+    Raises:
+        ConfigError: No configuration was given, or its task has no hand-written policy.
+    """
+    from td3robot.build import make_environment
+    from td3robot.config import RobotEnvironmentConfig, load_config
+    from td3robot.deploy.loaded_policy import scaled
+    from td3robot.tasks.scripted import script_of
+
+    if config is None:
+        raise ConfigError(f"the policy {SCRIPTED!r} needs a task: name a configuration, such as --config ur5e_grasp")
+    run = load_config(catalog.configuration(config), overrides)
+    if not isinstance(run.environment, RobotEnvironmentConfig):
+        raise ConfigError(f"the policy {SCRIPTED!r} is for robots, and {config} is for {run.environment.title}")
+    played = scaled(run.environment, speed)
+    environment = make_environment(played, render_mode)
+    robot: RobotEnv = environment.unwrapped  # type: ignore[assignment]
+    script = script_of(played, robot.task.layout, robot.robot.spec)
+    return run.model_copy(update={"environment": played}), script.act, environment
 
 
 def _recording(
-    records: Path, saved: "Checkpoint", run: "RunConfig", speed: float, environment: "Environment", policy: "Policy"
+    records: Path, path: Path, run: "RunConfig", speed: float, environment: "Environment", act: "Act"
 ) -> "AbstractContextManager[RecordedPlayer]":
     """Return a context that plays and records.
 
@@ -100,7 +145,7 @@ def _recording(
     if not isinstance(config, RobotEnvironmentConfig):
         raise ConfigError(f"--records is for robots, and this policy was trained on {config.title}; leave it out")
     robot: RobotEnv = environment.unwrapped  # type: ignore[assignment]
-    return recorded_evaluation(records, saved.path, run.name, speed, config, robot, policy.act)
+    return recorded_evaluation(records, path, run.name, speed, config, robot, act)
 
 
 def opened(
@@ -172,6 +217,11 @@ def evaluation_lines(figures: Mapping[str, Any], what: str, rate_hz: float | Non
     if figures["max_tcp_speed_m_s"] is not None:
         joints = figures["max_joint_speed_rad_s"]
         lines.append(f"fastest tool {1e3 * figures['max_tcp_speed_m_s']:.0f} mm/s, fastest joint {joints:.2f} rad/s")
+    if (handled := figures.get("handling")) is not None:
+        push, far = 1e3 * handled["push_median_m"], 1e3 * handled["push_p95_m"]
+        before, most = handled["max_force_before_grip_n"], handled["max_force_n"]
+        lines.append(f"objects pushed {push:.0f} mm before the grip in the median, {far:.0f} mm in the 95th percentile")
+        lines.append(f"force of a finger on an object at most {before:.0f} N before the grip, {most:.0f} N in all")
     guard = guard_line(figures["guard_interventions"])
     return lines if guard is None else [*lines, guard]
 

@@ -42,7 +42,7 @@ def inspect(
     if as_json:
         print_json(figures)
     elif everything:
-        newer = {"newer_than_this_run": saved.newer_settings(saved.config())}
+        newer = {"newer_than_this_run": saved.saved_config.newer_settings(saved.config())}
         show_table(figures | newer, f"{catalog.shown(saved.path)}: every file verified")
     else:
         for line in inspection_lines(checkpoint_path, saved, resumable):
@@ -94,7 +94,7 @@ def resumable_from(path: Path, saved: "Checkpoint") -> "Checkpoint | None":
 
 
 def plot(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     out: Annotated[Path | None, typer.Option(help="Image file; by default training.png in the run directory.")] = None,
 ) -> None:
     """Plot a run's success, return, loss and guard interventions."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 # Groups of commands, in the order that people need them; each command names its own (``rich_help_panel``).
 LEARN, LOOK, ARM, PROGRAMS = "Learn", "Look", "On the arm", "For other programs"
@@ -17,7 +17,10 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="section.key=value", help="Change a value of the configuration.")
 ]
 CheckpointPath = Annotated[
-    Path, typer.Argument(help="A released policy's name, a run directory (for its best policy), or a checkpoint.")
+    Path,
+    typer.Argument(
+        metavar="CHECKPOINT", help="A released policy's name, a run directory (for its best policy), or a checkpoint."
+    ),
 ]
 Cell = Annotated[Path, typer.Option("--robot", help="The cell: a file, or a name from td3robot list.")]
 Records = Annotated[Path, typer.Option("--records", help="Directory of records.")]
@@ -26,6 +29,29 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Import the module that the checkpoint names for its environment, and run it.")
 ]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="Seed of the episodes.")]
+
+
+def argument_word(argument: Any) -> str:
+    """Write an argument as the usage line does: ``CHECKPOINT``, ``[CONFIG]``, ``RECORD...``."""
+    word = (argument.metavar or argument.name.upper()) + ("..." if argument.nargs != 1 else "")
+    return word if argument.required else f"[{word}]"
+
+
+class Command(TyperCommand):
+    """A command whose usage line has no braces, which Typer writes around what is required."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line."""
+        arguments = (each for each in self.get_params(ctx) if each.param_type_name == "argument")
+        return ["[OPTIONS]", *map(argument_word, arguments)]
+
+
+class App(typer.Typer):
+    """A command line, or a group in it, of such commands."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """Add a command; see :meth:`typer.Typer.command`."""
+        return super().command(name, **{"cls": Command} | settings)
 
 
 class Commands(TyperGroup):

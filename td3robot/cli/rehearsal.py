@@ -15,7 +15,7 @@ from td3robot.cli.reports import watched_session
 from td3robot.cli.terminal import print_json, stderr
 from td3robot.cli.viewing import require_viser
 from td3robot.errors import ConfigError
-from td3robot.format import achieved
+from td3robot.format import achieved, number, percent
 from td3robot.report.figures import ROWS
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ def rehearse(
     robot: Annotated[
         Path | None, typer.Option("--robot", help="Rehearse with the table height and coupling of this cell.")
     ] = None,
+    eyes: Annotated[
+        bool, typer.Option("--eyes", help="See the objects with a simulated camera, by the tags on them.")
+    ] = False,
     records: Records = Path("records"),
     watched: View = False,
     as_json: JsonReport = False,
@@ -78,13 +81,15 @@ def rehearse(
     if rate not in (None, 125, 500):
         raise ConfigError(f"--rtde-rate {rate} is not 125 or 500")
     places = [preset(name) for name in cell or ()] + [drawn(number) for number in range(cells)] or [NOMINAL]
+    if eyes:
+        places = [place.without_camera() for place in places]
     loaded = open_checkpoint(checkpoint)
     reports: list[dict[str, Any]] = []
     for place in places:
         with watched_session(watched) as begun:
             plan = Plan(
                 loaded, episodes, seed, speed, faults, host, records, rate, preset=place,
-                robot=None if robot is None else load_cell(robot).robot, on_record=begun,
+                robot=None if robot is None else load_cell(robot).robot, eyes=eyes, on_record=begun,
             )  # fmt: skip
             if place is not NOMINAL:
                 stderr.say(f"cell {place.name}: {place.reason}; {differences_text(place.differences())}")
@@ -128,6 +133,8 @@ def show_rehearsal(report: dict[str, Any], what: str) -> None:
     stderr.print(figures_table(f"{catalog.shown(Path(report['checkpoint']))}, speed {report['speed']:g}", sides))
     if report["driver"]:
         stderr.say(driver_text(report["driver"]))
+    if report["tracker"]:
+        stderr.say(f"tracker: {tracker_text(report['tracker'])}")
     stderr.say(clock_text(report["standin_clock"]))
     for fault in report["faults"]:
         stderr.say(f"episode {fault['episode'] + 1}: {fault['said']}")
@@ -150,6 +157,24 @@ def driver_text(figures: Mapping[str, float]) -> str:
     return f"driver (median/99 %/most): {'; '.join(parts)}"
 
 
+def tracker_text(figures: Mapping[str, Any]) -> str:
+    """Write what a tracker saw, and how far that was from the truth."""
+    seen = ", ".join(f"{name} in {percent(share)} of them" for name, share in figures["seen"].items())
+    parts = [
+        f"{figures['frames']:,} frames, {figures['rate_hz']:.1f} a second",
+        f"{figures['latency_ms']:.0f} ms from exposure to pose ({figures['work_ms']:.0f} ms of it to look)",
+        f"seen: {seen}",
+    ]
+    if (error := figures["error_mm"]) is not None:
+        parts.append(
+            f"{figures['poses']:,} poses off the truth by {number(error['p50'])} mm (median) and "
+            f"{number(error['p95'])} mm (95 %)"
+        )
+    if figures["frames_late"]:
+        parts.append(f"{percent(figures['frames_late'])} of the frames were drawn too late")
+    return "; ".join(parts)
+
+
 def clock_text(clock: dict[str, Any]) -> str:
     """Return how well the stand-in kept time, in words; if it was late, its figures at the wire may be too high."""
     return (
@@ -160,7 +185,7 @@ def clock_text(clock: dict[str, Any]) -> str:
 
 
 def standin(
-    arm: Annotated[str, typer.Argument(help="The arm to stand in for, for example ur5e or ur10e.")],
+    arm: Annotated[str, typer.Argument(metavar="ARM", help="The arm to stand in for, for example ur5e or ur10e.")],
     host: Annotated[str, typer.Option(help="Address to listen on, different for each stand-in.")] = "127.0.0.2",
     config: Annotated[Path | None, typer.Option(help="A configuration, for its gripper, table and objects.")] = None,
     gripper: Annotated[str | None, typer.Option(help="The gripper, if no configuration names one.")] = None,

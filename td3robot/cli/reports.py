@@ -10,7 +10,7 @@ import typer
 
 from td3robot import catalog
 from td3robot.cli.options import LOOK, Json
-from td3robot.cli.terminal import print_json, stderr
+from td3robot.cli.terminal import error_sentence, print_json, say_error, stderr
 from td3robot.cli.viewing import require_viser, show, viewer_beside
 from td3robot.errors import ConfigError, require_extra
 from td3robot.format import shell
@@ -31,7 +31,8 @@ def report(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Runs, checkpoints, released policies' names, sessions in records/, or records/ itself for an index."
+            metavar="PATH",
+            help="Runs, checkpoints, released policies' names, sessions in records/, or records/ itself for an index.",
         ),
     ],
     out: Annotated[
@@ -60,7 +61,7 @@ def report(
 
 
 def replay(
-    record: Annotated[Path, typer.Argument(help="A session in records/, or its record.jsonl.")],
+    record: Annotated[Path, typer.Argument(metavar="RECORD", help="A session in records/, or its record.jsonl.")],
     fast: Annotated[bool, typer.Option("--fast", help="Replay as fast as possible, not in real time.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Output page; by default replay.html in the session's folder.")
@@ -116,7 +117,7 @@ def replay(
 def dataset(
     records: Annotated[
         list[Path],
-        typer.Argument(help="Sessions in records/: of deploy, rehearse, or eval --records."),
+        typer.Argument(metavar="RECORD", help="Sessions in records/: of deploy, rehearse, or eval --records."),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the dataset, which must not exist yet.")],
     as_json: Json = False,
@@ -172,6 +173,8 @@ def _say_unwritten(paths: Sequence[Path], reason: str) -> None:
 def watched_session(watched: bool) -> Iterator[Callable[[Path], None]]:
     """Yield a callback for a session's record: it starts the viewer, if wanted, and a report is written at the end.
 
+    An error that ends the session is told before anything about its report.
+
     Raises:
         MissingExtraError: It is to be shown, but the viewer is not installed.
     """
@@ -185,6 +188,11 @@ def watched_session(watched: bool) -> Iterator[Callable[[Path], None]]:
                 show(record)
 
             yield begun
+    except Exception as error:
+        if not records or (sentence := error_sentence(error)) is None:
+            raise
+        say_error(sentence)
+        raise typer.Exit(2) from None
     finally:
         for record in records:
             report_at_end([record.parent])

@@ -61,11 +61,11 @@ def saved_run(
             f"{saved.path} is already at step {step}; say how far to resume it: --more N, or --steps N with N above "
             f"{step}"
         )
-    if old := saved.settings_in_steps():
+    if old := saved.saved_config.settings_in_steps():
         stderr.say(
             f"{saved.path} counts {', '.join(old)} in control periods; they are read as seconds, and mean the same"
         )
-    if newer := {name: value for name, value in saved.newer_settings(config).items() if name not in FREE}:
+    if newer := {name: value for name, value in saved.saved_config.newer_settings(config).items() if name not in FREE}:
         stderr.say(newer_words(newer))
     return saved, config, step
 

@@ -35,7 +35,8 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     config: Annotated[
-        Path | None, typer.Argument(help="A configuration: a file, or a name from td3robot list.")
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="A configuration: a file, or a name from td3robot list."),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Runs per setting, each with its own seed.", show_default="1")

@@ -57,6 +57,22 @@ class LastingConsole(Console):
         self.quiet = True
 
 
+def error_sentence(error: Exception) -> str | None:
+    """Return the sentence of an error that a user can cause; None for a fault of this program."""
+    if isinstance(error, Td3RobotError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name is not None and not error.name.startswith("td3robot"):
+        return f"this command needs the package {error.name}, which is not installed; td3robot doctor says how"
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error)
+    return None
+
+
+def say_error(sentence: str) -> None:
+    """Print why a command failed."""
+    stderr.print(f"td3robot: {sentence}", style="red", markup=False, soft_wrap=True)
+
+
 # Nobody reads what is written any more: a pipe or a terminal was closed.
 READER_GONE = (errno.EPIPE, errno.EIO)
 stderr = LastingConsole(stderr=True, highlight=False)

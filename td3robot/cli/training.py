@@ -47,7 +47,8 @@ def register(app: typer.Typer) -> None:
 
 def train(
     config: Annotated[
-        Path | None, typer.Argument(help="The configuration of a new run: a file, or a name from td3robot list.")
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="The configuration of a new run: a file, or a name from td3robot list."),
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run directory or checkpoint instead.")] = None,
     init_from: Annotated[
@@ -164,7 +165,9 @@ def _trained(request: TrainRequest, watched: bool) -> tuple["Trainer", float, in
 def import_command(
     path: Annotated[
         str,
-        typer.Argument(help="A Stable-Baselines3 .zip, a .cleanrl_model, or how the names of several files begin."),
+        typer.Argument(
+            metavar="FILE", help="A Stable-Baselines3 .zip, a .cleanrl_model, or how the names of several files begin."
+        ),
     ],
     config: Annotated[Path, typer.Option(help="The matching configuration: a file, or a name.")],
     out: Annotated[Path, typer.Option(help="Run directory to create.")],
@@ -268,11 +271,6 @@ def _started(request: TrainRequest) -> "Trainer":
         trainer.listener.message(
             f"warning: {training.steps} steps are too few to learn: learning begins after training.random_steps "
             f"{training.random_steps}"
-        )
-    elif end < training.evaluate_every:
-        trainer.listener.message(
-            f"warning: the policy will not be evaluated in {training.steps} steps: the first evaluation is after "
-            f"training.evaluate_every {training.evaluate_every}"
         )
     return trainer
 

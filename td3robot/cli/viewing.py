@@ -11,13 +11,14 @@ import typer
 from td3robot.cli.options import LOOK, EpisodeSeed
 from td3robot.cli.terminal import stderr
 from td3robot.errors import ConfigError, choose, require_extra
+from td3robot.ports import LOOPBACK, free_port
 
 if TYPE_CHECKING:
     from td3robot.view.show import Page
     from td3robot.view.source import Source
 
 PAGES = ("viser", "swift")
-LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+EVERYWHERE = "0.0.0.0"
 
 
 def register(app: typer.Typer) -> None:
@@ -29,8 +30,9 @@ def view(
     target: Annotated[
         str,
         typer.Argument(
+            metavar="TARGET",
             help="A run (even during training), a checkpoint, a released policy's name, a record (even while it is "
-            "written), a cell's file, or a configuration."
+            "written), a cell's file, or a configuration.",
         ),
     ],
     page: Annotated[
@@ -82,7 +84,7 @@ def show(
         Td3RobotError: The page or its port is not available, or there is nothing to see.
     """
     from td3robot.view.show import Show
-    from td3robot.view.viewer_process import forwarding_line, free_port, lower_priority, open_browser
+    from td3robot.view.viewer_process import forwarding_line, lower_priority, open_browser
 
     lower_priority()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

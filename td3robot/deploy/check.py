@@ -16,6 +16,7 @@ from td3robot.policy.policy import Policy
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.objects import rest_heights
 from td3robot.robots.physical import ATTENTION, Check, PhysicalRobot, Status, in_words
+from td3robot.state import Array
 
 # Nominal kinematics differ from an arm's own calibration, and from the simulated model, by up to about 2 mm.
 GEOMETRY_M, GEOMETRY_RAD = 0.005, 0.03
@@ -55,7 +56,9 @@ def check_values(check: Check, cell: CellConfig) -> None:
         check.add(f"cell: {key}", f"{default}, by default", value, True, "")
 
 
-def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, seconds: float = 2.0) -> None:
+def check_robot(
+    check: Check, robot: PhysicalRobot, environment: RobotEnv, seconds: float = 2.0, goal: Array | None = None
+) -> None:
     """Connect a robot and make every check, whatever is found on the way: no no-go hides another.
 
     Args:
@@ -63,6 +66,7 @@ def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, secon
         robot: Opened for reading only; left open if it could be opened.
         environment: The task's environment on that robot.
         seconds: How long to watch the states.
+        goal: The numbers (k,) of a given goal [m, rad], or None.
     """
     looks: dict[str, Callable[[], None]] = {
         "state stream": lambda: _check_stream(check, robot, list(_watch(robot, seconds))),
@@ -77,7 +81,7 @@ def check_robot(check: Check, robot: PhysicalRobot, environment: RobotEnv, secon
     else:
         for name in looks:
             check.add(name, "a connected robot", "not checked", False, "fix the connection first", ATTENTION)
-    check.answers("objects", lambda: _check_objects(check, robot, environment))
+    check.answers("objects", lambda: _check_objects(check, robot, environment, goal))
 
 
 def _watch(robot: PhysicalRobot, seconds: float) -> Iterator[Status]:
@@ -156,7 +160,7 @@ def _check_tool(check: Check, robot: PhysicalRobot, environment: RobotEnv) -> No
     )  # fmt: skip
 
 
-def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv) -> None:
+def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv, goal: Array | None) -> None:
     if environment.batch.setting.objects and _holds(robot):
         check.add(
             "objects", "on the table", "the gripper holds something", False,
@@ -164,7 +168,8 @@ def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv) ->
         )  # fmt: skip
         return
     rests = rest_heights(environment.batch.setting.objects, environment.robot.spec.table_height_m)
-    for name, pose in environment.find_objects().items():
+    found = environment.find_objects()
+    for name, pose in found.items():
         x, y, z = pose.position
         off = float(z) - rests[name]
         check.add(
@@ -174,6 +179,8 @@ def _check_objects(check: Check, robot: PhysicalRobot, environment: RobotEnv) ->
             f"{'top' if off > 0 else 'bottom'} face instead of its centre, or is robot.table_height_m wrong?",
             ATTENTION,
         )  # fmt: skip
+    if (objection := environment.initial.objection(found, goal)) is not None:
+        check.add("goal", "clear of the objects", "not clear", False, objection)
 
 
 def _holds(robot: PhysicalRobot) -> bool:

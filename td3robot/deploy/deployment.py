@@ -1,16 +1,18 @@
 """One deployment from beginning to end: check, climb the ladder, play, record, report."""
 
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from td3robot.build import robot_spec
 from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
-from td3robot.deploy.ledger import Ledger, serial_of
+from td3robot.deploy.ledger import LadderError, Ledger, serial_of
 from td3robot.deploy.loaded_policy import LoadedPolicy, open_checkpoint, scaled
 from td3robot.deploy.operator import Operator
 from td3robot.deploy.report import summarize
@@ -20,7 +22,7 @@ from td3robot.errors import ConfigError, RobotError
 from td3robot.records import FILE, Record, write_report
 from td3robot.robots.cells import CellConfig
 from td3robot.robots.objects import TaughtPose
-from td3robot.robots.physical import Check
+from td3robot.robots.physical import Check, PhysicalRobot
 
 # Confirmed time from which a session counts as ``confirm`` [s].
 CONFIRMED_S = 1.0
@@ -35,7 +37,7 @@ class Request:
     Attributes:
         mode: ``check``, ``shadow``, ``confirm`` or ``run``.
         speed: Factor on every speed and acceleration limit.
-        goal: Where the tool must go from where it stands [m], in place of sampled starts and goals.
+        goal: The numbers of a goal from where the arm stands [m, rad], in place of sampled starts and goals.
         taught: Where objects lie, according to a person.
         records: Directory of records and of the ledger.
         override: Why a stage below may be missing, or None.
@@ -49,7 +51,7 @@ class Request:
     speed: float = 0.1
     episodes: int = 1
     seed: int = 12345
-    goal: tuple[float, float, float] | None = None
+    goal: tuple[float, ...] | None = None
     taught: dict[str, TaughtPose] = field(default_factory=dict)
     records: Path = Path("records")
     override: str | None = None
@@ -86,17 +88,14 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
     request.cell.require_driver()
     loaded = open_checkpoint(request.checkpoint)
     config, cell = scaled(loaded.environment, request.speed), request.cell.with_taught(request.taught)
-    if request.mode == "confirm":
-        operator.require_keys()
-    if request.mode == "run" and not (operator.present or request.unattended):
-        raise ConfigError(
-            "--mode run moves the arm, and standard input is no terminal, so nobody can stop the arm from here; start "
-            "it from a terminal, or give --unattended"
-        )
     seconds = CHECK_S if request.mode == "check" else CHECK_BEFORE_PLAY_S
     with Station(config, cell) as station:
+        goal = None if request.goal is None else np.array(request.goal)
+        if goal is not None:
+            station.environment.initial.require_goal(goal)
+        _require_operator(request, operator)
         operator.say(f"connecting to {cell.host}, and checking it; its states are watched for {seconds:g} s")
-        check = station.check(loaded, seconds)
+        check = station.check(loaded, seconds, goal)
         folder = request.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{request.mode}-{loaded.name}"
         with closing(Record(folder / FILE)) as record:
             about = {
@@ -122,13 +121,29 @@ def deploy(request: Request, operator: Operator) -> dict[str, Any]:
                 session = station.session(request.mode, loaded.policy.act, record, operator)
                 session.on_fault = partial(ledger.latch, serial)
                 moves = request.mode in ("confirm", "run")
-                with ledger.driving(serial, record.path) if moves else nullcontext():
-                    session.run(request.episodes, request.seed, request.options)
+                unwritten = _play(session, request, ledger.driving(serial, record.path) if moves else nullcontext())
                 report |= _figures(session, station, loaded.environment.disturbance)
+                if (seen := station.tracker_figures()) is not None:
+                    report["tracker"] = seen
+                    record.add("tracker", **seen)
+                if unwritten is not None:
+                    write_report(folder, report)
+                    raise unwritten
             report["not_passed"] = _not_passed(request.mode, report, config)
             _write_down(request, report, ledger, serial)
             write_report(folder, report)
     return report
+
+
+def _require_operator(request: Request, operator: Operator) -> None:
+    """Require somebody at a terminal for the modes that move the arm."""
+    if request.mode == "confirm":
+        operator.require_keys()
+    if request.mode == "run" and not (operator.present or request.unattended):
+        raise ConfigError(
+            "--mode run moves the arm, and standard input is no terminal, so nobody can stop the arm from here; start "
+            "it from a terminal, or give --unattended"
+        )
 
 
 def recover(
@@ -142,8 +157,12 @@ def recover(
         OperatorStop: The operator declined.
         RobotError: The cause is still there, or needs hands at the controller.
     """
-    facts, holds = _identity(cell)
-    ledger, serial = Ledger(records), serial_of(facts)
+    watched = cell.driver(robot_spec(cell.robot), passive=True)
+    try:
+        holds = _holds(watched)
+    finally:
+        watched.close()
+    ledger, serial = Ledger(records), serial_of(watched.facts)
     with ledger.held(serial):
         if activate_gripper and operator is not None:
             _ask_before_fingers_move(operator, holds, "the gripper's fingers will close and open")
@@ -175,15 +194,17 @@ def grip(cell: CellConfig, closed: float, records: Path, operator: Operator) -> 
         RobotError: The robot cannot be reached, or its fingers did not open.
     """
     cell.require_driver()
-    facts, holds = _identity(cell)
-    ledger, serial = Ledger(records, recovery=cell.recovery), serial_of(facts)
-    ledger.require_released(serial)
-    _ask_before_fingers_move(operator, holds, "the gripper will " + ("close" if closed > 0.0 else "open"))
-    with Station(RobotEnvironmentConfig(robot=cell.robot), cell) as station, ledger.driving(serial, records):
-        station.robot.take_control()
-        station.environment.connect()
-        station.environment.travel.grip(closed)
-        return station.robot.spec.gripper.closed_fraction(station.robot.read().driver_q)
+    with Station(RobotEnvironmentConfig(robot=cell.robot), cell) as station:
+        robot = station.robot
+        holds = _holds(robot)
+        ledger, serial = Ledger(records, recovery=cell.recovery), serial_of(robot.facts)
+        ledger.require_released(serial)
+        _ask_before_fingers_move(operator, holds, "the gripper will " + ("close" if closed > 0.0 else "open"))
+        with ledger.driving(serial, records):
+            robot.take_control()
+            station.environment.connect()
+            station.environment.travel.grip(closed)
+            return robot.spec.gripper.closed_fraction(robot.read().driver_q)
 
 
 def _ask_before_fingers_move(operator: Operator, holds: bool, what: str) -> None:
@@ -194,21 +215,31 @@ def _ask_before_fingers_move(operator: Operator, holds: bool, what: str) -> None
         operator.agree(f"{what}; keep your fingers out, and take hold of what it may hold")
 
 
-def _identity(cell: CellConfig) -> tuple[dict[str, Any], bool]:
-    """Return a robot's facts about itself, and whether its gripper is known to hold something, reading only.
+def _holds(robot: PhysicalRobot) -> bool:
+    """Open a robot for reading, and return whether its gripper is known to hold something.
 
-    Its recovery reports whatever else is wrong.
+    Its recovery reports whatever else is wrong once the robot is identified.
     """
-    robot, holds = cell.driver(robot_spec(cell.robot), passive=True), False
     try:
         robot.connect()
-        holds = robot.holds
+        return robot.holds
     except RobotError:
         if not robot.facts:
             raise
-    finally:
-        robot.close()
-    return robot.facts, holds
+        return False
+
+
+def _play(session: Session, request: Request, driving: AbstractContextManager[None]) -> LadderError | None:
+    """Play all episodes; return why the ledger could not be told that they are over, with what became of them."""
+    try:
+        with driving:
+            session.run(request.episodes, request.seed, request.options)
+    except LadderError as error:
+        if not session.episodes:
+            raise  # nothing moved
+        over = session.fault or "the session is over, and the arm rests"
+        return LadderError(f"{over}; but {error}; it counts as driven until {request.cell.recovery}")
+    return None
 
 
 def _figures(session: Session, station: Station, trained: DisturbanceConfig) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class ArmFigures(EpisodeFigures):
         lead_rad: Distance between measured and commanded posture at the end of each period, for the worst joint.
         missed_ticks: Control periods that were over before ``advance`` was called.
         closings: Every closing of the gripper.
+        tool_force_n: Largest force at the tool that the robot estimated at the end of a period; None if it does not.
         ended: As for every episode, or ``operator``.
     """
 
@@ -34,6 +35,7 @@ class ArmFigures(EpisodeFigures):
     lead_rad: list[float] = field(default_factory=list)
     missed_ticks: int = 0
     closings: list[Closing] = field(default_factory=list)
+    tool_force_n: float | None = None
 
 
 OnPeriod = Callable[[ArmFigures, Vector, Vector, JointCommand, GuardDecision, JointCommand], None]
@@ -85,6 +87,8 @@ class ArmPlayer(Player):
         self._gripper.measured(state.stamp, state.driver_q)
         if over:
             self._gripper.finish()
+        if (force := environment.robot.tool_force()) is not None:
+            figures.tool_force_n = max(figures.tool_force_n or 0.0, float(np.linalg.norm(force[:3])))
         figures.missed_ticks += environment.robot.missed_ticks - missed
         figures.lead_rad.append(float(np.abs(environment.world.robot.q - environment.world.commanded.q).max()))
         return over

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from td3robot import atomic, locks
-from td3robot.errors import Td3RobotError
+from td3robot.errors import Td3RobotError, remedy
 from td3robot.policy.checkpoint import MANIFEST
 
 STAGES = ("check", "shadow", "confirm", "run")
@@ -27,6 +27,10 @@ UNKNOWN = "any other"
 
 class LadderError(Td3RobotError):
     """The stage below is missing, or a fault is pending."""
+
+
+class DamagedLedgerError(LadderError):
+    """A ledger was read, and is none."""
 
 
 def digest_of(checkpoint: Path) -> str:
@@ -100,7 +104,13 @@ class Ledger:
         """
         self._make_directory()
         path = self.path.with_name(f"{re.sub(r'[^0-9A-Za-z._-]', '_', serial)}.lock")
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LadderError(
+                f"the lock {path} of robot {serial} cannot be opened ({error.strerror}), and nothing moves without it; "
+                f"{remedy(error)}"
+            ) from None
         try:
             try:
                 locks.lock(lock)
@@ -215,9 +225,10 @@ class Ledger:
         """
         sentences = []
         for serial, robot in self._read().items():
+            which = "Every robot without an entry of its own" if serial == UNKNOWN else f"Robot {serial}"
             if (latched := robot.get("latched")) is not None:
                 sentences.append(
-                    f"Robot {serial} was stopped by a fault on {latched['at']} ({latched['fault']}); nothing moves it "
+                    f"{which} was stopped by a fault on {latched['at']} ({latched['fault']}); nothing moves it "
                     "before td3robot recover."
                 )
             elif (driven := robot.get("driven")) is not None:
@@ -235,7 +246,7 @@ class Ledger:
         """Read the ledger; one that cannot be read is kept under another name, and all of its robots are latched."""
         try:
             return self._read()
-        except LadderError:
+        except DamagedLedgerError:
             aside = self.path.with_name(f"{self.path.name}.damaged")
             damaged = next(path for path in (self.path, self._older) if path is not None and path.exists())
             damaged.replace(aside)
@@ -257,15 +268,16 @@ class Ledger:
     @contextmanager
     def _changed(self, mend: bool = False) -> Iterator[dict[str, Any]]:
         self._make_directory()
-        lock = locks.open_directory(self.path.parent)
+        lock = None
         try:
+            lock = locks.open_directory(self.path.parent)
             locks.lock(lock, wait=True)
             robots = self._mended() if mend else self._read()
             yield robots
             atomic.write_text(self.path, json.dumps({"robots": robots}, indent=1) + "\n", durable=True)
         except OSError as error:
             raise LadderError(
-                f"the ledger {self.path} could not be written ({error.strerror}); make room, and check the robot"
+                f"the ledger {self.path} could not be written ({error.strerror}); {remedy(error)}, and check the robot"
             ) from None
         finally:
             if lock is not None:
@@ -277,8 +289,13 @@ def _robots(path: Path) -> dict[str, Any]:
         robots: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["robots"]
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError as error:
         raise LadderError(
+            f"the ledger {path} could not be opened ({error.strerror}), so nobody knows which robots await their "
+            f"operator, and nothing moves; {remedy(error)}"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise DamagedLedgerError(
             f"the ledger {path} cannot be read, so nobody knows which robots await their operator, and nothing moves; "
             "look at the robot, and then: td3robot recover --robot CELL, which sets that file aside"
         ) from None

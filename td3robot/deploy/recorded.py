@@ -13,7 +13,7 @@ from td3robot.deploy.report import Summary
 from td3robot.envs.checked import checked
 from td3robot.envs.playing import Act, Vector
 from td3robot.envs.robot_env import RobotEnv
-from td3robot.records import FILE, Record, command_to_json, pose_to_json, state_to_json, write_report
+from td3robot.records import FILE, Record, RecordError, command_to_json, pose_to_json, state_to_json, write_report
 from td3robot.robots.guard import GuardDecision
 from td3robot.state import JointCommand
 
@@ -52,13 +52,14 @@ class EpisodeLines:
         sent: JointCommand,
     ) -> None:
         """Write a control period right after its command was sent; ``total_reward`` is of the periods before it."""
-        seen = self._environment.seen
+        seen, force = self._environment.seen, self._environment.robot.tool_force()
         self._add(
             "period", episode=figures.number, step=figures.steps, decide_s=figures.decide_s[-1],
             state=state_to_json(seen.robot), observation=observed, action=action,
             wish=command_to_json(desired), command=command_to_json(decision.command), sent=command_to_json(sent),
             reasons=decision.reasons, total_reward=figures.total_reward,
             objects={name: pose_to_json(pose) for name, pose in seen.objects.items()},
+            **({} if force is None else {"tool_force": force}),
         )  # fmt: skip
 
     def end(self, figures: ArmFigures) -> None:
@@ -151,8 +152,11 @@ def recorded_evaluation(
             cell={"robot": config.robot.model_dump(mode="json")},
         )  # fmt: skip
         player = RecordedPlayer(environment, act, record, config.title)
-        yield player
-        record.add("rest", at=player.played_s, state=state_to_json(environment.world.robot))
+        try:
+            yield player
+            record.add("rest", at=player.played_s, state=state_to_json(environment.world.robot))
+        except RecordError as error:
+            raise RecordError(f"the evaluation ended early: {error}") from None
         record.flush()
     figures = player.summary.to_json()
     write_report(folder, {"mode": EVALUATION} | about | {"record": str(record.path), "figures": figures, "fault": None})

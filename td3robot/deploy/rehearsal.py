@@ -16,11 +16,13 @@ from td3robot.deploy.report import summarize
 from td3robot.deploy.scripted_operator import PlacedObjects, ScriptedOperator
 from td3robot.deploy.session import Session
 from td3robot.deploy.station import Station
+from td3robot.deploy.tracker_figures import compared
 from td3robot.envs.playing import Act, play_episodes
-from td3robot.errors import RobotError
+from td3robot.errors import CameraError, RobotError, require_extra
 from td3robot.records import FILE, Record, write_report
 from td3robot.robots.interface import require_same_arm
 from td3robot.robots.physical import Check, PhysicalRobot
+from td3robot.simulators.cell_camera import Eyes, tags_of
 from td3robot.simulators.presets import NOMINAL, Preset
 from td3robot.simulators.process import StandstillMonitor, free_host
 from td3robot.simulators.sessions import SimulatorConfig, session_of, start_session
@@ -42,6 +44,7 @@ class Plan:
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
         faults, host, stream_hz, timeout_scale, preset: Settings of the stand-in and its driver; see
             :class:`SimulatorConfig`. Without a host, the stand-in uses a free loopback address.
+        eyes: Whether objects are seen with a simulated camera; otherwise the simulator tells their poses.
         on_record: Called with the record's path once it has begun, before anything moves.
     """
 
@@ -57,6 +60,7 @@ class Plan:
     timeout_scale: float = 1.0
     preset: Preset = NOMINAL
     robot: RobotConfig | None = None
+    eyes: bool = False
     on_record: Callable[[Path], None] = lambda path: None
 
 
@@ -83,14 +87,20 @@ class Rehearsal:
 
         Raises:
             MissingExtraError: The robot's driver is not installed.
+            ConfigError: A camera is wanted, and the task has nothing that it could see.
             RobotError: The stand-in did not start, or the check says no-go.
         """
         plan = self.plan
         session_of(self._config.robot.arm).cell_type.require_driver()
-        setup = self._setup()
-        self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
+        if plan.eyes:
+            require_extra("vision", "rehearsing with a camera", "cv2")
+            tags_of(self._config.task.objects())
         folder = plan.records / f"{datetime.now():%Y%m%d-%H%M%S-%f}-rehearse-{plan.loaded.name}"
+        setup = self._setup(folder)
+        self._say(f"starting a simulated controller of the {self._config.robot.arm} on {setup.host}")
         with start_session(setup) as self._lab:
+            if self._lab.camera is not None:
+                self._say(str(self._lab.camera))
             self._operator = ScriptedOperator(self._lab, self._say)
             with self._station() as station:
                 station.robot.activate_gripper()
@@ -100,6 +110,7 @@ class Rehearsal:
                     shadow = self._shadow(station, record)
                     self._lab.reset_wire()
                     arm, driver = self._play(station, record)
+                    tracker = self._tracker(station, record)
             wire, clock = self._lab.wire(), self._lab.clock()
         trained = plan.loaded.environment.disturbance
         report = {
@@ -113,6 +124,7 @@ class Rehearsal:
             "arm": summarize(arm, trained),
             "simulation": summarize(self._simulate(), trained),
             "driver": driver,
+            "tracker": tracker,
             "wire": wire,
             "limits": self._limits(),
             "standin_clock": clock,
@@ -129,19 +141,23 @@ class Rehearsal:
         )  # fmt: skip
         self.plan.on_record(record.path)
 
-    def _setup(self) -> SimulatorConfig:
+    def _setup(self, folder: Path) -> SimulatorConfig:
         plan, config = self.plan, self._config
+        bounds = object_bounds(config, robot_spec(config.robot))
+        eyes = Eyes(folder, bounds.patch, plan.seed) if plan.eyes else None
         host = plan.host or free_host(session_of(config.robot.arm).ports)
         return SimulatorConfig(
-            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.timeout_scale, plan.preset
-        )
+            config.robot, config.task.objects(), host, plan.faults, plan.stream_hz, plan.timeout_scale, plan.preset,
+            eyes,
+        )  # fmt: skip
 
     def _station(self) -> Station:
         cell = self._lab.cell
-        if not self._lab.config.objects:
-            return Station(self._config, cell)
-        seen = cell.objects(object_bounds(self._config, robot_spec(cell.robot)))
-        return Station(self._config, cell, PlacedObjects(seen, self._lab))
+        self._placed: PlacedObjects | None = None
+        if self._lab.config.objects:
+            seen = cell.objects(object_bounds(self._config, robot_spec(cell.robot)))
+            self._placed = PlacedObjects(seen, self._lab)
+        return Station(self._config, cell, self._placed)
 
     def _check(self, station: Station, record: Record) -> Check:
         check = station.check(self.plan.loaded, CHECK_S)
@@ -175,6 +191,20 @@ class Rehearsal:
             elif session.fault is not None:
                 break
         return session.episodes, driver
+
+    def _tracker(self, station: Station, record: Record) -> dict[str, Any] | None:
+        """Return the figures of a tracker that sees with the lab's camera, and record them; otherwise None."""
+        camera, own = self._lab.camera, station.tracker_figures()
+        if camera is None or own is None or self._placed is None:
+            return None
+        try:
+            shots = camera.shots()
+        except CameraError as error:
+            self._say(f"poses cannot be compared with the truth: {error}")
+            shots = []
+        figures = own | {"camera": camera.to_json()} | compared(self._placed.sightings, shots)
+        record.add("tracker", **figures)
+        return figures
 
     def _after_fault(self, session: Session, watch: StandstillMonitor, robot: PhysicalRobot) -> None:
         stopped = monotonic()

@@ -23,6 +23,7 @@ SHARED = (
     "mean_final_distance_m",
     "max_tcp_speed_m_s",
     "max_joint_speed_rad_s",
+    "handling",
 )
 
 
@@ -62,6 +63,7 @@ class Summary:
             **{name: shared.get(name) for name in SHARED},
             "steps": steps,
             "tracking": self._tracking(),
+            "max_tool_force_n": max((e.tool_force_n for e in episodes if e.tool_force_n is not None), default=None),
             "guard_interventions": shared.get("guard_interventions") or {},
             "gripper": summarize_closings([one for episode in episodes for one in episode.closings], self._trained),
             "decide_ms": self.decide_ms.percentiles(),

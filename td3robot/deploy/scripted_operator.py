@@ -1,7 +1,8 @@
 """The person's part in a rehearsal: placing objects, and agreeing to what a person would have to agree to."""
 
 from collections.abc import Callable, Mapping, Sequence
-from time import sleep
+from time import sleep, time
+from typing import Any
 
 import numpy as np
 
@@ -9,10 +10,10 @@ from td3robot.deploy.operator import Operator
 from td3robot.robots.camera_figures import Arrival
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.simulators.sessions import SimulatorSession
-from td3robot.state import Pose
+from td3robot.state import Array, Pose
 
-# Where objects are out of the way.
-ASIDE = Pose(np.array([0.45, -0.45, 0.05]), np.eye(3))
+# Where objects are out of the way, and how far apart [m].
+ASIDE, APART_M = np.array([0.45, -0.45, 0.05]), np.array([0.0, 0.15, 0.0])
 
 
 class PlacedObjects(Objects):
@@ -21,21 +22,35 @@ class PlacedObjects(Objects):
     Args:
         seen: The objects that the environment would use by itself.
         lab: The lab in which they lie.
+
+    Attributes:
+        sightings: Every pose that was read: the object's name, the Unix time of its stamp [s], its position (3,) [m].
     """
 
     def __init__(self, seen: Objects, lab: SimulatorSession) -> None:
         self._seen, self._lab = seen, lab
+        self.sightings: list[tuple[str, float, Array]] = []
+        self._numbers: dict[str, int] = {}
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place every object, and wait until it is seen there."""
-        for name, pose in poses.items():
-            self._lab.place(name, pose)
-        sleep(self._lab.config.preset.cell_model.camera.settled_s)
+        self._lab.place(poses)
+        sleep(self._lab.settled_s)
+        self._numbers.clear()
         return self._seen.arrange(poses)
 
     def read(self) -> Mapping[str, Sighting]:
         """Return the tracker's sightings."""
-        return self._seen.read()
+        found = self._seen.read()
+        for name, sighting in found.items():
+            if self._numbers.get(name) != sighting.number:
+                self._numbers[name] = sighting.number
+                self.sightings.append((name, time() - sighting.age_s, sighting.pose.position))
+        return found
+
+    def figures(self) -> dict[str, Any] | None:
+        """Return the tracker's own figures."""
+        return self._seen.figures()
 
     def arrivals(self) -> Sequence[Arrival] | None:
         """Return the tracker's datagrams."""
@@ -44,6 +59,10 @@ class PlacedObjects(Objects):
     def require_recent(self, name: str) -> None:
         """Ask the tracker."""
         self._seen.require_recent(name)
+
+    def require_possible(self, name: str, pose: Pose) -> None:
+        """Ask the tracker."""
+        self._seen.require_possible(name, pose)
 
     def close(self) -> None:
         """Stop listening."""
@@ -79,8 +98,8 @@ class ScriptedOperator(Operator):
 
     def take(self, what: str) -> None:
         """Put every object aside."""
-        for item in self._lab.config.objects:
-            self._lab.place(item.name, ASIDE)
+        names = [item.name for item in self._lab.config.objects]
+        self._lab.place({name: Pose(ASIDE + index * APART_M, np.eye(3)) for index, name in enumerate(names)})
 
     def accepts(self, offer: str) -> bool:
         """Accept."""

@@ -255,7 +255,9 @@ class Session:
         robot = self.environment.robot
         known = robot.fault
         robot.stop()  # meanwhile, the driver can report what it knows
-        if isinstance(error, RecordError) or robot.fault is None:
+        if isinstance(error, RecordError):
+            return str(error) if self.mode == "shadow" else f"the arm was stopped: {error}"
+        if robot.fault is None:
             return str(error)
         return robot.fault if known is not None else f"{robot.fault} (and: {error})"
 

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable
 from time import monotonic, sleep
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import DisturbanceConfig, RobotEnvironmentConfig
@@ -50,16 +50,18 @@ class Station:
             objects = cell.objects(object_bounds(config, spec))
         self._objects = objects
         self.robot = cell.driver(spec, True, config.guard.max_tcp_speed_m_s)
+        self.robot.max_contact_force_n = config.guard.max_contact_force_n
         self.environment = self._on(self.robot)
         # A full collection stalls the threads that talk to an opened robot; those after this one are short.
         tune_gc()
 
-    def check(self, loaded: LoadedPolicy | None, seconds: float) -> Check:
+    def check(self, loaded: LoadedPolicy | None, seconds: float, goal: Array | None = None) -> Check:
         """Compare a policy, if there is one, with its cell, and check the robot, which is left open.
 
         Args:
             loaded: The policy, with its contract from training; the limits of this station may be lower.
             seconds: How long to watch the robot's states.
+            goal: The numbers (k,) of a given goal [m, rad], or None.
         """
         check = Check()
         if loaded is not None:
@@ -67,7 +69,7 @@ class Station:
             training = f"train for this one, which takes minutes: {loaded.training_in(self._cell)}"
             check_contract(check, loaded.policy, here, training)
         check_values(check, self._cell)
-        check_robot(check, self.robot, self.environment, seconds)
+        check_robot(check, self.robot, self.environment, seconds, goal)
         if loaded is not None:
             self._check_trained(check, loaded.environment.disturbance)
         return check
@@ -96,6 +98,10 @@ class Station:
             return self.robot.figures()
         except RobotError:
             return {}
+
+    def tracker_figures(self) -> dict[str, Any] | None:
+        """Return the tracker's own figures, or None if it has none."""
+        return None if self._objects is None else self._objects.figures()
 
     def close(self) -> None:
         """Stop and release the robot. May be repeated."""

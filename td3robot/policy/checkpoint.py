@@ -6,33 +6,39 @@ Loading runs no code. No torch here: play needs none.
 import os
 import re
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from td3robot import catalog
-from td3robot.config import DisturbanceConfig, RunConfig, parse_config
-from td3robot.config.durations import in_seconds
-from td3robot.config.plain import is_plain, parse_plain
 from td3robot.errors import CheckpointError
-from td3robot.policy.contract import COVERING, Contract
+from td3robot.format import is_plain
+from td3robot.policy.contract import Contract
 from td3robot.policy.documents import read_document, short
 from td3robot.policy.manifest import MANIFEST as MANIFEST
 from td3robot.policy.manifest import held, verified_manifest
-from td3robot.policy.observation_scaling import Moments, ObservationScaling, require_moments
+from td3robot.policy.observation_scaling import (
+    NORMALIZER,
+    PRIVILEGED,
+    Moments,
+    ObservationScaling,
+    joined,
+    require_moments,
+)
 from td3robot.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from td3robot.config import RunConfig
+    from td3robot.policy.saved_config import SavedConfig
 
 CONFIG = "config.yaml"
 KINDS = ("best", "last")
 READINGS = 10  # attempts to read a run whose training keeps replacing its checkpoint
-# Settings that were added with a second choice, and the value that every earlier run had.
-ONLY_CHOICES = {"agent.kind": "td3", "training.learner": "auto"}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -92,26 +98,20 @@ class Checkpoint:
         """
         return read_document(self._file(f"{name}.json"))
 
-    def config(self, overrides: Iterable[str] = ()) -> RunConfig:
+    def config(self, overrides: Iterable[str] = ()) -> "RunConfig":
         """Read the resolved configuration, with ``section.key=value`` overrides.
 
         Raises:
             ConfigError: An override, or the configuration itself, is not valid in this version.
         """
-        return parse_config(self._config_text(), str(self.path / CONFIG), overrides)
+        return self.saved_config.run(overrides)
 
-    def settings_in_steps(self) -> list[str]:
-        """Return the settings, by dotted name, that were saved in control periods and are in seconds now."""
-        return in_seconds(self._saved_config())
+    @property
+    def saved_config(self) -> "SavedConfig":
+        """The configuration as it was saved."""
+        from td3robot.policy.saved_config import SavedConfig  # a policy loads without what it imports
 
-    def _saved_config(self) -> dict[str, Any]:
-        try:
-            values = parse_plain(self._config_text())
-        except ValueError as error:
-            raise CheckpointError(f"{self.path / CONFIG} {error}") from None
-        if not isinstance(values, dict):
-            raise CheckpointError(f"{self.path / CONFIG} holds no configuration; restore the checkpoint from a copy")
-        return values
+        return SavedConfig(self.path / CONFIG, self._config_text())
 
     def _config_text(self) -> str:
         path = self._file(CONFIG)
@@ -122,33 +122,15 @@ class Checkpoint:
         except UnicodeDecodeError:
             raise CheckpointError(f"{path} is not UTF-8; restore the checkpoint from a copy") from None
 
-    def newer_settings(self, config: RunConfig) -> dict[str, Any]:
-        """Return the settings that did not exist when this was saved, by dotted name, with their present values.
-
-        Those whose default is what used to be the only choice (:data:`ONLY_CHOICES`) are left out.
-
-        Args:
-            config: The result of :meth:`config`.
-        """
-        saved = self._saved_config()
-        in_seconds(saved)
-        added = _added(saved, config.model_dump(mode="json"))
-        return {name: value for name, value in added.items() if ONLY_CHOICES.get(name) != value}
+    def _config_if_readable(self) -> str:
+        try:
+            return self._config_text()
+        except CheckpointError:
+            return ""
 
     def contract(self) -> Contract:
         """Read the contract."""
         return Contract(self.document("contract"))
-
-    def disturbance(self) -> DisturbanceConfig:
-        """Return the disturbances that training drew, as far as terms of a contract may differ by them.
-
-        Those that this version cannot read count as not drawn.
-        """
-        try:
-            drawn = self._saved_config()["environment"]["disturbance"]
-            return DisturbanceConfig(**{name: drawn[name] for name in COVERING if name in drawn})
-        except (CheckpointError, KeyError, TypeError, ValidationError):
-            return DisturbanceConfig()
 
     def actor(self) -> Arrays:
         """Read the actor for play: its running average, if the run keeps one beside it; see :meth:`arrays`."""
@@ -158,7 +140,7 @@ class Checkpoint:
         """Whether this has the actor's average beside the actor, or must have: its run keeps one and can be resumed."""
         if self.has("actor_average") or not self.has("replay"):
             return self.has("actor_average")
-        agent = self._saved_config().get("agent")
+        agent = self.saved_config.values().get("agent")
         tau = agent.get("average_tau", 1.0) if isinstance(agent, dict) else 1.0
         return isinstance(tau, float) and tau < 1.0
 
@@ -168,16 +150,30 @@ class Checkpoint:
         Raises:
             CheckpointError: It is not valid, or is for observations other than the contract's.
         """
-        moments, size = self.arrays("normalizer"), self.contract().observation.size
-        try:
-            require_moments(moments)
-        except ValueError as error:
-            raise CheckpointError(f"{self.path}: its normaliser is none ({error})") from None
+        moments, size = self._moments(NORMALIZER), self.contract().observation.size
         if len(moments["mean"]) != size:
             raise CheckpointError(
                 f"{self.path}: the normaliser is for {len(moments['mean'])} numbers and the contract's observation has "
                 f"{size}; the checkpoint's parts do not belong together"
             )
+        return moments
+
+    def training_normalizer(self) -> Moments:
+        """Read the normaliser of the critics' input: the observation, then what only critics see, if they do."""
+        moments = self.normalizer()
+        return joined(moments, self._moments(PRIVILEGED)) if self.has(PRIVILEGED) else moments
+
+    @property
+    def privileged_size(self) -> int:
+        """How many numbers beside the observation only the critics see."""
+        return len(self._moments(PRIVILEGED)["mean"]) if self.has(PRIVILEGED) else 0
+
+    def _moments(self, name: str) -> Moments:
+        moments = self.arrays(name)
+        try:
+            require_moments(moments)
+        except ValueError as error:
+            raise CheckpointError(f"{self.path}: its {name} is none ({error})") from None
         return moments
 
     def policy(self) -> Policy:
@@ -189,7 +185,7 @@ class Checkpoint:
         contract = self.contract()
         scaling = ObservationScaling.from_moments(self.normalizer())
         try:
-            policy = Policy(self.actor(), scaling, contract, self.disturbance(), catalog.shown(self.path))
+            policy = Policy(self.actor(), scaling, contract, self._config_if_readable(), catalog.shown(self.path))
             shape = policy.act(np.zeros(contract.observation.size, np.float32)).shape
         except (KeyError, IndexError, ValueError) as error:
             raise CheckpointError(f"{self.path}: its actor is none for this contract ({error})") from None
@@ -294,14 +290,3 @@ def _older_whole(path: Path) -> str:
                 continue
             return f"; {other} is older, and whole"
     return ""
-
-
-def _added(saved: Mapping[str, Any], present: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return what ``present`` has and ``saved`` lacks, by dotted name."""
-    added: dict[str, Any] = {}
-    for name, value in present.items():
-        if name not in saved:
-            added[prefix + name] = value
-        elif isinstance(value, dict) and isinstance(saved[name], dict):
-            added |= _added(saved[name], value, f"{prefix}{name}.")
-    return added

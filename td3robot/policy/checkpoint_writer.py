@@ -86,6 +86,13 @@ def set_aside_later(run: Path, kind: str, step: int) -> list[Path]:
     return places
 
 
+def withdraw(run: Path, kind: str, step: int) -> None:
+    """Delete a run's checkpoint of a kind and step, if there is one."""
+    for path in of_kind(run, kind):
+        if step_of(path) == step:
+            _delete(path)
+
+
 def _delete(path: Path) -> None:
     """Rename a checkpoint, then delete it: an interrupted deletion leaves a temporary name.
 

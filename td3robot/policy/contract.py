@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from td3robot.config import ActionConfig, DisturbanceConfig, GuardConfig, Section
-from td3robot.config.task import chosen_task
 from td3robot.errors import ContractError
 from td3robot.layout import Layout
-from td3robot.registry import TASKS
+
+if TYPE_CHECKING:
+    from td3robot.config import DisturbanceConfig
 
 # A length that was measured in a cell is not known better than this [m].
 MEASURED_M = 0.0005
@@ -25,8 +25,10 @@ VARIED_BY = {
 }
 # Values that training drew from a range, by the disturbance that has the range.
 DRAWN_FROM = {"task.object.mass_kg": "object_mass_kg", "task.object.friction": "object_friction"}
+# The servo's law, of which training varied the lag and the damping ratio.
+LAW = ("robot.servo_gain", "robot.servo_lookahead_s")
 # The disturbances by which terms may differ.
-COVERING = {*VARIED_BY.values(), *DRAWN_FROM.values(), "object_scale"}
+COVERING = {*VARIED_BY.values(), *DRAWN_FROM.values(), "object_scale", "servo_lag", "servo_damping_factor"}
 # Beginning of the names of such speeds.
 IMPLIED = "action.implied_speeds."
 ABSENT = "absent"
@@ -104,7 +106,7 @@ class Contract:
         ]
         return sorted(found, key=lambda term: not term[0].startswith("robot."))
 
-    def compare(self, trained: "Contract", varied: DisturbanceConfig) -> list[Difference]:
+    def compare(self, trained: "Contract", varied: "DisturbanceConfig") -> list[Difference]:
         """List every term that differs from a policy's, with whether the policy's training covers it.
 
         A term that is not named at the head of this module must be equal. Without domain randomization, a measured
@@ -126,7 +128,7 @@ class Contract:
             raise ContractError(f"{name} is {_shown(mine)} for {here} but {_shown(theirs)} for {there}; {REFUSAL}")
 
 
-def require_covered(here: Contract, trained: Contract, varied: DisturbanceConfig, advice: str) -> None:
+def require_covered(here: Contract, trained: Contract, varied: "DisturbanceConfig", advice: str) -> None:
     """Refuse a contract with a term that a policy's training does not cover.
 
     Args:
@@ -149,10 +151,12 @@ def formatted(value: Any) -> str:
 
 
 def _compared(
-    name: str, mine: Any, theirs: Any, here: Contract, trained: Contract, varied: DisturbanceConfig
+    name: str, mine: Any, theirs: Any, here: Contract, trained: Contract, varied: "DisturbanceConfig"
 ) -> Difference:
     if name in IRRELEVANT:
         return Difference(name, mine, theirs, True, "any other will do")
+    if name in LAW:
+        return _compared_law(name, mine, theirs, here, trained, varied)
     if not all(isinstance(value, float) for value in (mine, theirs)):
         return Difference(name, mine, theirs)
     if name in VARIED_BY:
@@ -177,6 +181,44 @@ def _compared(
     return Difference(name, mine, theirs)
 
 
+def _compared_law(
+    name: str, mine: Any, theirs: Any, here: Contract, trained: Contract, varied: "DisturbanceConfig"
+) -> Difference:
+    """Compare laws as training varied them: by factors on their lags, and on their damping ratios."""
+    laws = _own_law(here.terms) | _law_of(here), _own_law(trained.terms) | _law_of(trained)
+    if not all(law.keys() == set(LAW) for law in laws):
+        return Difference(name, mine, theirs)  # older, and of an arm that is unknown here
+    gain, lag = (laws[0][term] / laws[1][term] for term in LAW)
+    lags, dampings = varied.servo_lag, varied.servo_damping_factor
+    if lags == dampings == (1.0, 1.0):
+        return Difference(name, laws[0][name], laws[1][name], False, "training varied no servo")
+    covered = all(
+        low - 1e-6 <= factor <= high + 1e-6 for factor, (low, high) in ((lag, lags), (lag * gain**0.5, dampings))
+    )
+    allowed = (
+        f"its lag times {lags[0]:g} to {lags[1]:g} and its damping ratio times {dampings[0]:g} to {dampings[1]:g}, by "
+        "training's servo_lag and servo_damping_factor"
+    )
+    return Difference(name, laws[0][name], laws[1][name], covered, allowed)
+
+
+def _law_of(contract: Contract) -> dict[str, float]:
+    """Return the terms of a contract's law; an older one has none."""
+    robot = contract.terms["robot"]
+    return {name: robot[key] for name in LAW if (key := name.removeprefix("robot.")) in robot}
+
+
+def _own_law(terms: Mapping[str, Any]) -> dict[str, float]:
+    """Return the terms of the law that a contract's arm has by itself, or nothing if the arm is unknown here."""
+    from td3robot.registry import ARMS
+
+    robot = terms.get("robot")
+    arm = robot.get("arm") if isinstance(robot, Mapping) else None
+    if not isinstance(arm, str) or arm not in ARMS:
+        return {}
+    return dict(zip(LAW, ARMS[arm].servo.law, strict=True))
+
+
 def _object_size(contract: Contract) -> list[float]:
     size: list[float] = contract.terms["task"]["object"]["size_m"]
     return size
@@ -189,11 +231,16 @@ def _shown(value: Any) -> str:
 
 def _defaults(terms: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults of the settings in a contract's sections, by dotted name."""
+    # A policy loads without the classes of configurations; only a comparison needs them.
+    from td3robot.config import ActionConfig, GuardConfig, Section
+    from td3robot.config.task import chosen_task
+    from td3robot.registry import TASKS
+
     sections: dict[str, Section] = {"action": ActionConfig(), "guard": GuardConfig()}
     task = terms["task"].get("name") if isinstance(terms.get("task"), Mapping) else None
     if isinstance(task, str) and task in TASKS:
         sections["task"] = chosen_task({"name": task})
-    return {
+    return _own_law(terms) | {
         f"{section}.{name}": value
         for section, config in sections.items()
         for name, value in config.model_dump(mode="json", exclude={"name"}).items()

@@ -1,202 +1,172 @@
-"""The JSON documents of a checkpoint, each validated by a model, so that readers get only what they expect."""
+"""The JSON documents of a checkpoint, each validated by a model, so that readers get only what they expect.
+
+The models are schemas of pydantic's core, with exact types and finite numbers: importing pydantic itself takes longer
+than loading a policy.
+"""
 
 import json
 import math
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core.core_schema import (
+    CoreConfig,
+    CoreSchema,
+    any_schema,
+    bool_schema,
+    dict_schema,
+    float_schema,
+    int_schema,
+    list_schema,
+    literal_schema,
+    no_info_after_validator_function,
+    nullable_schema,
+    str_schema,
+    typed_dict_field,
+    typed_dict_schema,
+)
 
-from td3robot.config.plain import is_plain
 from td3robot.errors import CheckpointError
+from td3robot.format import is_plain
 
 # The longest integer is a 128-bit state of PCG64.
 MOST_DIGITS = 40
 COPY = "restore the checkpoint from a copy"
 
-Count = Annotated[int, Field(ge=0, lt=2**53)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Magnitude = Annotated[float, Field(ge=0.0)]
-Text = Annotated[str, Field(min_length=1, max_length=1000)]
+CONFIG = CoreConfig(strict=True, allow_inf_nan=False)
+COUNT = int_schema(ge=0, lt=2**53)
+POSITIVE_COUNT = int_schema(ge=1, lt=2**53)
+FLOAT = float_schema()
+SHARE = float_schema(ge=0.0, le=1.0)
+MAGNITUDE = float_schema(ge=0.0)
+TEXT = str_schema(min_length=1, max_length=1000)
 
 
-class Document(BaseModel):
-    """Base of the models: exact types, finite numbers."""
-
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, extra="forbid")
-
-
-class ReplayCounters(Document):
-    """Where the replay buffer writes next."""
-
-    next: Count
+def _names(
+    required: Mapping[str, CoreSchema], optional: Mapping[str, CoreSchema] | None = None, more: bool = False
+) -> CoreSchema:
+    """Return the schema of a mapping with these names; ``more`` allows others."""
+    fields = {name: typed_dict_field(schema, required=True) for name, schema in required.items()}
+    fields |= {name: typed_dict_field(schema, required=False) for name, schema in (optional or {}).items()}
+    return typed_dict_schema(fields, config=CONFIG, extra_behavior="allow" if more else "forbid")
 
 
-class Counters(Document):
-    """A run's progress; ``replay`` and ``episodes`` are present if it can be resumed. More counters may follow."""
-
-    model_config = ConfigDict(extra="allow")
-
-    step: Count
-    updates: Count
-    evaluated_step: Count
-    warm_start: bool
-    replay: ReplayCounters | None = None
-    episodes: Annotated[list[Count], Field(min_length=1)] | None = None
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.evaluated_step > self.step:
-            raise ValueError(f"evaluated_step {self.evaluated_step} is after step {self.step}")
-        return self
+def _pair(schema: CoreSchema) -> CoreSchema:
+    return list_schema(schema, min_length=2, max_length=2)
 
 
-class FailureCount(Document):
-    """How many episodes failed for one reason, and their median distance from success."""
-
-    episodes: Annotated[int, Field(ge=1, lt=2**53)]
-    distance_m: Magnitude | None
-
-
-class EvaluationFigures(Document):
-    """The figures of an ``Evaluation``."""
-
-    success_rate: Share | None
-    success_ci95: Annotated[list[Share], Field(min_length=2, max_length=2)] | None
-    episodes: Annotated[int, Field(ge=1, lt=2**53)]
-    mean_return: float
-    mean_steps: Magnitude
-    mean_final_distance_m: Magnitude | None
-    max_tcp_speed_m_s: Magnitude | None
-    max_joint_speed_rad_s: Magnitude | None
-    guard_interventions: dict[Text, Share] | None
-    mean_return_ci95: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    failures: dict[Text, FailureCount] | None = None
-
-    @model_validator(mode="after")
-    def _interval_of_the_rate(self) -> Self:
-        rate, interval = self.success_rate, self.success_ci95
-        if (rate is None) is not (interval is None):
-            raise ValueError("success_rate and success_ci95 belong together, and one of them is null")
-        if rate is not None and interval is not None and not interval[0] - 1e-9 <= rate <= interval[1] + 1e-9:
-            raise ValueError(f"success_rate {rate} is outside of its interval {interval}")
-        return self
+def _in_order(counters: dict[str, Any]) -> dict[str, Any]:
+    if counters["evaluated_step"] > counters["step"]:
+        raise ValueError(f"evaluated_step {counters['evaluated_step']} is after step {counters['step']}")
+    return counters
 
 
-class Pcg64(Document):
-    """The state of NumPy's PCG64."""
-
-    class Numbers(Document):
-        """The generator's two integers."""
-
-        state: Annotated[int, Field(ge=0, lt=2**128)]
-        inc: Annotated[int, Field(ge=0, lt=2**128)]
-
-    bit_generator: Literal["PCG64"]
-    state: Numbers
-    has_uint32: Annotated[int, Field(ge=0, le=1)]
-    uinteger: Annotated[int, Field(ge=0, lt=2**32)]
+def _interval_of_the_rate(figures: dict[str, Any]) -> dict[str, Any]:
+    rate, interval = figures["success_rate"], figures["success_ci95"]
+    if (rate is None) is not (interval is None):
+        raise ValueError("success_rate and success_ci95 belong together, and one of them is null")
+    if rate is not None and not interval[0] - 1e-9 <= rate <= interval[1] + 1e-9:
+        raise ValueError(f"success_rate {rate} is outside of its interval {interval}")
+    return figures
 
 
-class RandomStates(Document):
-    """The states of a run's generators."""
-
-    exploration: Pcg64
-    replay: Pcg64
-
-
-class Change(Document):
-    """Settings changed when a run was resumed: each name with its value before and after."""
-
-    step: Count
-    settings: Annotated[dict[Text, Annotated[list[Any], Field(min_length=2, max_length=2)]], Field(min_length=1)]
-    why: Text
+def _whole(terms: dict[str, Any]) -> dict[str, Any]:
+    for what, fields in (("observation", terms["observation"]), ("action.layout", terms["action"]["layout"])):
+        names = [field["name"] for field in fields]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{what} names a field twice: {names}")
+    if (terms.get("robot") is None) is not (terms.get("guard") is None):
+        raise ValueError("robot and guard belong together, and one of them is missing")
+    return terms
 
 
-class FieldTerms(Document):
-    """A field of a layout."""
-
-    name: Text
-    components: Annotated[list[Text], Field(min_length=1)]
-    unit: Text
-    source: Text
-
-
-Fields = Annotated[list[FieldTerms], Field(min_length=1)]
-
-
-class ActionTerms(Document):
-    """The meaning of an action; a robot's has more terms, which are compared with its environment's."""
-
-    model_config = ConfigDict(extra="allow")
-
-    layout: Fields
-    implied_speeds: dict[Text, Magnitude] = {}
-
-
-class GuardTerms(Document):
-    """The guard's limits that are shown before an environment is made."""
-
-    model_config = ConfigDict(extra="allow")
-
-    max_tcp_speed_m_s: Magnitude
-    joint_speed_fraction: Magnitude
-
-
-class RobotTerms(Document):
-    """The robot's limits that are shown before an environment is made."""
-
-    model_config = ConfigDict(extra="allow")
-
-    velocity_rad_s: Annotated[list[Magnitude], Field(min_length=1)]
-
-
-class ContractTerms(Document):
-    """The terms of every contract, and those shown for a robot; the rest is compared with the environment's."""
-
-    model_config = ConfigDict(extra="allow")
-
-    observation: Fields
-    action: ActionTerms
-    robot: RobotTerms | None = None
-    guard: GuardTerms | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        for what, fields in (("observation", self.observation), ("action.layout", self.action.layout)):
-            names = [field.name for field in fields]
-            if len(set(names)) != len(names):
-                raise ValueError(f"{what} names a field twice: {names}")
-        if (self.robot is None) is not (self.guard is None):
-            raise ValueError("robot and guard belong together, and one of them is missing")
-        return self
-
-
-class File(Document):
-    """One file of a checkpoint."""
-
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    bytes: Count
-
-
-class Manifest(Document):
-    """The parts of a checkpoint, and what made it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    files: dict[str, File]
-    made_with: dict[Text, Text]
-
-
-MODELS: Mapping[str, TypeAdapter[Any]] = {
-    "manifest": TypeAdapter(Manifest),
-    "contract": TypeAdapter(ContractTerms),
-    "counters": TypeAdapter(Counters),
-    "evaluation": TypeAdapter(EvaluationFigures | None),
-    "evaluations": TypeAdapter(list[EvaluationFigures]),
-    "random": TypeAdapter(RandomStates),
-    "changes": TypeAdapter(list[Change]),
+# The parts of a checkpoint, and what made it.
+MANIFEST = _names(
+    {
+        "files": dict_schema(str_schema(), _names({"sha256": str_schema(pattern=r"^[0-9a-f]{64}$"), "bytes": COUNT})),
+        "made_with": dict_schema(TEXT, TEXT),
+    },
+    more=True,
+)
+FIELDS = list_schema(
+    _names({"name": TEXT, "components": list_schema(TEXT, min_length=1), "unit": TEXT, "source": TEXT}), min_length=1
+)
+# The terms of every contract, and those of a robot that are shown before its environment is made; all others are
+# compared with the environment's.
+CONTRACT = no_info_after_validator_function(
+    _whole,
+    _names(
+        {
+            "observation": FIELDS,
+            "action": _names({"layout": FIELDS}, {"implied_speeds": dict_schema(TEXT, MAGNITUDE)}, more=True),
+        },
+        {
+            "robot": nullable_schema(_names({"velocity_rad_s": list_schema(MAGNITUDE, min_length=1)}, more=True)),
+            "guard": nullable_schema(
+                _names({"max_tcp_speed_m_s": MAGNITUDE, "joint_speed_fraction": MAGNITUDE}, more=True)
+            ),
+        },
+        more=True,
+    ),
+)
+# A run's progress; ``replay`` and ``episodes`` are present if it can be resumed. More counters may follow.
+COUNTERS = no_info_after_validator_function(
+    _in_order,
+    _names(
+        {"step": COUNT, "updates": COUNT, "evaluated_step": COUNT, "warm_start": bool_schema()},
+        {
+            "replay": nullable_schema(_names({"next": COUNT})),
+            "episodes": nullable_schema(list_schema(COUNT, min_length=1)),
+        },
+        more=True,
+    ),
+)
+# How many episodes failed for one reason, and their median distance from success.
+FAILURE_COUNT = _names({"episodes": POSITIVE_COUNT, "distance_m": nullable_schema(MAGNITUDE)})
+# The figures of an ``Evaluation``.
+EVALUATION = no_info_after_validator_function(
+    _interval_of_the_rate,
+    _names(
+        {
+            "success_rate": nullable_schema(SHARE),
+            "success_ci95": nullable_schema(_pair(SHARE)),
+            "episodes": POSITIVE_COUNT,
+            "mean_return": FLOAT,
+            "mean_steps": MAGNITUDE,
+            "mean_final_distance_m": nullable_schema(MAGNITUDE),
+            "max_tcp_speed_m_s": nullable_schema(MAGNITUDE),
+            "max_joint_speed_rad_s": nullable_schema(MAGNITUDE),
+            "guard_interventions": nullable_schema(dict_schema(TEXT, SHARE)),
+        },
+        {
+            "mean_return_ci95": nullable_schema(_pair(FLOAT)),
+            "failures": nullable_schema(dict_schema(TEXT, FAILURE_COUNT)),
+            "handling": nullable_schema(dict_schema(TEXT, MAGNITUDE)),
+        },
+    ),
+)
+# The state of NumPy's PCG64.
+PCG64 = _names(
+    {
+        "bit_generator": literal_schema(["PCG64"]),
+        "state": _names({"state": int_schema(ge=0, lt=2**128), "inc": int_schema(ge=0, lt=2**128)}),
+        "has_uint32": int_schema(ge=0, le=1),
+        "uinteger": int_schema(ge=0, lt=2**32),
+    }
+)
+# Settings changed when a run was resumed: each name with its value before and after.
+CHANGE = _names({"step": COUNT, "settings": dict_schema(TEXT, _pair(any_schema()), min_length=1), "why": TEXT})
+MODELS: Mapping[str, CoreSchema] = {
+    "manifest": MANIFEST,
+    "contract": CONTRACT,
+    "counters": COUNTERS,
+    "evaluation": nullable_schema(EVALUATION),
+    "evaluations": list_schema(EVALUATION),
+    "random": _names({"exploration": PCG64, "replay": PCG64}),
+    "changes": list_schema(CHANGE),
 }
 
 
@@ -219,9 +189,14 @@ def require_document(path: Path, values: Any) -> None:
         CheckpointError: Naming the first mismatch.
     """
     try:
-        MODELS[path.stem].validate_python(values)
+        _validator(path.stem).validate_python(values)
     except ValidationError as error:
         raise CheckpointError(f"{path}: {_first(error)}; {COPY}") from None
+
+
+@cache
+def _validator(name: str) -> SchemaValidator:
+    return SchemaValidator(MODELS[name], CONFIG)
 
 
 def read_json(path: Path) -> Any:

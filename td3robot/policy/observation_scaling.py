@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Moments = dict[str, NDArray[np.float64]]
+# Groups of a checkpoint: the scaling of observations, and that of what only critics see.
+NORMALIZER, PRIVILEGED = "normalizer", "privileged_normalizer"
 
 # Keeps a component that hardly moved in training from being blown up: a simulated gripper rests within 0.1 mrad of one
 # angle, and a real one, a few milliradians off, would saturate the networks.
@@ -37,6 +39,16 @@ class ObservationScaling:
         """Return scaled observations (..., observation)."""
         scaled: NDArray[np.float32] = np.clip((observation - self.shift) * self.scale, -self.clip, self.clip)
         return scaled
+
+
+def columns(moments: Moments, which: slice) -> Moments:
+    """Return a normaliser's state for some components alone."""
+    return moments | {name: moments[name][which] for name in ("mean", "variance")}
+
+
+def joined(first: Moments, second: Moments) -> Moments:
+    """Return one normaliser's state for the components of two that saw the same moments."""
+    return first | {name: np.concatenate([first[name], second[name]]) for name in ("mean", "variance")}
 
 
 def require_moments(moments: Moments) -> None:

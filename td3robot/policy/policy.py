@@ -4,16 +4,19 @@ No torch here: a robot's control process loads and runs a policy without it.
 """
 
 import re
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from td3robot.config import DisturbanceConfig
 from td3robot.errors import ContractError
 from td3robot.policy.contract import Contract, require_covered
 from td3robot.policy.documents import short
 from td3robot.policy.observation_scaling import LARGEST, ObservationScaling
+
+if TYPE_CHECKING:
+    from td3robot.config import DisturbanceConfig
 
 # Assumed bound of observations that are not clipped.
 OBSERVED = 1e6
@@ -28,7 +31,7 @@ class Policy:
         actor: The actor's tensors by their names in a checkpoint (``net.0.weight`` ...).
         scaling: The normaliser's scaling of observations.
         contract: What the policy was trained for.
-        varied: The disturbances that its training drew.
+        config: The text of its run's configuration; empty if it has none.
         name: What ``td3robot.make_env`` makes the policy's environment from.
 
     Attributes:
@@ -43,14 +46,21 @@ class Policy:
         actor: Tensors,
         scaling: ObservationScaling,
         contract: Contract,
-        varied: DisturbanceConfig = DisturbanceConfig(),  # noqa: B008  # frozen
+        config: str = "",
         name: str = "CHECKPOINT",
     ) -> None:
-        self.contract, self.varied, self.name = contract, varied, name
+        self.contract, self.config, self.name = contract, config, name
         self.observation_size = len(scaling.shift)
         self.scaling = scaling
         self.layers = _layers(actor, self.observation_size)
         _require_bounded(self.layers, scaling)
+
+    @cached_property
+    def varied(self) -> "DisturbanceConfig":
+        """The disturbances that its training drew, as far as terms of a contract may differ by them."""
+        from td3robot.policy.saved_config import drawn_disturbance  # only a comparison needs what it imports
+
+        return drawn_disturbance(self.config)
 
     def require(self, environment: Any) -> None:
         """Refuse an environment that the policy was not trained for, by the same comparison as on an arm.

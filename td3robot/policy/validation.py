@@ -8,7 +8,7 @@ from td3robot.config import RobotEnvironmentConfig, RunConfig
 from td3robot.errors import CheckpointError
 from td3robot.policy.checkpoint import Arrays, Checkpoint
 from td3robot.policy.documents import MODELS, short
-from td3robot.policy.observation_scaling import LARGEST
+from td3robot.policy.observation_scaling import LARGEST, PRIVILEGED
 
 OPTIMIZER = "_optimizer"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -51,8 +51,16 @@ class _Validation:
         self.documents = {name: saved.document(name) for name in MODELS if saved.has(name)}
         self.contract = saved.contract()
         self.counters, self.evaluation = saved.document("counters"), saved.document("evaluation")
-        self.sizes = self.contract.observation.size, self.contract.action.size
-        self.networks = config.agent.networks(*self.sizes)
+        self.privileged = saved.privileged_size
+        asymmetric = config.agent.is_asymmetric
+        self.require(
+            asymmetric is (self.privileged > 0),
+            f"its configuration has {'an' if asymmetric else 'no'} asymmetric critic, and it "
+            f"{'lacks' if asymmetric else 'has'} a {PRIVILEGED}",
+        )
+        self.sizes = self.contract.observation.size + self.privileged, self.contract.action.size
+        sizes = self.contract.observation.size, self.sizes[1], *([self.privileged] if asymmetric else [])
+        self.networks = config.agent.networks(*sizes)
 
     def require(self, fits: bool, what: str) -> None:
         """Raise if something does not fit, saying what."""
@@ -184,13 +192,13 @@ class _Validation:
         """Refuse rows that no environment of the contract can have given."""
         observation, action = self.sizes
         step, following = self.counters["step"], self.counters["replay"]["next"]
-        capacity = self.config.agent.replay_capacity
+        capacity, most = self.config.agent.replay_capacity, step * (1 + self.config.agent.hindsight_goals)
         rows = self.saved.arrays("replay").get("rows")
         if rows is None or rows.dtype != np.float32 or rows.ndim != 2 or rows.shape[1] != 2 * observation + action + 3:
             raise self.error("replay holds no rows of this contract's transitions")
         count = len(rows)
         self.require(
-            count <= min(capacity, step), f"replay holds {count} transitions of {step} steps, with room for {capacity}"
+            count <= min(capacity, most), f"replay holds {count} transitions of {step} steps, with room for {capacity}"
         )
         self.require(
             following == count if count < capacity else following < capacity,

@@ -1,13 +1,16 @@
 """A stand-in with its cell, a checkpoint that nobody trained, and an operator who plays a part."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from td3robot.build import make_robot_env, robot_spec
-from td3robot.config import load_config, to_yaml
+from td3robot.config import GuardConfig, RobotEnvironmentConfig, load_config, to_yaml
+from td3robot.deploy import deployment, hand_eye, rehearsal
+from td3robot.deploy.deployment import CHECK_BEFORE_PLAY_S
 from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.operator import OperatorStop
 from td3robot.deploy.scripted_operator import ScriptedOperator
@@ -19,6 +22,8 @@ from td3robot.robots.ur.urcap import ACTIVE
 from td3robot.simulators.process import start_ur_simulator
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
+# A busy host may stand still for so long [s], which is no fault here.
+PATIENCE_S = 0.5
 COUNTERS = {"step": 0, "updates": 0, "evaluated_step": 0, "warm_start": False}
 
 
@@ -37,11 +42,27 @@ def make_cell(host):
                 "host": host,
                 "connect_timeout_s": 5.0,
                 "late_periods": 10.0,
-                "max_state_age_s": 0.5,
+                "max_state_age_s": PATIENCE_S,
                 "watchdog_hz": 2.0,
-            }
+            },
+            "gripper": {"max_age_s": 5.0, "answer_timeout_s": 2.0},
         }
     )
+
+
+@pytest.fixture(autouse=True)
+def patient_guard(monkeypatch):
+    """Give commands that load no policy a guard with the patience of the policies here."""
+    patient = partial(RobotEnvironmentConfig, guard=GuardConfig(max_state_age_s=PATIENCE_S))
+    for module in (deployment, hand_eye):
+        monkeypatch.setattr(module, "RobotEnvironmentConfig", patient)
+
+
+@pytest.fixture(autouse=True)
+def brief_checks(monkeypatch):
+    """Watch a robot's states for a second, as before each session that moves it."""
+    for module in (deployment, rehearsal):
+        monkeypatch.setattr(module, "CHECK_S", CHECK_BEFORE_PLAY_S)
 
 
 @pytest.fixture(scope="session")
@@ -106,9 +127,8 @@ def save_checkpoint(path, config):
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
-    return save_checkpoint(
-        tmp_path_factory.mktemp("policy") / "policy", load_config(REACH, ["environment.episode_s=2"])
-    )
+    patient = ["environment.episode_s=2", f"environment.guard.max_state_age_s={PATIENCE_S}"]
+    return save_checkpoint(tmp_path_factory.mktemp("policy") / "policy", load_config(REACH, patient))
 
 
 @pytest.fixture(scope="session")

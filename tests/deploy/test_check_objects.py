@@ -11,17 +11,17 @@ from td3robot.state import Pose
 from td3robot.tasks.grasp import GraspConfig
 
 
-def finding(z, holds=False):
+def finding(z, holds=False, objection=None):
     setting = SimpleNamespace(objects=GraspConfig().objects())
     environment = SimpleNamespace(
         batch=SimpleNamespace(setting=setting),
         robot=SimpleNamespace(spec=SimpleNamespace(table_height_m=0.0)),
         find_objects=lambda: {"object": Pose(np.array([0.0, 0.5, z]), np.eye(3))},
+        initial=SimpleNamespace(objection=lambda objects, goal: objection),
     )
     check = Check()
-    _check_objects(check, SimpleNamespace(holds=holds), environment)
-    (found,) = check.findings
-    return found
+    _check_objects(check, SimpleNamespace(holds=holds), environment, None)
+    return check.findings[-1]
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,8 @@ def test_what_the_gripper_holds_is_not_looked_for_on_the_table():
     found = finding(0.147, holds=True)
     assert (found.verdict, found.found) == ("no-go", "the gripper holds something")
     assert "td3robot gripper open --robot CELL" in found.advice
+
+
+def test_objects_with_which_no_episode_can_begin_are_no_go_in_the_sentence_of_the_task():
+    found = finding(0.02, objection="the goal is on top of the object; move it")
+    assert (found.name, found.verdict, found.advice) == ("goal", "no-go", "the goal is on top of the object; move it")

@@ -25,7 +25,7 @@ SLOW = {
     "latency 20 ms, jitter 20 ms",
     "gripper silent",
     "two clients at once",
-    "tracker jumps",
+    "object off the table",
     "tracker silent",
     "frozen stream",
 }
@@ -69,5 +69,6 @@ def test_every_fault_of_the_standin_is_drilled():
 
     held = [cell.cell_contents for drill in DRILLS for cell in drill.strike.__closure__ or ()]
     drilled = {value for value in held if isinstance(value, str)}
-    # Lost objects and wrong models are no faults of a moving arm: see test_refusals.py and test_rehearsal.py.
-    assert set(FAULTS) - drilled == {"object_lost", "wrong_model"}
+    # Lost objects and wrong models are no faults of a moving arm: see test_refusals.py and test_rehearsal.py. An old
+    # picture is known by its missing noise, and this cell's camera has none: see tests/robots/test_tracker.py.
+    assert set(FAULTS) - drilled == {"object_lost", "wrong_model", "tracker_frozen"}

@@ -116,7 +116,8 @@ def test_closings_are_put_beside_training():
 def test_an_episode_has_the_closings_of_its_gripper():
     config = RobotEnvironmentConfig.model_validate({"task": {"name": "grasp"}, "episode_s": 3.0})
     environment, acted = make_robot_env(config), []
-    environment.task.gripper_range = lambda state: (np.zeros(1), np.ones(1))  # it closes anywhere
+    environment.task.gripper_range = lambda state, goals: (np.zeros(1), np.ones(1))  # it closes anywhere
+    environment.batch.retreat = None  # ... and stays closed on nothing
 
     def act(observation):
         """Rest, and close after half a second."""

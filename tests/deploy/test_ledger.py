@@ -1,10 +1,15 @@
+import errno
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from td3robot.deploy.deployment import _play
 from td3robot.deploy.ledger import LadderError, Ledger, digest_of
 from td3robot.robots.cells import load_cell
 
@@ -88,6 +93,9 @@ def test_recover_sets_a_damaged_ledger_aside_and_every_other_robot_awaits_its_op
     ledger.release("1")
     ledger.require_released("1")
     assert ledger.path.with_name("ledger.json.damaged").read_text() == whole[: len(whole) // 2]
+    assert [each.partition(" was stopped")[0] for each in ledger.waiting()] == [
+        "Every robot without an entry of its own"
+    ]
     for serial in ("2", "3"):
         climb(ledger, "check", serial=serial)  # a passed check releases nothing
         with pytest.raises(LadderError, match="its entry in the ledger was lost"):
@@ -211,3 +219,41 @@ def test_a_full_disk_leaves_the_robot_driven_and_so_latched(tmp_path, monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(ledger.path.parents[1]))
     with pytest.raises(LadderError, match="ended without bringing it to rest in order"):
         Ledger().require_released("1")
+
+
+def no_more_files(*_, **__):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_without_open_files_a_sound_ledger_is_not_set_aside(ledger, monkeypatch):
+    climb(ledger, "check")
+    whole = ledger.path.read_text()
+    with monkeypatch.context() as without:
+        without.setattr(Path, "read_text", no_more_files)
+        with pytest.raises(LadderError, match=r"could not be opened \(Too many open files\).*ulimit -n 1024"):
+            ledger.release("1")
+    assert ledger.path.read_text() == whole
+
+
+@pytest.mark.parametrize("what", ["td3robot.locks.open_directory", "os.open"])
+def test_without_open_files_nothing_begins(ledger, monkeypatch, tmp_path, what):
+    monkeypatch.setattr(what, no_more_files)
+    with pytest.raises(LadderError, match=r"Too many open files.*ulimit -n 1024"), ledger.driving("1", tmp_path):
+        pytest.fail("it began")
+
+
+def test_a_session_whose_end_cannot_be_written_down_says_first_how_it_ended(ledger, monkeypatch, tmp_path):
+    session = SimpleNamespace(episodes=[], fault=None)
+    request = SimpleNamespace(episodes=1, seed=1, options={}, cell=SimpleNamespace(recovery="td3robot recover"))
+
+    def run(*_):
+        session.episodes.append("one")
+        monkeypatch.setattr("td3robot.locks.open_directory", no_more_files)
+
+    session.run = run
+    said = str(_play(session, request, ledger.driving("1", tmp_path)))
+    assert re.fullmatch(
+        r"the session is over, and the arm rests; but the ledger .* could not be written \(Too many open files\); .*; "
+        "it counts as driven until td3robot recover",
+        said,
+    )

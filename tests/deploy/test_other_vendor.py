@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import threading
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, time
@@ -226,6 +227,14 @@ def test_what_goes_on_is_said_before_it_takes_its_time(controller, checkpoint, p
         r"\([-\d, ]+\) mm, between \d+ and \d+ mm high, and no joint turns by more than \d+ degrees",
         agreed,
     )
+
+
+@pytest.mark.parametrize("mode", ["check", "shadow", "confirm", "run"])
+def test_a_goal_in_millimetres_is_refused_before_anything_else_is_asked_for(controller, checkpoint, tmp_path, mode):
+    request = replace(ask(checkpoint, tmp_path, mode), goal=(200.0, 500.0, 300.0))
+    with pytest.raises(ConfigError, match=r"the goal \[200\.0, 500\.0, 300\.0\] m is outside"):
+        deploy(request, Signals())
+    assert controller.log == []
 
 
 @pytest.mark.thorough

@@ -5,11 +5,13 @@ import re
 
 import pytest
 
+from td3robot.config import parse_config
 from td3robot.deploy.check import PARTS, check_contract
 from td3robot.deploy.deployment import Request, check_cell, deploy
 from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.errors import ConfigError, RobotError
 from td3robot.policy.contract import IRRELEVANT, Contract
+from td3robot.robots.objects import TaughtPose
 from td3robot.robots.physical import Check
 from td3robot.robots.ur.connection import connection_refused_message
 
@@ -93,7 +95,13 @@ PREPARE = {
 }
 
 
-@pytest.mark.parametrize("name", PREPARE)
+# What the check below shows as well.
+SEEN_BELOW = ("local control", "speed slider")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SEEN_BELOW)) for name in PREPARE]
+)
 @pytest.mark.quick("emergency stop", "gripper inactive")
 def test_a_robot_that_is_not_ready_is_not_moved(name, standin, cell, checkpoint, person, tmp_path):
     prepare, said = PREPARE[name]
@@ -167,6 +175,23 @@ def test_a_cell_unlike_that_of_training_is_refused(standin, cell, checkpoint, pe
 def test_requests_that_make_no_sense_are_refused(values, said, standin, cell, checkpoint, person, tmp_path):
     with pytest.raises(ConfigError, match=said):
         deploy(ask(checkpoint, cell, tmp_path, **values), person)
+    at_rest(standin)
+
+
+PLACE = """
+name: place
+environment: {kind: robot, task: {name: place}, episode_s: 2.0, guard: {max_state_age_s: 0.5}}
+agent: {normalize_observations: true}
+"""
+
+
+@pytest.mark.thorough
+def test_a_goal_on_top_of_the_object_is_no_go(standin, cell, write_checkpoint, person, tmp_path):
+    place = write_checkpoint(tmp_path / "place", parse_config(PLACE, "test"))
+    lying = {"object": TaughtPose(position_m=(0.0, 0.5, 0.02))}
+    request = ask(place, cell, tmp_path, mode="run", unattended=True, goal=(0.02, 0.5), taught=lying)
+    with pytest.raises(RobotError, match=r"no-go: goal: not clear.* is on top of the object, which lies 20 mm from it"):
+        deploy(request, person)
     at_rest(standin)
 
 

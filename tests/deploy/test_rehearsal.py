@@ -12,8 +12,9 @@ from td3robot.build import robot_spec
 from td3robot.config import parse_config
 from td3robot.deploy.loaded_policy import open_checkpoint
 from td3robot.deploy.rehearsal import Plan, Rehearsal
-from td3robot.errors import ConfigError, RobotError
+from td3robot.errors import CameraError, ConfigError, RobotError
 from td3robot.geometry import quaternion
+from td3robot.report.session import read_session
 from td3robot.simulators.presets import preset
 from td3robot.tasks.scripted import scripted_grasp
 
@@ -143,9 +144,46 @@ def test_a_released_policy_succeeds_in_a_cell_whose_geometry_was_measured(own_ho
     assert (table["verdict"], table["found"]) == ("go", f"{robot['table_height_m']:g}")
 
 
+@pytest.mark.thorough
 def test_a_cell_that_training_does_not_cover_is_refused_with_the_command_that_trains_for_it(own_host, loaded, tmp_path):
     pytest.importorskip("rtde_control")
     here = loaded.environment.robot.model_copy(update={"table_height_m": -0.012})
     plan = Plan(loaded, 1, host=own_host(7), records=tmp_path, timeout_scale=5.0, robot=here)
     with pytest.raises(RobotError, match=r"robot\.table_height_m: -0\.012, 0\.012 apart, .*td3robot train ur5e_reach"):
         Rehearsal(plan, lambda text: None).run()
+
+
+def test_eyes_need_something_to_see(loaded, tmp_path):
+    pytest.importorskip("rtde_control")
+    pytest.importorskip("cv2")
+    with pytest.raises(ConfigError, match="the task has no object that a camera could see"):
+        Rehearsal(Plan(loaded, 1, records=tmp_path, eyes=True), print).run()
+
+
+def test_faults_of_a_tracker_are_refused_where_a_camera_sees(own_host, write_checkpoint, tmp_path):
+    pytest.importorskip("rtde_control")
+    pytest.importorskip("cv2")
+    faults = tmp_path / "faults.yaml"
+    faults.write_text(yaml.safe_dump({"faults": [{"kind": "tracker_silent", "at_s": 1.0}]}))
+    plan = grasp_plan(tmp_path, write_checkpoint, episodes=1, host=own_host(6), faults=faults, eyes=True)
+    with pytest.raises(ConfigError, match="tracker_silent is a fault of the poses that the simulator tells"):
+        Rehearsal(plan, print).run()
+
+
+@pytest.mark.slow
+def test_a_grasp_by_what_a_camera_sees(own_host, write_checkpoint, tmp_path):
+    pytest.importorskip("rtde_control")
+    pytest.importorskip("cv2")
+    said = []
+    try:
+        report = Rehearsal(
+            grasp_plan(tmp_path, write_checkpoint, episodes=1, host=own_host(7), eyes=True), said.append
+        ).run()
+    except CameraError as error:
+        pytest.skip(str(error))
+    assert "camera: 480x360, 15 frames a second, 50 ms from exposure to frame" in said
+    assert report["arm"]["success_rate"] == 1.0
+    tracker = report["tracker"]
+    assert tracker["error_mm"]["p50"] < 6.0 and tracker["seen"]["object"] > 0.3
+    session = read_session(Path(report["record"]))
+    assert session.tracker is not None and session.tracker.poses == tracker["poses"] > 20

@@ -314,13 +314,13 @@ def test_saving_leaves_no_file_open_and_files_that_others_can_read(tmp_path):
 def test_settings_that_are_newer_than_a_checkpoint_are_named_with_their_values(untrained, sign):
     saved = Checkpoint(untrained)
     config = saved.config()
-    assert saved.newer_settings(config) == {}
+    assert saved.saved_config.newer_settings(config) == {}
 
     values = yaml.safe_load((untrained / "config.yaml").read_text())
     del values["agent"]["kind"], values["agent"]["n_step"], values["training"], values["environment"]["kwargs"]
     (untrained / "config.yaml").write_text(yaml.safe_dump(values))
     sign(untrained, "config.yaml")
-    newer = Checkpoint(untrained).newer_settings(config)
+    newer = Checkpoint(untrained).saved_config.newer_settings(config)
     assert newer == {
         "agent.n_step": 1, "environment.kwargs": {}, "training": config.training.model_dump(mode="json"),
     }, "agent.kind is left out: every earlier run was TD3's"  # fmt: skip

@@ -81,6 +81,28 @@ def test_a_cell_may_differ_from_training_by_what_training_varied(here, varied, f
 
 
 @pytest.mark.parametrize(
+    ("gain", "lookahead_s", "varied", "fits"),
+    [
+        (300.0, 0.1, OFF, True),  # a contract that is older than the terms had the arm's own
+        (600.0, 0.1, OFF, False),
+        (301.0, 0.1, OFF, False),
+        (600.0, 0.1, REAL, True),  # a damping ratio of 1.22, 1.41 times that of training
+        (1000.0, 0.1, REAL, False),
+        (300.0, 0.13, REAL, True),
+        (300.0, 0.06, REAL, False),
+        (400.0, 0.08, REAL, True),
+    ],
+)
+def test_a_servo_may_differ_by_the_lag_and_damping_that_training_varied(gain, lookahead_s, varied, fits):
+    here = terms(arm="ur5e", servo_gain=gain, servo_lookahead_s=lookahead_s)
+    for trained in (terms(arm="ur5e"), terms(arm="ur5e", servo_gain=300.0, servo_lookahead_s=0.1)):
+        assert all(each.covered for each in here.compare(trained, varied)) is fits
+    if not fits:
+        with pytest.raises(ContractError, match=r"contract: robot\.servo_(gain|lookahead_s): .*training"):
+            require_covered(here, trained, varied, "train for it")
+
+
+@pytest.mark.parametrize(
     ("values", "varied", "fits"),
     [
         ({"mass_kg": 0.3}, REAL, True),
