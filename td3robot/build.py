@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from td3robot import catalog
 from td3robot.config import (
     DISTURBANCES,
+    ActionConfig,
     GuardConfig,
     GymnasiumEnvironmentConfig,
     RobotConfig,
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
 def _from_cell(
     config: RobotConfig, objects: tuple[ObjectModel, ...], cell: CellConfig | None, guard: GuardConfig
 ) -> Robot:
-    return _require_cell(config, cell).driver(robot_spec(config), max_tcp_speed_m_s=guard.max_tcp_speed_m_s)
+    robot = _require_cell(config, cell).driver(robot_spec(config), max_tcp_speed_m_s=guard.max_tcp_speed_m_s)
+    robot.max_contact_force_n = guard.max_contact_force_n
+    return robot
 
 
 # Makers of the robot of each backend: a simulation here, or the cell's driver for every physical robot.
@@ -67,6 +70,7 @@ def make_robot_env(
     cell: CellConfig | None = None,
     objects: Objects | None = None,
     robot: Robot | None = None,
+    privileged: bool = False,
 ) -> RobotEnv:
     """Build the environment of a robot, its guard and its task.
 
@@ -77,6 +81,7 @@ def make_robot_env(
         cell: A physical or stand-in cell; its robot replaces the configured one.
         objects: Source of object poses, if the cell has none or a better one is available.
         robot: An existing robot to use in place of the configured one.
+        privileged: Whether the true state follows each observation; for training in simulation alone.
 
     Raises:
         ConfigError: The goals are out of reach, the positions of the task's objects are unknown, or there is no such
@@ -86,7 +91,7 @@ def make_robot_env(
     if render_mode is not None and render_mode not in RENDER_MODES:
         raise ConfigError(choose("render mode", render_mode, RENDER_MODES))
     alone = robot is None and objects is None
-    recipe = partial(make_robot_env, config, render_mode, practice, cell) if alone else None
+    recipe = partial(make_robot_env, config, render_mode, practice, cell, privileged=privileged) if alone else None
     if cell is not None:
         cell.require_within(config.guard)
         config = config.in_cell(cell.robot)
@@ -111,13 +116,27 @@ def make_robot_env(
     setting = Setting(
         task=task,
         action_kind=make_action_kind(
-            config.action, config.guard, spec, kinematics, task.uses_gripper, task.turns_tool, config.pace
+            config.action,
+            config.guard,
+            spec,
+            kinematics,
+            task.uses_gripper,
+            task.turns_tool,
+            config.pace,
+            task.tilts_tool,
         ),
         guard=guard,
         objects=models,
         episode_steps=config.episode_steps,
+        rising=None
+        if practice
+        else make_action_kind(
+            ActionConfig(), config.guard, spec, kinematics, task.uses_gripper, task.turns_tool, config.pace
+        ),
+        bounds=object_bounds(config, spec) if models else None,
         pace=config.pace,
         observer=None if simulated is None else simulated.kinematics,
+        privileged=privileged,
     )
     initial.require_reachable(config.task.region, np.array(space.low), np.array(space.high))
     return RobotEnv(
@@ -132,7 +151,8 @@ def _compile_kernels(config: RobotEnvironmentConfig) -> None:
     simulated = config.model_copy(update={"robot": config.robot.model_copy(update={"backend": "mujoco"})})
     environment = make_robot_env(simulated)
     environment.reset(seed=0)
-    environment.step(np.zeros(environment.action_space.shape or (), np.float32))
+    for _ in range(3):  # a state that is seen late lies between two earlier ones
+        environment.step(np.zeros(environment.action_space.shape or (), np.float32))
     guard, row = environment.guard.twin(), np.array([0])
     guard.decide(guard.q - 0.1, guard.gripper, guard.q + 1.0, np.zeros(1), row)  # far ahead: the guard has to search
     environment.close()
@@ -181,11 +201,14 @@ def _objects(robot: Robot, config: RobotEnvironmentConfig, cell: CellConfig | No
 
 
 def make_environment(
-    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig, render_mode: str | None = None, practice: bool = False
+    config: RobotEnvironmentConfig | GymnasiumEnvironmentConfig,
+    render_mode: str | None = None,
+    practice: bool = False,
+    privileged: bool = False,
 ) -> Environment:
-    """Build the environment of a run, whose mistakes are errors of td3robot."""
+    """Build the environment of a run, whose mistakes are errors of td3robot; see :func:`make_robot_env`."""
     if isinstance(config, RobotEnvironmentConfig):
-        return CheckedEnvironment(make_robot_env(config, render_mode, practice), config.title)
+        return CheckedEnvironment(make_robot_env(config, render_mode, practice, privileged=privileged), config.title)
     return CheckedEnvironment(make_gymnasium(config, render_mode), config.title)
 
 

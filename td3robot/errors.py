@@ -5,11 +5,10 @@ choices, and what to do. The command line prints it and exits with status 2.
 """
 
 import difflib
+import errno
 import os
 from collections.abc import Iterable
 from importlib.util import find_spec
-
-from td3robot.requirements import impossible
 
 
 class Td3RobotError(Exception):
@@ -32,6 +31,8 @@ class MissingExtraError(Td3RobotError, ImportError):
     """A package of an optional extra is not installed."""
 
     def __init__(self, extra: str, purpose: str) -> None:
+        from td3robot.requirements import impossible  # what it imports takes longer than the rest of this module
+
         self.extra, self.purpose = extra, purpose
         needed = (
             impossible(extra) or f"the extra {extra!r}, which is not installed; run: pip install 'td3robot[{extra}]'"
@@ -52,6 +53,10 @@ class CommandRefusedError(RobotError):
 
 class TrackerError(RobotError):
     """The positions of the objects are no longer known."""
+
+
+class CameraError(TrackerError):
+    """A camera cannot be opened, or shows nothing that can be used."""
 
 
 class EnvironmentFaultError(Td3RobotError):
@@ -98,9 +103,14 @@ def require_open_file() -> None:
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
-        raise Td3RobotError(
-            f"this program can open no more files ({error.strerror}); raise the limit, for example with ulimit -n 1024"
-        ) from None
+        raise Td3RobotError(f"this program can open no more files ({error.strerror}); {remedy(error)}") from None
+
+
+def remedy(error: OSError) -> str:
+    """Return what to do about a file that cannot be opened or written, as a clause."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit, for example with ulimit -n 1024"
+    return "make room, and check who may write there"
 
 
 def choose(kind: str, name: str, choices: Iterable[str]) -> str:

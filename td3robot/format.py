@@ -1,6 +1,7 @@
 """Numbers, durations, names and settings as text for people: one set of words for terminal, pages, plots and viewer."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -28,10 +29,16 @@ ENDED_BY = {
 FAILURES = {
     "away": "away from the goal", "too_fast": "moving too fast", "too_short": "there for too short a time",
     "never_gripped": "never gripped the object", "lost": "lost the object", "not_lifted": "not lifted far enough",
-    "stopped": "stopped early",
+    "stopped": "stopped early", "not_left": "the hand did not leave the object", "still_held": "still held the object",
+    "misplaced": "away from the goal", "askew": "not turned as the goal", "support_pushed": "pushed the support away",
 } | {name: f"stopped by {ENDED_BY[name]}" for name in ("fault", "operator")}  # fmt: skip
 # A distance to the goal below this is left out: a lifted object has none left [m].
 NOTHING_M = 5e-5
+
+
+def is_plain(text: str, allowed: str = "") -> bool:
+    """Whether a terminal shows a text as it is: no control characters except those allowed, and no lone surrogates."""
+    return not any(unicodedata.category(each) in ("Cc", "Cs") and each not in allowed for each in text)
 
 
 def name_of(identifier: str) -> str:

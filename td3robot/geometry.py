@@ -13,6 +13,8 @@ from td3robot.state import Array, Pose
 
 # A rotation smaller than this has no axis worth computing [rad].
 NO_TURN = 1e-12
+# A quaternion whose norm is further from 1 than this is a mistake, not rounding.
+UNIT_TOLERANCE = 0.01
 
 
 def about_vertical(angle: float) -> Array:
@@ -86,6 +88,11 @@ def rotation_matrix(vector: ArrayLike) -> Array:
 def compose(pose: Pose, offset: Pose) -> Pose:
     """Return ``offset``, given in the frame of ``pose``, in the frame in which ``pose`` is given."""
     return Pose(pose.position + pose.rotation @ offset.position, pose.rotation @ offset.rotation)
+
+
+def inverse(pose: Pose) -> Pose:
+    """Return the frame in which ``pose`` is given, in the frame of ``pose``."""
+    return Pose(-pose.rotation.T @ pose.position, pose.rotation.T)
 
 
 def _normalized(w: float, x: float, y: float, z: float) -> Array:

@@ -82,6 +82,9 @@ SOURCES = (
     "robots/simulated/mujoco.py",
     "tasks/grasp_formulas.py",
     "tasks/joint_error.py",
+    "tasks/place_formulas.py",
     "tasks/shaping.py",
+    "tasks/stack.py",
+    "vision/residuals.py",
 )
 KERNELS = cache_folder("kernels", [*ROOT.glob("robots/*.py"), *(ROOT / source for source in SOURCES)])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.errors import CheckpointError
-from td3robot.format import GUARD_REASONS, name_of
+from td3robot.format import GUARD_REASONS, capital, name_of
 from td3robot.statistics import wilson_interval
 
 Array = NDArray[np.float64]
@@ -222,11 +222,22 @@ def run_charts(logs: Sequence[Log]) -> list[Chart]:
             about="Environment steps a second, with everything that a run does beside them.",
         ),
         *(
-            Chart(name, series(name, name, 0), axis=name, section="Other metrics")
+            Chart(title_of(name), series(name, title_of(name), 0), axis=axis_of(name), section="Other metrics")
             for name in drawing.others()
         ),
     ]  # fmt: skip
     return [chart for chart in charts if chart.series]
+
+
+def axis_of(column: str) -> str:
+    """Write what a column counts: ``learner/reward_mean`` is ``reward mean``."""
+    return name_of(column.rpartition("/")[2])
+
+
+def title_of(column: str) -> str:
+    """Write a column's heading, with the group that it belongs to: ``Reward mean (learner)``."""
+    group, _, _ = column.rpartition("/")
+    return capital(axis_of(column)) + (f" ({name_of(group.replace('/', ', '))})" if group else "")
 
 
 def compared_charts(logs: Mapping[str, Log]) -> list[Chart]:

@@ -150,6 +150,15 @@ def raise_priority(priority: int, inherited: bool = True) -> bool:
     return True
 
 
+def give_way() -> None:
+    """Leave the real-time priority that this process has from the one that started it.
+
+    Where what has one keeps the processors busy, Linux halts all of it for 50 ms in each second, a control loop too.
+    """
+    with suppress(AttributeError, OSError):  # not Linux, or a system that forbids it
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def return_memory() -> None:
     """Return this process's freed memory to the system (with glibc; elsewhere, do nothing)."""
     if sys.platform == "linux":

@@ -36,9 +36,11 @@ def join(address: str, purpose: str) -> Any:
         purpose: What needs it, as the beginning of a sentence.
 
     Raises:
-        ConfigError: The cluster does not answer.
+        ConfigError: The address has another form, or the cluster does not answer.
         MissingExtraError: Ray is not installed.
     """
+    if ":" not in address and address != "auto":
+        raise ConfigError(f"--ray {address!r} is not of the form HOST:PORT, nor auto")
     require_extra("ray", purpose, "ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     _require_answer(address)
@@ -74,8 +76,6 @@ def first_line(error: BaseException) -> str:
 def _require_answer(address: str) -> None:
     """Require that a cluster answers soon: Ray itself would wait for minutes, and then end the calling process."""
     host, colon, port = address.rpartition(":")
-    if not colon and address != "auto":
-        raise ConfigError(f"--ray {address!r} is not of the form HOST:PORT, nor auto")
     try:
         if colon:
             socket.create_connection((host, int(port)), ACCEPT_S).close()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from td3robot.errors import Td3RobotError
+from td3robot.errors import Td3RobotError, remedy
 from td3robot.geometry import quaternion
 from td3robot.state import JointCommand, Pose, RobotState
 
@@ -103,8 +103,8 @@ class Record:
         except OSError as error:
             self._broken = True
             raise RecordError(
-                f"the record {self.path} cannot be written any more ({error.strerror}), so the arm was stopped; what "
-                "was recorded until then is there; make room, then begin again"
+                f"the record {self.path} cannot be written any more ({error.strerror}); what was recorded until then "
+                f"is there; {remedy(error)}, then begin again"
             ) from None
 
     def _restore(self, size: int) -> None:

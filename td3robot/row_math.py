@@ -116,6 +116,26 @@ def turns_down(rotations: Array) -> Array:
     return found
 
 
+@kernel
+def turns_between(rotations: Array, wanted: Array) -> Array:
+    """Compute the rotation vectors (m, 3) that turn frames (m, 3, 3) into others (m, 3, 3), in the base frame [rad].
+
+    Half a turn has two; near it, the axis loses its digits.
+    """
+    found = np.zeros((len(rotations), 3))
+    turn = np.empty((3, 3))
+    for row in range(len(rotations)):
+        for i in range(3):
+            for j in range(3):
+                turn[i, j] = dot(wanted[row, i], rotations[row, j])
+        sine = np.array([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]]) / 2.0
+        size, cosine = length(sine), (turn[0, 0] + turn[1, 1] + turn[2, 2] - 1.0) / 2.0
+        share = 1.0 if size < 1e-9 else np.arctan2(size, cosine) / size
+        for axis in range(3):
+            found[row, axis] = share * sine[axis]
+    return found
+
+
 @formula
 def damped_inverse(jacobian: Array, twist: Array, damping: float) -> Array:
     """Compute the joint displacements (n,) ``J' (J J' + damping^2 I)^-1 twist`` for a Jacobian (k, n).

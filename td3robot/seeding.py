@@ -15,6 +15,7 @@ class Stream(IntEnum):
     TRAINING_EPISODES = 3
     EVALUATION_EPISODES = 4
     SELECTION_EPISODES = 5
+    HINDSIGHT = 6
 
 
 def generator(seed: int, stream: Stream, *keys: int) -> np.random.Generator:

@@ -109,3 +109,8 @@ class ObjectModel:
     size_m: tuple[float, float, float]
     mass_kg: float
     friction: float
+
+    @property
+    def is_cube(self) -> bool:
+        """Whether it looks the same on whichever side it lies."""
+        return self.shape == "box" and len(set(self.size_m)) == 1

@@ -26,6 +26,8 @@ class AgentConfig(Section):
         batch_size: Transitions per update.
         updates_per_step: Learner updates per environment step.
         replay_capacity: Transitions in the replay buffer; the oldest are overwritten.
+        hindsight_goals: How many times each step is stored once more, as if something achieved later in its episode had
+            been the goal (HER); for environments with ``achieved_goal``, ``desired_goal`` and ``compute_reward``.
         device: ``auto`` uses CUDA if available.
         trained: The networks that updates change; a checkpoint for play holds them, and another run starts from them.
         optimizers: The groups with the state of their optimizers: ``actor_optimizer``, for example.
@@ -43,6 +45,7 @@ class AgentConfig(Section):
     batch_size: Annotated[int, Field(gt=0, le=MANY)] = 100
     updates_per_step: Annotated[float, Field(gt=0.0, le=1000.0)] = 1.0
     replay_capacity: Annotated[int, Field(gt=0, le=MANY)] = 1_000_000
+    hindsight_goals: Annotated[int, Field(ge=0, le=100)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     trained: ClassVar[tuple[str, ...]] = ("actor",)
     optimizers: ClassVar[tuple[str, ...]] = ()
@@ -56,14 +59,20 @@ class AgentConfig(Section):
         return chosen
 
     @property
+    def is_asymmetric(self) -> bool:
+        """Whether the critics see the true state of a simulation beside the observation; most agents' don't."""
+        return False
+
+    @property
     def period(self) -> int:
         """Updates after which their kinds repeat: the actor's may come with every second one."""
         return 1
 
-    def networks(self, observation_size: int, action_size: int) -> dict[str, list[int]]:
+    def networks(self, observation_size: int, action_size: int, privileged_size: int = 0) -> dict[str, list[int]]:
         """Return the widths of the layers, input to output, of each network in a checkpoint that can be resumed.
 
-        ``actor_average`` is among them if a policy acts by the actor's average.
+        ``actor_average`` is among them if a policy acts by the actor's average. ``privileged_size`` numbers more than
+        the observation are seen by the critics of an agent that ``is_asymmetric``.
         """
         return {"actor": [observation_size, *self.hidden, action_size]}
 

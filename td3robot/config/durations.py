@@ -1,4 +1,4 @@
-"""Translates older configurations, which counted in control periods, into seconds."""
+"""Translates older configurations: durations in control periods into seconds, a damping ratio into a factor."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +20,14 @@ def _response(share: Any, rate_hz: float) -> Any:
     return 0.0 if share >= 1.0 else round(1.0 / (share * rate_hz), 9)
 
 
+# A UR's damping ratio, around which `real` drew its own when it did so without a factor.
+USUAL_DAMPING = 0.866
+
+
+def _factor(damping: Any, rate_hz: float) -> Any:
+    return [1.0, 1.0] if damping is None else [round(end / USUAL_DAMPING, 2) for end in damping]
+
+
 # For each section of the environment: the old key, the new one, and the conversion of its value.
 RENAMED: Mapping[str, Mapping[str, tuple[str, Callable[[Any, float], Any]]]] = {
     "task": {
@@ -31,6 +39,7 @@ RENAMED: Mapping[str, Mapping[str, tuple[str, Callable[[Any, float], Any]]]] = {
     "disturbance": {
         "action_delay_steps": ("action_delay_s", _seconds),
         "observation_delay_steps": ("observation_delay_s", _seconds),
+        "servo_damping": ("servo_damping_factor", _factor),
     },
 }
 

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -11,13 +11,15 @@ from pydantic import ValidationError
 from td3robot import catalog
 from td3robot.config.disturbance import level_named
 from td3robot.config.durations import in_seconds
-from td3robot.config.plain import parse_plain
+from td3robot.config.plain import parse_plain, read_plain
 from td3robot.config.removed import removed_settings
 from td3robot.config.run import ENVIRONMENTS, RunConfig
 from td3robot.config.section import Section
 from td3robot.config.task import DEFAULT, TaskConfig, task_section
 from td3robot.errors import ConfigError, choose
 from td3robot.registry import TASKS
+
+Described = TypeVar("Described", bound=Section)
 
 # Expected values in words, by pydantic's kinds of errors.
 WANTED = {"int_": "a whole number", "float_": "a number", "bool_": "true or false", "string_type": "a text",
@@ -90,6 +92,19 @@ def _apply(values: dict[str, Any], override: str) -> None:
         node[key] = parse_plain(text)
     except ValueError:
         raise ConfigError(f"--set {path}: {text[:200]!r} is not a YAML value") from None
+
+
+def read_section(path: Path, kind: str, section: type[Described]) -> Described:
+    """Return what a file of some kind describes.
+
+    Raises:
+        ConfigError: It cannot be read, or describes something else.
+    """
+    values: Any = read_plain(path, kind)
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, section, values)}") from None
 
 
 def explain(error: ValidationError, whole: type[Section], values: Any, within: str = "") -> str:

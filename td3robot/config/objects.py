@@ -1,5 +1,6 @@
 """Objects that a task places on the table."""
 
+from math import hypot
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -36,6 +37,12 @@ class ObjectConfig(Section):
     def grip_width_m(self) -> float:
         """Width between the pads: the shorter horizontal extent."""
         return min(self.size_m[:2])
+
+    @property
+    def across_m(self) -> float:
+        """Width of its footprint, however it is turned: a box's diagonal, a cylinder's diameter."""
+        x, y, _ = self.size_m
+        return hypot(x, y) if self.shape == "box" else x
 
     @property
     def symmetry(self) -> int:

@@ -1,6 +1,5 @@
 """YAML as plain values: texts, numbers, lists and mappings, and no more of them than a person would write."""
 
-import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import yaml
 
 from td3robot.config.strict_yaml import read_yaml
 from td3robot.errors import ConfigError
+from td3robot.format import is_plain
 
 # More values than any configuration has, counting each repetition by an alias; and deeper than any.
 MOST_VALUES, DEEPEST = 100_000, 50
@@ -50,11 +50,6 @@ def parse_plain(text: str) -> Any:
         inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
         rest += [(each, depth + 1) for each in inside]
     return values
-
-
-def is_plain(text: str, allowed: str = "") -> bool:
-    """Whether a terminal shows a text as it is: no control characters except those allowed, and no lone surrogates."""
-    return not any(unicodedata.category(each) in ("Cc", "Cs") and each not in allowed for each in text)
 
 
 def _require_plain(value: Any) -> None:

@@ -27,6 +27,9 @@ class RobotConfig(Section):
         physics_rate_hz: Physics steps a second; a multiple of the control rate. For simulations.
         coupling_thickness_m: Thickness of a coupling between flange and gripper, beyond the gripper's own base mount.
         table_height_m: Height of the table top in the base frame.
+        servo_gain, servo_lookahead_s: How the arm follows its targets, where a client chooses that: a UR's ``gain`` and
+            ``lookahead_time`` of ``servoj`` (``robots/servo.py`` has the law). By default the arm's own, 300 and 0.1 s
+            for a UR; all other values are an extrapolation from recordings with these.
     """
 
     backend: Annotated[str, AfterValidator(_known_backend)] = "mujoco"
@@ -36,6 +39,8 @@ class RobotConfig(Section):
     physics_rate_hz: PositiveFloat = 400.0
     coupling_thickness_m: Annotated[float, Field(ge=0.0, le=0.1)] = 0.0
     table_height_m: Annotated[float, Field(ge=-1.0, le=0.05)] = 0.0
+    servo_gain: Annotated[float, Field(ge=100.0, le=2000.0)] | None = None
+    servo_lookahead_s: Annotated[float, Field(ge=0.03, le=0.2)] | None = None
 
     def in_simulation(self, simulated: Self) -> Self:
         """Return this robot as a run simulates its own: by the same backend, at the same physics rate."""
@@ -101,6 +106,8 @@ class GuardConfig(Section):
         clearance_m: Distance kept between links, gripper and table.
         max_lead_rad: How far any joint's command may run ahead of its measurement.
         max_state_age_s: Older states are refused.
+        max_contact_force_n: Force at the tool, as the robot itself estimates it, that stops the arm; where the robot
+            estimates none, as in training's simulation, nothing does.
     """
 
     max_tcp_speed_m_s: Annotated[float, Field(gt=0.0, le=2.0), SCALES] = 0.25
@@ -111,6 +118,7 @@ class GuardConfig(Section):
     clearance_m: Annotated[float, Field(ge=0.0, le=0.2)] = 0.005
     max_lead_rad: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
     max_state_age_s: Annotated[float, Field(gt=0.0, le=2.0)] = 0.15
+    max_contact_force_n: Annotated[float, Field(gt=0.0, le=500.0)] = 100.0
 
     def raised(self, by_m: float) -> Self:
         """Return these limits with the floor of the workspace raised [m]."""

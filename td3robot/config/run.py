@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from td3robot.config.agent import AgentConfig, chosen_agent
-from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level, in_periods
+from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
 from td3robot.config.section import MANY, Box, Section, UnitInterval, refused
 from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
@@ -117,6 +117,12 @@ class RobotEnvironmentConfig(Section):
                 "gripper",
             )
         self.task.require_fit(arm, gripper, self.disturbance)
+        names = [item.name for item in self.task.objects()]
+        if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+            raise ValueError(
+                f"two objects of the task {self.task.name!r} are named {twice!r}, and a tracker could not tell them "
+                "apart; give each a name of its own"
+            )
         space = self.task.space(self.robot.table_height_m, gripper)
         if not self.guard.workspace.contains(space):
             raise ValueError(
@@ -130,8 +136,7 @@ class RobotEnvironmentConfig(Section):
     @model_validator(mode="after")
     def _can_be_disturbed(self) -> Self:
         disturbance, oldest = self.disturbance, self.guard.max_state_age_s
-        rate_hz = self.robot.control_rate_hz
-        age = in_periods(disturbance.observation_delay_s, rate_hz)[1] / rate_hz
+        age = disturbance.observation_delay_s[1]
         if age > oldest - 1e-9:
             raise ValueError(
                 f"disturbance.observation_delay_s {disturbance.observation_delay_s} makes states {age:g} s "
@@ -267,5 +272,20 @@ class RunConfig(Section):
             raise ValueError(
                 f"agent.replay_capacity {self.agent.replay_capacity} is smaller than "
                 f"agent.batch_size {self.agent.batch_size}"
+            )
+        if self.agent.is_asymmetric and not isinstance(self.environment, RobotEnvironmentConfig):
+            raise ValueError(
+                f"agent.asymmetric_critic needs the true state beside the observation, and the environment "
+                f"{self.environment.title!r} has none that td3robot knows; set it to false"
+            )
+        if self.agent.hindsight_goals and isinstance(self.environment, RobotEnvironmentConfig):
+            raise ValueError(
+                "agent.hindsight_goals needs an environment with achieved_goal, desired_goal and compute_reward; the "
+                "tasks of arms reward each step and do without: set it to 0"
+            )
+        if self.agent.hindsight_goals and self.agent.n_step > 1:
+            raise ValueError(
+                f"agent.hindsight_goals replaces the goals of single steps, and agent.n_step {self.agent.n_step} sums "
+                "several; set agent.n_step to 1"
             )
         return self

@@ -1,6 +1,7 @@
 """Building blocks of configurations: strict, frozen sections, and the kinds of numbers in them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Self, Union, get_args, get_origin
 
@@ -12,6 +13,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -42,6 +44,18 @@ Range = Annotated[tuple[PositiveFloat, PositiveFloat], AfterValidator(ordered)]
 LoadRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
 LengthRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
 DurationRange = Annotated[tuple[NonNegative, NonNegative], AfterValidator(ordered)]
+
+
+def _beside_the_cell(path: Path, info: ValidationInfo) -> Path:
+    """Return a path of a cell's file as that file means it: relative to its folder, and ``~`` is the home directory."""
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return path if info.context is None else Path(info.context["folder"]) / path
+
+
+CellPath = Annotated[Path, AfterValidator(_beside_the_cell)]
 
 
 class Section(BaseModel):

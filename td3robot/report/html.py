@@ -226,7 +226,13 @@ def _finalized(value: Any) -> Any:
 
 @cache
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
+    try:
+        from plotly.offline import get_plotlyjs
+    except ModuleNotFoundError:
+        raise ReportError(
+            "the package plotly is not installed here, as on a robot's computer: copy the folder to a computer where "
+            "all of td3robot is installed"
+        ) from None
 
     script: str = get_plotlyjs()
     return script.replace("</script", "<\\/script")

@@ -15,6 +15,7 @@ from td3robot.deploy.recorded import EVALUATION
 from td3robot.deploy.report import Summary
 from td3robot.records import FILE, RecordError, read_record, read_report, record_of
 from td3robot.report.plots import LongCurves
+from td3robot.report.tracker import Tracker
 from td3robot.robots.guard import REASONS
 from td3robot.statistics import Sample
 from td3robot.tasks.interface import Failure
@@ -82,6 +83,7 @@ class Session:
         latency: Decision, age of the state it was made from, and time since the last period [ms], of these periods.
         guard: For each of the guard's reasons its index, or NaN.
         goals: For each episode its final distance [m] where it succeeded, and where it did not.
+        tracker: What a tracker of this computer saw, or None.
         whole: Whether the record was ended in order.
     """
 
@@ -104,6 +106,7 @@ class Session:
     fault: str | None = None
     stopped_by: str | None = None
     seconds: float = 0.0
+    tracker: Tracker | None = None
     whole: bool = False
 
     @property
@@ -218,7 +221,7 @@ class _Reader:
         at = float(line["at"])
         self._begin = at if self._begin is None else self._begin
         self._at = at - self._begin
-        self._session.seconds, self._session.whole = self._at, line["kind"] in ("rest", "session")
+        self._session.seconds, self._session.whole = self._at, line["kind"] in ("rest", "session", "tracker")
         self._session.counts[line["kind"]] += 1
         handler = getattr(self, f"_read_{line['kind']}", None)
         if handler is not None:
@@ -311,6 +314,9 @@ class _Reader:
 
     def _read_gripper(self, line: dict[str, Any]) -> None:
         self._note("gripper", str(line["said"]), False)
+
+    def _read_tracker(self, line: dict[str, Any]) -> None:
+        self._session.tracker = Tracker.of(line)
 
     def _read_rest(self, line: dict[str, Any]) -> None:
         if "unknown" in line:

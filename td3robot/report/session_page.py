@@ -84,6 +84,7 @@ def session_page(session: Session) -> Page:
         Section("The check before moving", _check(session)), Section("Episodes", _episodes(session)),
         Section("Beside plain simulation", _beside_simulation(session)), Section("Joint tracking", _joints(session)),
         Section("Latency and jitter", _latency(session)), Section("Guard interventions", _guard(session)),
+        Section("Tracker", [] if session.tracker is None else session.tracker.blocks()),
         Section("Faults and the operator", _events(session)), Section("What this is about", _details(session)),
     ]  # fmt: skip
     title = f"{TITLES.get(session.mode, 'Deployment')} of {session.policy}"

@@ -13,7 +13,7 @@ from td3robot.format import distance_left, failure_kind, name_of
 from td3robot.metrics import REWARDS, Chart, time_chart
 from td3robot.robots.guard import GuardDecision
 from td3robot.state import Array, JointCommand
-from td3robot.tasks.interface import Failure
+from td3robot.tasks.interface import Failure, Task
 from td3robot.view.source import Snapshot, Source, Workcell
 
 Vector = NDArray[np.float32]
@@ -57,7 +57,7 @@ class Episodes(Source):
         self._policies = dict(controllers)
         self.controllers = (*controllers, BY_HAND)
         self._act = self.controllers[0]
-        if environment.task.takes_goal:
+        if environment.task.takes_goal and environment.task.goal_form == Task.goal_form:  # a point
             self.actions |= {"goal"}
         environment.watch = self._ruled
         self._number = -1

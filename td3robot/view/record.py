@@ -14,6 +14,7 @@ from td3robot.config.task import task_section
 from td3robot.format import failure_kind, joint_name
 from td3robot.geometry import rotation_of
 from td3robot.metrics import Chart, time_chart
+from td3robot.ports import LOOPBACK
 from td3robot.records import FILE, RecordError, RecordIndex
 from td3robot.registry import ARMS, GRIPPERS, TASKS
 from td3robot.robots.interface import RobotSpec
@@ -129,6 +130,7 @@ class Recorded(Source):
         if session is not None:
             self.kind = f"{'followed as it is written' if self._following else 'a record'}: {session['mode']}"
             self._workcell = workcell_of(session["contract"])
+            self.picture_url = picture_url_of(session.get("cell", {})) if self._following else ""
         elif self.length:
             raise RecordError(
                 f"{self._index.path} does not say which robot it is of (its first line is no session); records of "
@@ -250,6 +252,12 @@ class Replayed(Recorded):
         return JointCommand(*found) if found is not None else None
 
 
+def picture_url_of(cell: Mapping[str, Any]) -> str:
+    """Return where a cell's tracker shows its camera's picture; empty if it does not."""
+    port = (cell.get("tracker") or {}).get("page_port")
+    return f"http://{LOOPBACK}:{port}" if isinstance(port, int) else ""
+
+
 def workcell_of(contract: Mapping[str, Any]) -> Workcell:
     """Return the arm, gripper, table, objects and workspace of a contract.
 
@@ -257,12 +265,15 @@ def workcell_of(contract: Mapping[str, Any]) -> Workcell:
         ConfigError: This version does not know its arm, gripper or task.
     """
     robot, task = contract["robot"], contract["task"]
+    arm = ARMS.find(robot["arm"])
+    law = arm.servo.law  # where the contract is older than its terms
     spec = RobotSpec(
-        ARMS.find(robot["arm"]),
+        arm,
         GRIPPERS.find(robot["gripper"]),
         robot["control_rate_hz"],
         robot["tcp_offset_m"],
         robot["table_height_m"],
+        law._replace(**{name: robot.get(f"servo_{name}", own) for name, own in law._asdict().items()}),
     )
     return Workcell(spec, _objects(task), Box.model_validate(contract["guard"]["workspace"]))
 

@@ -63,6 +63,7 @@ class Source(ABC):
         controllers: What may move the arm, by name; initially the first one.
         status: What is going on, in a sentence; empty if the caption says enough.
         ghost: What the translucent arm is, for the legend.
+        picture_url: Where a camera's picture with what is found in it is shown (Motion JPEG); empty without one.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Source(ABC):
     controllers: tuple[str, ...] = ()
     status: str = ""
     ghost: str = "where it is commanded to be, where that is elsewhere"
+    picture_url: str = ""
 
     @property
     @abstractmethod

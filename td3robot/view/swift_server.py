@@ -21,7 +21,7 @@ from swift.Swift import Swift
 from swift.SwiftRoute import SwiftSocket
 
 from td3robot.errors import ConfigError
-from td3robot.view.viewer_process import LOOPBACK
+from td3robot.ports import LOOPBACK
 
 FIRST_PAGE_PORT, PORTS = 52000, 100
 PAGE = Path(swift.__file__).parent / "public"

@@ -1,7 +1,6 @@
 """The viewer as a process: beside another program, at its lowest priority, on a free port, in a browser."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -12,11 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from td3robot.errors import ConfigError
+from td3robot.ports import LOOPBACK
 from td3robot.processes import ONE_THREAD, end_process, start_python
 
-LOOPBACK = "127.0.0.1"
-FIRST_PORT, PORTS = 8080, 100
 # The viewer's niceness.
 NICE = 10
 
@@ -100,28 +97,6 @@ def _set_niceness(pid: int, least: int) -> None:
     """Make a process at least this nice; Windows has no niceness."""
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, pid, max(least, os.getpriority(os.PRIO_PROCESS, pid)))
-
-
-def free_port(host: str, requested: int | None) -> int:
-    """Return a free port: the requested one, or the first from 8080 on.
-
-    Raises:
-        ConfigError: The wanted port is taken, or none is free.
-    """
-    for port in [requested] if requested is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError as error:
-                if requested is not None:
-                    raise ConfigError(
-                        f"port {port} cannot be listened on ({error.strerror}): another program has it; choose another "
-                        "--port, or leave it out"
-                    ) from None
-                continue
-        return port
-    raise ConfigError(f"no port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} is free; choose one with --port")
 
 
 def forwarding_line(url: str, ports: Sequence[int], environment: Mapping[str, str] = os.environ) -> str:

@@ -4,9 +4,11 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from html import escape
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import viser
@@ -17,11 +19,11 @@ from viser import uplot
 
 from td3robot.format import joint_name
 from td3robot.metrics import COLORS, Chart
+from td3robot.ports import LOOPBACK
 from td3robot.state import Array
 from td3robot.view.picture import Picture, camera_pose
 from td3robot.view.show import Page, UiEvent, guard_line
 from td3robot.view.source import Snapshot, Source, Workcell
-from td3robot.view.viewer_process import LOOPBACK
 
 GHOST, GOAL, TRAIL, CHANGED, WALLS = (40, 120, 255), (22, 163, 74), (37, 99, 235), (220, 38, 38), (245, 158, 11)
 GOAL_RADIUS_M = 0.02
@@ -38,6 +40,7 @@ PORTRAIT, PORTRAIT_BELOW = 0.7, 0.2
 LOADING_S = 120.0
 # Around a curve: above, so that half a label fits; right, as the page has it [pixels].
 PADDING = (10, 24, 0, 0)
+NO_PICTURE = "no picture: the tracker has ended, or its port is not forwarded to this computer"
 PLAY = "Play"
 BUTTONS = {"play": "Pause", "step": "Step", "next": "Next episode"}
 ACTION_OF = {PLAY: "play"} | {name: action for action, name in BUTTONS.items()}
@@ -80,8 +83,9 @@ class ViserPage(Page):
 
     @property
     def ports(self) -> Sequence[int]:
-        """The port it listens on."""
-        return [int(self._server.get_port())]
+        """The port it listens on, and that of the camera's picture."""
+        picture = urlsplit(self._source.picture_url).port
+        return [int(self._server.get_port()), *([picture] if picture else [])]
 
     @property
     def watched(self) -> bool:
@@ -110,6 +114,8 @@ class ViserPage(Page):
         self._draw_arm()
         if "jog" in self._source.actions:
             self._add_sliders(workcell)
+        if self._source.picture_url:
+            self._add_picture(self._source.picture_url)
         self._built.set()
 
     def draw(self, snapshot: Snapshot) -> None:
@@ -217,10 +223,17 @@ class ViserPage(Page):
                 "Moved by", self._source.controllers, initial_value=self._source.controllers[0]
             )
             self._controllers.on_update(lambda event: self._add_event_of(event, "act", self._controllers.value))
+        self._seeing = gui.add_folder("Camera", visible=False)
         self._curves = gui.add_folder("Curves")
         self._jogging = gui.add_folder("By hand, behind the guard", expand_by_default=False, visible="jog" in actions)
         with gui.add_folder("What is what", expand_by_default=False):
             gui.add_markdown(LEGEND.format(ghost=self._source.ghost))
+
+    def _add_picture(self, url: str) -> None:
+        """Show a camera's picture, which the browser gets from the tracker itself."""
+        self._seeing.visible = True
+        with self._seeing:
+            self._server.gui.add_html(f'<img src="{escape(url)}" alt="{NO_PICTURE}" style="width: 100%">')
 
     def _add_sliders(self, workcell: Workcell) -> None:
         arm, gripper = workcell.spec.arm, workcell.spec.gripper
