@@ -9,16 +9,20 @@ if [ "${1:-}" = --all ]; then
     shift
     all=yes extras=dev selected=(-m "not slow")
 fi
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" "$extras"
-
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+simulator=
 if [ "$all" = yes ] && [ "${TD3ROBOT_TEST_FRANKA:-yes}" = yes ]; then
-    (source launch/environment.sh franka) && launch/franka_sim.sh > /dev/null ||
+    launch/franka_sim.sh > /dev/null & simulator=$!
+fi
+source launch/environment.sh "$extras"
+if [ -n "$simulator" ]; then
+    (source launch/environment.sh franka) && wait "$simulator" ||
         echo "the FR3's tests that need its model, client or simulator are skipped: see the message above" >&2
 fi
 SECONDS=0
 ruff check .
 ruff format --check .
 mypy
-# Two at a time: many tests wait for a process, a controller or a clock. -n 0 runs them one after another.
+# Two at a time: one waits for controllers and clocks for most of it. -n 0 runs them one after another.
 pytest -n 2 "${selected[@]}" "$@"
 echo "lint, types and tests passed in $((SECONDS / 60)) min $((SECONDS % 60)) s"

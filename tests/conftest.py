@@ -16,6 +16,7 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+from stalls import in_real_time, pytest_runtest_protocol  # noqa: F401
 
 from td3robot import cli
 from td3robot.build import robot_spec
@@ -90,7 +91,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test's cases, leave those that ``@pytest.mark.quick("case", ...)`` does not name to the thorough run."""
+    """Of a test's cases, leave those that ``@pytest.mark.quick("case", ...)`` does not name to the thorough run.
+
+    Tests in real time come first: one process begins with them, and takes others afterwards.
+    """
+    items.sort(key=lambda item: not in_real_time(item.nodeid))
     named = {test for test in items if (mark := test.get_closest_marker("quick")) and test.callspec.id in mark.args}
     tests = {test.nodeid.partition("[")[0] for test in named}
     for test in items:
@@ -98,22 +103,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             test.add_marker("thorough")
 
 
-# Folders whose tests drive in real time. One process runs them all: two controllers and two drivers at real-time
-# priority would leave two cores to nobody else for most of a second.
-IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/simulators/")
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of a file in one process, and all tests in real time in one.
 
-    ``--dist loadgroup`` does not: pytest-xdist 3.8 groups nothing with pytest 9.2, and is silent about it.
+    ``--dist loadgroup`` does not: pytest-xdist 3.8 groups nothing with pytest 9.2, and is silent about it. Two
+    controllers and two drivers at real-time priority would leave two cores to nobody else for most of a second.
     """
+    config.option.loadscopereorder = False
     from xdist.scheduler import LoadFileScheduling
 
     class Together(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "in real time" if nodeid.startswith(IN_REAL_TIME) else super()._split_scope(nodeid)
+            return "in real time" if in_real_time(nodeid) else super()._split_scope(nodeid)
 
     return Together(config, log)
 

@@ -20,7 +20,7 @@ from td3robot.cli import terminal
 from td3robot.cli.training import undisturbed_note
 from td3robot.config import load_config
 from td3robot.learning.run_directory import RunLock
-from td3robot.policy.checkpoint import newest
+from td3robot.policy.checkpoint import find, newest
 
 ROOT = Path(__file__).parents[1]
 PENDULUM = str(ROOT / "configs" / "gym_pendulum.yaml")
@@ -28,7 +28,7 @@ REACH = str(ROOT / "configs" / "ur5e_reach_quick.yaml")
 GRASP = str(ROOT / "configs" / "ur5e_grasp_quick.yaml")
 EVALUATION_KEYS = [
     "success_rate", "success_ci95", "episodes", "mean_return", "mean_steps", "mean_final_distance_m",
-    "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions", "mean_return_ci95", "failures",
+    "max_tcp_speed_m_s", "max_joint_speed_rad_s", "guard_interventions", "mean_return_ci95", "failures", "handling",
 ]  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_train_json_is_one_object(td3robot, tmp_path, set_small):
     figures = only_json(out)
     assert status == 0
     assert figures.keys() == {"run", "step", "seconds", "steps_per_second", "best_step", "best_evaluation"}
-    assert (figures["run"], figures["step"], figures["best_step"]) == (str(tmp_path / "run"), 60, 40)
+    assert (figures["run"], figures["step"], figures["best_step"]) == (str(tmp_path / "run"), 60, 60)
     assert list(figures["best_evaluation"]) == EVALUATION_KEYS
 
 
@@ -118,6 +118,22 @@ def test_eval_refuses_another_environment_and_names_what_an_override_changes(td3
     assert "note: environment.kwargs.g is 9.81 here and was absent in training" in err
 
 
+@pytest.mark.parametrize("config", ["ur5e_reach_quick", "ur5e_grasp_quick"])
+def test_eval_plays_the_hand_written_policy_of_a_task(td3robot, config):
+    status, out, _ = td3robot("eval", "scripted", "--config", config, "--episodes", 2)
+    assert status == 0 and "scripted in simulation" in out and "2 of 2" in out
+
+
+def test_eval_refuses_a_hand_written_policy_that_there_is_none_of(td3robot, made):
+    for arguments, sentence in (
+        (("scripted",), "needs a task: name a configuration, such as --config ur5e_grasp"),
+        (("scripted", "--config", "gym_pendulum"), "is for robots"),
+        (("scripted", "--config", "ur5e_reach_joint"), "the actions here are 'joint_delta'"),
+        ((made, "--config", "ur5e_grasp"), "--config is for the policy 'scripted'"),
+    ):
+        assert_one_line(td3robot("eval", *arguments, "--episodes", 1), sentence)
+
+
 def test_eval_plays_slower_as_a_deployment_does(td3robot, made):
     policy = ROOT / "checkpoints" / "ur5e_reach"
     slow = only_json(td3robot("eval", policy, "--episodes", 1, "--speed", 0.5, "--json")[1])
@@ -135,7 +151,7 @@ def test_inspect_json_tells_what_a_checkpoint_is(td3robot, made):
         assert status == 0
         assert (figures["name"], figures["seed"], figures["verified"]) == ("gym_pendulum", 0, True)
         assert figures["resumable"] is resumable
-        assert figures["step"] == (60 if resumable else 40)
+        assert figures["step"] == 60
         assert figures["bytes"] > 0
         assert set(figures["evaluation"]) == set(EVALUATION_KEYS)
 
@@ -145,7 +161,7 @@ def test_inspect_says_in_a_dozen_lines_what_a_person_wants(td3robot, made):
     assert (status, err) == (0, "")
     assert "every file verified" in out
     assert "Pendulum-v1" in out
-    assert "40 of 60 steps; the run was saved at step 60, seed 0, from scratch" in out
+    assert "60 of 60 steps, seed 0, from scratch" in out
     assert f"yes: td3robot train --resume {made} --more N" in out  # it is at its end
     assert f"td3robot eval {made}" in out
     assert out.count("\n") <= 12
@@ -157,8 +173,9 @@ def test_a_stopped_run_is_resumed_to_its_end_as_configured(td3robot, tmp_path, s
     (last,) = run.glob("last-*50")
     (last / "config.yaml").write_text((last / "config.yaml").read_text().replace("steps: 50", "steps: 60"))
     sign(last, "config.yaml")
+    assert "40 of 60 steps; the run was saved at step 50" in td3robot("inspect", next(run.glob("best-*40")))[1]
     out = td3robot("inspect", run)[1]
-    assert "40 of 60 steps; the run was saved at step 50" in out
+    assert "50 of 60 steps" in out
     assert f"yes: td3robot train --resume {run}\n" in out
     assert f"yes: td3robot train --resume {run}\n" in td3robot("inspect", next(run.glob("best-*")))[1]
 
@@ -167,16 +184,16 @@ def test_a_stopped_run_is_resumed_to_its_end_as_configured(td3robot, tmp_path, s
     ("steps", "said"),
     [
         (20, "warning: 20 steps are too few to learn: learning begins after training.random_steps 20"),
-        (39, "warning: the policy will not be evaluated in 39 steps: the first evaluation is after "
-         "training.evaluate_every 40"),
-        (40, None),
+        (39, None),
     ],
-)  # fmt: skip
+)
 def test_too_few_steps_are_a_warning(td3robot, tmp_path, set_small, steps, said):
-    status, _, err = td3robot("train", PENDULUM, "--out", tmp_path / "run", *set_small, "--steps", steps)
+    status, out, err = td3robot("train", PENDULUM, "--out", tmp_path / "run", *set_small, "--steps", steps, "--json")
     assert status == 0
     assert ("warning: " in err) == (said is not None)
     assert said is None or said in " ".join(err.split())
+    assert json.loads(out)["best_step"] == steps  # evaluated at its end, although training.evaluate_every is 40
+    assert json.loads(out)["best_evaluation"] is not None
 
 
 def test_inspect_all_has_every_setting(td3robot, made):
@@ -337,11 +354,13 @@ def test_a_change_that_was_never_saved_leaves_no_trace(td3robot, tmp_path, set_s
     assert not newest(run).has("changes")
 
 
+@pytest.mark.thorough
 def test_a_run_that_begins_with_networks_trained_for_something_else_says_for_what(td3robot, tmp_path):
     status, _, err = td3robot(
         "train", "ur5e_reach", "--init-from", "ur5e_reach", "--out", tmp_path / "run", "--steps", 2,
         "--set=environment.guard.max_tcp_speed_m_s=0.2", "--set=training.environments=1",
-        "--set=training.overlap=false", "--set=training.evaluation_episodes=1",
+        "--set=training.overlap=false", "--set=training.evaluation_episodes=1", "--set=environment.episode_s=1",
+        "--set=training.learner=reference",
     )  # fmt: skip
     assert status == 0, err
     assert "note: guard.max_tcp_speed_m_s is 0.2 here and was 0.25 in training" in err
@@ -455,6 +474,10 @@ BAD = {
     "unknown cell": (["check-robot", "--robot", "ur5"], "did you mean 'ur5e'?"),
     "copy of nothing": (["copy", "ur5e_reech"], "did you mean 'ur5e_reach'?"),
     "copy over a file": (["copy", "ur5e", "FILE"], "exists already"),
+    "export to a file": (
+        ["export", "MADE", "--out", "reach.onnx"],
+        "--out reach.onnx does not say in which form; give --onnx reach.onnx for one ONNX file, or --legacy reach for",
+    ),
     "schema of nothing": (["schema", "rnu"], "did you mean 'run'?"),
     "warm start of a resumed run": (
         ["train", "--resume", "MADE", "--init-from", "MADE"],
@@ -514,7 +537,7 @@ def places(tmp_path, made) -> dict[str, Path]:
     for file in saved.iterdir():
         (damaged / file.name).write_bytes(file.read_bytes())
     (damaged / "actor.safetensors").write_bytes(b"\0" * (saved / "actor.safetensors").stat().st_size)
-    (best,) = made.glob("best-*")
+    best = find(made, ("best",))
     return {
         "FILE": tmp_path / "file", "EMPTY": tmp_path / "empty", "OUT": tmp_path / "out", "MADE": made,
         "DAMAGED": damaged, "BEST": best,
@@ -571,6 +594,8 @@ def test_every_command_s_help_has_an_example(td3robot, command):
     assert (status, err) == (0, "")
     assert f"Example: td3robot {' '.join(command)}" in out
     assert td3robot(*command, "-h")[1] == out
+    usage = out.partition("\n\n")[0]
+    assert "{" not in usage and "_" not in usage, "what to type is named as people call it"
 
 
 def test_help_starts_without_what_takes_long_to_import():

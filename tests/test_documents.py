@@ -268,6 +268,7 @@ def test_commands_that_no_test_runs(command):
     pytest.skip(ARM)
 
 
+@pytest.mark.thorough
 def test_the_task_of_add_task_works(tmp_path):
     page = ROOT / "docs/add_task.md"
     (task,) = blocks(page, "python")

@@ -189,6 +189,7 @@ def test_demo_films_where_there_is_no_browser(tmp_path):
     assert "td3robot train ur5e_reach_quick" in err
 
 
+@pytest.mark.thorough
 def test_demo_draws_without_the_extra(tmp_path):
     status, err = demo_alone(tmp_path, "sys.modules['imageio'] = None")
     assert status == 0, err
@@ -197,13 +198,13 @@ def test_demo_draws_without_the_extra(tmp_path):
 
 
 def test_demo_tells_where_nothing_can_be_drawn(td3robot, tmp_path, monkeypatch, no_browser):
-    from td3robot.envs import renderer
+    from td3robot.robots.simulated import offscreen
 
     def no_opengl(*_):
         raise ConfigError("offscreen OpenGL does not work")
 
     monkeypatch.setitem(sys.modules, "imageio", None)
-    monkeypatch.setattr(renderer, "_gl_context", no_opengl)
+    monkeypatch.setattr(offscreen, "_gl_context", no_opengl)
     status, _, err = td3robot("demo", "--out", tmp_path / "other")
     assert status == 0, err
     assert " 0.0 s: the tool is" in err

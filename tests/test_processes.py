@@ -10,7 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from td3robot.processes import Channel, ChannelClosedError, ChildProcess, end_process, start_python
+from td3robot.processes import (
+    Channel,
+    ChannelClosedError,
+    ChildProcess,
+    end_process,
+    give_way,
+    raise_priority,
+    start_python,
+)
 
 
 def echo(parent):
@@ -150,3 +158,23 @@ def test_a_child_runs_where_the_temporary_directory_is_full(monkeypatch):
         assert child.busy_with == "echoing"
     finally:
         child.close(5.0)
+
+
+def report_priorities(parent):
+    """Give way, and say which real-time priority this process had and has."""
+    had = os.sched_getparam(0).sched_priority
+    give_way()
+    parent.answer((had, os.sched_getparam(0).sched_priority))
+
+
+def test_a_process_that_gives_way_has_no_real_time_priority_of_its_parent():
+    if not raise_priority(2, inherited=True):
+        pytest.skip("no real-time priority is granted here")
+    try:
+        child = ChildProcess(report_priorities)
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    try:
+        assert child.channel.receive() == (2, 0)
+    finally:
+        child.close()

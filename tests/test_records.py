@@ -62,7 +62,9 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
-    assert re.search(r"cannot be written any more \(.*\), so the arm was stopped; what was", result.stdout)
+    assert re.search(
+        r"cannot be written any more \(.*\); what was recorded until then is there; make room", result.stdout
+    )
     assert [line["kind"] for line in read_record(path)] == ["before"]
 
 

@@ -116,7 +116,7 @@ def test_every_released_policy_loads_by_name(run, unzipped):
     run("-c", program, *names)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_train_by_name_makes_its_run_in_the_working_directory(run, tmp_path):
     settings = [f"--set={setting}" for setting in SMALL]
     small = ["--steps", 40, "--set=training.random_steps=20", "--set=training.evaluate_every=40", *settings]

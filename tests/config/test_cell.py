@@ -50,7 +50,8 @@ def test_a_cell_needs_no_more_than_a_host(written):
         (HOST + "tracker: {kind: udp, prot: 1}\n", "unknown key 'tracker.prot'; did you mean 'port'"),
         (HOST + "taught: {object: {position_m: [1, 2]}}\n", "taught.object.position_m"),
         ("ur: {host: a, rtde_rate_hz: 250}\n", "ur.rtde_rate_hz"),
-        ("ur: {host: a, lookahead_s: 0.5}\n", "ur.lookahead_s is 0.5"),
+        (HOST + "robot: {backend: ur, servo_lookahead_s: 0.5}\n", "robot.servo_lookahead_s is 0.5"),
+        ("ur: {host: a, gain: 300}\n", "cell.ur.gain is gone: it is robot.servo_gain, which training simulates, too"),
         ("ur: {host: a, watchdog_hz: 60}\n", "watchdog_hz 60 leaves less than four targets of rtde_rate_hz 125"),
         (HOST + "gripper: {open_count: 200}\n", "closed_count 230 is not well above open_count 200"),
         (

@@ -53,7 +53,7 @@ def test_no_number_of_a_cell_is_without_bounds(backend, path, value):
 
 def test_the_bounds_are_asked_of_every_number():
     named = {".".join(path) for _, path in NUMBERS}
-    assert {"ur.max_state_age_s", "gripper.force", "tracker.max_jump_m", "robot.control_rate_hz"} <= named
+    assert {"ur.max_state_age_s", "gripper.force", "tracker.max_age_s", "robot.control_rate_hz"} <= named
     assert len(NUMBERS) > 30
 
 

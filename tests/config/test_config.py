@@ -16,6 +16,7 @@ from td3robot.config import (
     parse_config,
     to_yaml,
 )
+from td3robot.config.durations import in_seconds
 from td3robot.config.objects import ObjectConfig
 from td3robot.errors import ConfigError
 from td3robot.robots.arms import ARMS
@@ -78,7 +79,7 @@ def test_a_configuration_cannot_be_changed():
             "environment.task.rewards.precison=1",
             "'environment.task.rewards.precison'; did you mean 'precision'?",
         ),
-        ("agent.zzz=1", "unknown key 'agent.zzz' (known here: average_tau, batch_size,"),
+        ("agent.zzz=1", "unknown key 'agent.zzz' (known here: asymmetric_critic, average_tau,"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest(override, words):
@@ -346,8 +347,8 @@ def test_a_level_of_disturbance_is_written_out_and_read_back(level):
         (["disturbance={servo_lag: [1.3, 0.7]}"], "environment.disturbance.servo_lag: (1.3, 0.7) is no range"),
         (["disturbance={action_delay_s: [-1, 2]}"], "disturbance.action_delay_s.0 is -1, but it should be"),
         (
-            ["disturbance={observation_delay_s: [0, 0.141]}", "robot={control_rate_hz: 25}"],
-            "disturbance.observation_delay_s (0.0, 0.141) makes states 0.16 s old",
+            ["disturbance={observation_delay_s: [0, 0.16]}", "robot={control_rate_hz: 25}"],
+            "disturbance.observation_delay_s (0.0, 0.16) makes states 0.16 s old",
         ),
         (
             ["disturbance={observation_delay_s: [0, 0.15]}"],
@@ -431,3 +432,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     ):
         with pytest.raises(ConfigError, match=words):
             load_config(path)
+
+
+def test_a_damping_ratio_of_an_older_run_is_a_factor_now():
+    values = {"environment": {"disturbance": {"servo_damping": [0.5, 1.5]}}}
+    assert in_seconds(values) == ["environment.disturbance.servo_damping"]
+    assert values["environment"]["disturbance"] == {"servo_damping_factor": [0.58, 1.73]}
+    values = {"environment": {"disturbance": {"servo_damping": None}}}
+    in_seconds(values)
+    assert values["environment"]["disturbance"] == {"servo_damping_factor": [1.0, 1.0]}

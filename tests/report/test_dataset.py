@@ -1,6 +1,8 @@
 """Datasets: what a record says, frame by frame; LeRobot's own loader opens what is written."""
 
+import errno
 import json
+import os
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -8,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from td3robot import catalog
 from td3robot.build import make_robot_env
 from td3robot.config import load_config
-from td3robot.deploy.recorded import RecordedPlayer
+from td3robot.deploy.recorded import RecordedPlayer, recorded_evaluation
 from td3robot.envs.playing import play_episodes
 from td3robot.errors import EnvironmentFaultError
 from td3robot.records import Record, RecordError, read_record
@@ -210,6 +213,27 @@ def test_eval_records_what_it_evaluates(td3robot, tmp_path):
     status, _, err = td3robot("report", folder)
     assert status == 0, err
     assert "Evaluation of ur5e_reach" in (folder / "report.html").read_text()
+
+
+def no_room(descriptor):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_an_evaluation_whose_record_ends_says_nothing_of_an_arm(tmp_path, monkeypatch):
+    config = load_config(REACH).environment
+    environment, path = make_robot_env(config), catalog.policy(Path("ur5e_reach"))
+    act = lambda seen: np.zeros(3, np.float32)  # noqa: E731
+    with (
+        pytest.raises(
+            RecordError, match=r"^the evaluation ended early: the record .* cannot be written any more"
+        ) as said,
+        recorded_evaluation(tmp_path, path, "one", 1.0, config, environment, act) as player,
+        monkeypatch.context() as full,
+    ):
+        full.setattr("os.fstat", no_room)
+        player.begin(0, 1)
+    assert "arm" not in str(said.value)
+    environment.close()
 
 
 def test_a_task_that_raises_is_named_while_it_is_recorded(tmp_path, monkeypatch):

@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from td3robot.cli import reports
 from td3robot.errors import RobotError
+from td3robot.policy.checkpoint import find
+from td3robot.records import RecordError
 from td3robot.report import html as pages
 from td3robot.report.build import default_place
 from td3robot.report.html import GENERATOR
@@ -48,7 +51,7 @@ def test_a_report_that_no_browser_can_open_says_so(td3robot, made, tmp_path, mon
 
 
 def test_pages_have_places_of_their_own(made, write_record):
-    (best,) = made.glob("best-*")
+    best = find(made, ("best",))
     folder = write_record()
     assert default_place([made]) == made / "report.html"
     assert str(default_place([best])) == "report.html"
@@ -155,10 +158,21 @@ def test_a_rehearsal_that_fails_is_reported_all_the_same(td3robot, write_record,
     assert "the stand-in ended" in err
 
 
-def test_without_the_plotting_library_the_work_is_not_lost(td3robot, write_record, monkeypatch):
+def test_without_the_plotting_library_the_work_is_not_lost(td3robot, write_record, monkeypatch, capsys):
     pages._plotly.cache_clear()
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     folder = write_record()
     reports.report_at_end([folder])
     assert (folder / "record.jsonl").is_file()
     assert not (folder / "report.html").exists()
+    said = capsys.readouterr().err
+    assert "plotly is not installed here, as on a robot's computer: copy the folder to a computer where all of" in said
+    assert said.endswith(f"write it with: td3robot report {folder}\n")
+
+
+def test_what_ended_a_session_is_told_before_its_report(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reports, "report_at_end", lambda paths: sys.stderr.write("the report\n"))
+    with pytest.raises(typer.Exit), reports.watched_session(False) as begun:
+        begun(tmp_path / "record.jsonl")
+        raise RecordError("the arm was stopped")
+    assert capsys.readouterr().err == "td3robot: the arm was stopped\nthe report\n"

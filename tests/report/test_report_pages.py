@@ -145,7 +145,7 @@ def test_a_run_s_page_has_every_curve(run_html):
         "Evaluations",
         "Environment and versions",
     ]
-    others = ["action/mean_abs", "action/saturated", "learner/actor_loss"]
+    others = ["Mean abs (action)", "Saturated (action)", "Actor loss (learner)"]
     assert set(others) <= set(re.findall(r"<h3>(.*?)</h3>", run_html))  # a new column needs no edit here
     assert len(found.plots) == 5 + len(others)  # return, loss, value, time, speed: neither success nor a guard
     assert "Pendulum-v1 with TD3" in found.text
@@ -419,6 +419,7 @@ def test_a_report_says_how_to_resume_a_run(made):
 def test_a_run_without_an_evaluation_lacks_nothing_else(td3robot, tmp_path, set_small):
     run = tmp_path / "run"
     assert td3robot("train", "gym_pendulum", "--out", run, *set_small, "--steps", 39)[0] == 0
+    (run / "evaluations.csv").unlink()  # as if it had been stopped before its first
     assert read_run(run).missing == ["This run was not evaluated yet, so its success is not known."]
 
 

@@ -15,7 +15,9 @@ from td3robot.deploy.report import summarize
 from td3robot.deploy.session import Session as DeployedSession
 from td3robot.deploy.session import _line
 from td3robot.records import Record, RecordError
+from td3robot.report.html import render
 from td3robot.report.session import read_session
+from td3robot.report.session_page import session_page
 from td3robot.tasks.interface import Task
 
 REACH = Path(__file__).parents[2] / "configs" / "ur5e_reach_quick.yaml"
@@ -88,7 +90,7 @@ def test_a_record_alone_gives_the_figures_that_were_counted(deployed):
 
 def test_why_the_gripper_does_not_obey_is_said_and_recorded_once_each_time(deployed, monkeypatch):
     words = iter(["", "open again", "open again", "", "open again", *[""] * 100])
-    monkeypatch.setattr(Task, "gripper_message", lambda task, state: next(words))
+    monkeypatch.setattr(Task, "gripper_message", lambda task, state, goals: next(words))
     path, _ = deployed()
     assert [event.text for event in read_session(path).events if event.what == "gripper"] == ["open again"] * 2
 
@@ -213,3 +215,34 @@ def test_another_number_of_joints_in_the_middle_is_refused(write_record):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(RecordError, match="line 11"):
         read_session(folder)
+
+
+TRACKED = {"frames": 660, "rate_hz": 15.0, "latency_ms": 80.0, "work_ms": 25.0, "seen": {"object": 0.74}}
+COMPARED = {
+    "camera": {"width": 480, "height": 360, "rate_hz": 15.0, "latency_s": 0.05}, "poses": 380,
+    "error_mm": {"p50": 1.23, "p95": 2.34, "max": 6.0}, "stamp_off_ms": 8.0, "frames_late": 0.01,
+}  # fmt: skip
+
+
+def with_tracker(path, line):
+    record = Record(path)
+    record.add("tracker", **line)
+    record.close()
+    session = read_session(path)
+    return session, render(session_page(session))
+
+
+def test_a_page_says_what_the_tracker_saw(deployed):
+    path, _ = deployed(episodes=1)
+    session, page = with_tracker(path, TRACKED)
+    assert session.whole
+    assert "Tracker" in page and "74" in page and "80" in page and "Off the truth" not in page
+    session, page = with_tracker(path, TRACKED | COMPARED)
+    for text in ("480 x 360 pixels", "1.23", "2.34", "Off the truth", "Frames drawn too late"):
+        assert text in page
+
+
+def test_a_line_about_a_tracker_that_lacks_figures_is_one_sentence(deployed):
+    path, _ = deployed(episodes=1)
+    with pytest.raises(RecordError, match=r"'tracker', lacks what it should have"):
+        with_tracker(path, {"frames": 3})

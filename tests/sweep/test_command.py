@@ -15,6 +15,7 @@ from waiting import PATIENCE, arguments_of, children_of, linux_only, wait_for
 GRID = "agent.gamma=0.9"
 
 
+@pytest.mark.thorough
 @linux_only
 def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, start, alone, long_enough):
     run = tmp_path / "sweep" / "000-seed0"
@@ -85,7 +86,7 @@ def test_an_interrupted_sweep_saves_its_runs_and_goes_on_with_them(tmp_path, sta
 
 
 @linux_only
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_search_is_stopped_and_goes_on_and_says_which_figures_it_cannot_write(tmp_path, start, long_enough):
     pytest.importorskip("optuna")
     sweep = tmp_path / "sweep"

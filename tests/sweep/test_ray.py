@@ -42,6 +42,7 @@ def exists(pid):
     return True
 
 
+@pytest.mark.slow
 @linux_only
 def test_a_run_whose_node_is_lost_is_resumed_on_another_to_the_same_end(cluster, tmp_path, start, alone, long_enough):
     sweep = tmp_path / "sweep"

@@ -23,9 +23,10 @@ from td3robot.cli import app
 from td3robot.config import RobotConfig, RobotEnvironmentConfig
 from td3robot.errors import ConfigError, MissingExtraError
 from td3robot.metrics import time_chart
+from td3robot.ports import LOOPBACK, free_port
 from td3robot.state import JointCommand
 from td3robot.view.source import Snapshot, Source, Workcell
-from td3robot.view.viewer_process import LOOPBACK, ViewerProcess, forwarding_line, free_port, open_browser
+from td3robot.view.viewer_process import ViewerProcess, forwarding_line, open_browser
 
 WAIT_S = 60.0
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's list of sockets")
@@ -243,6 +244,17 @@ def test_viser_shows_a_moment_curves_and_words_and_writes_nothing_to_standard_ou
     np.testing.assert_allclose(page._goal.position, snapshot.goal)
     assert page.events() == []
     assert capfd.readouterr().out == ""
+
+
+def test_viser_shows_the_picture_of_a_trackers_camera(viser_page, monkeypatch):
+    source, page = viser_page
+    monkeypatch.setattr(source, "picture_url", "http://127.0.0.1:47301", raising=False)
+    shown = []
+    monkeypatch.setattr(page._server.gui, "add_html", shown.append)
+    page.build(source.workcell)
+    assert 'src="http://127.0.0.1:47301"' in shown[0]
+    assert page._seeing.visible
+    assert page.ports[1:] == [47301]
 
 
 def test_the_ghost_is_placed_before_the_arm_is_flushed(viser_page, monkeypatch):

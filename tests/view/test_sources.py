@@ -17,7 +17,7 @@ from td3robot.robots.physical import Status
 from td3robot.tasks.interface import Failure
 from td3robot.view.episodes import BY_HAND
 from td3robot.view.picture import Picture, at_home
-from td3robot.view.record import Recorded, Replayed, SimulatedMotion
+from td3robot.view.record import Recorded, Replayed, SimulatedMotion, picture_url_of
 from td3robot.view.targets import LiveArm, open_target
 from td3robot.view.training import Run
 
@@ -341,3 +341,17 @@ def test_an_arm_that_cannot_be_reached_is_one_sentence_and_let_go_of(monkeypatch
 def test_what_is_written_right_now_may_be_empty(tmp_path):
     source = open_target(str(tmp_path), SEED, True)
     assert source.advance() is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "url"),
+    [
+        ({"tracker": {"kind": "tags", "page_port": 47301}}, "http://127.0.0.1:47301"),
+        ({"tracker": {"kind": "tags", "page_port": None}}, ""),
+        ({"tracker": {"kind": "udp", "port": 47300}}, ""),
+        ({"tracker": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_record_says_where_its_trackers_picture_is(cell, url):
+    assert picture_url_of(cell) == url
