@@ -73,6 +73,24 @@ VARIATIONS = (
         GRASP,
     ),
     Variation(
+        "a frame in ten is odd",
+        "another tag of the same number at the edge of the picture",
+        {"camera_rate_hz": (30.0, 30.0), "camera_odd": 0.2},
+        GRASP,
+    ),
+    Variation(
+        "silent for 0.5 to 1 s",
+        "a program that stores its pictures",
+        {"camera_rate_hz": (30.0, 30.0), "camera_silence_s": (0.5, 1.0)},
+        GRASP,
+    ),
+    Variation(
+        "nudged by 50 to 100 mm",
+        "somebody at the table",
+        {"camera_rate_hz": (30.0, 30.0), "object_nudge_m": (0.05, 0.1)},
+        GRASP,
+    ),
+    Variation(
         "hidden within 0.12 m",
         "a camera on the far side of the arm: forearm and gripper hide the object early",
         {"camera_rate_hz": (30.0, 30.0), "camera_hidden_m": (0.12, 0.12)},
@@ -136,8 +154,8 @@ VARIATIONS = (
     Variation("half the stiffness", "a worn gear: the arm sags under its own motion", {"servo_stiffness": (0.5, 0.5)}),
     Variation(
         "overshooting joints",
-        "a servoj gain well above 300; users report overshoot and ringing",
-        {"servo_damping": (0.35, 0.35)},
+        "a servoj with a short lookahead time or a low gain, or a joint that swings; users report both",
+        {"servo_damping_factor": (0.4, 0.4)},
     ),
     Variation(
         "periods up to 30 % longer",
@@ -153,7 +171,7 @@ VARIATIONS = (
             "action_delay_s": (0.05, 0.05),
             "observation_delay_s": (0.05, 0.05),
             "encoder_bias_rad": 0.001,
-            "servo_damping": (0.45, 0.6),
+            "servo_damping_factor": (0.52, 0.69),
             "period_jitter": 0.16,
             "tool_offset_m": 0.0035,
             "gripper_speed": (0.4, 0.5),

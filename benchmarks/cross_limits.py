@@ -11,7 +11,7 @@ worse.
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count, islice
@@ -26,7 +26,8 @@ from td3robot.config import GuardConfig, RobotConfig
 from td3robot.robots.guard import Guard
 from td3robot.robots.interface import RobotSpec, robot_spec
 from td3robot.robots.kinematics import Kinematics
-from td3robot.robots.simulated.mujoco import MujocoRobot
+from td3robot.robots.servo import follow_line
+from td3robot.robots.simulated.mujoco import MujocoRobot, motor_targets
 from td3robot.robots.simulated.scene import GRIPPER_PREFIX, TCP_SITE, simulation_spec
 from td3robot.state import Array, JointCommand, RobotState
 
@@ -42,17 +43,17 @@ FULL_RAD_S = 2.0
 # What is less outside is rounding [m].
 OUTSIDE_M = 1e-5
 
-# How the simulated servos differ, per joint: (factors on stiffness, factors on lag). The overshooting shoulder goes
-# 5 % beyond a step; uneven joints have the ends of what the disturbance `real` draws for all of them, and half as much
-# more.
+# How the simulated servos differ, per joint: (factors on their laws' lags, factors on their damping ratios). The
+# overshooting joints go 5 % beyond a step; uneven joints have the ends of what the disturbance `real` draws for all of
+# them, and half as much more.
 Factors = tuple[tuple[float, ...], tuple[float, ...]]
 SERVOS: dict[str, Factors] = {
     "undisturbed": ((1.0,) * 6, (1.0,) * 6),
-    "slow": ((1.0,) * 6, (1.3,) * 6),
-    "quick": ((1.0,) * 6, (0.7,) * 6),
-    "overshooting": ((0.5,) * 6, (0.5,) * 6),
-    "uneven": ((1.0,) * 6, (1.0, 0.7, 1.3, 0.7, 1.3, 0.7)),
-    "more uneven": ((1.0,) * 6, (1.0, 0.55, 1.45, 0.55, 1.45, 0.55)),
+    "slow": ((1.3,) * 6, (1.0,) * 6),
+    "quick": ((0.7,) * 6, (1.0,) * 6),
+    "overshooting": ((0.5,) * 6, (0.8,) * 6),
+    "uneven": ((1.0, 0.7, 1.3, 0.7, 1.3, 0.7), (1.0,) * 6),
+    "more uneven": ((1.0, 0.55, 1.45, 0.55, 1.45, 0.55), (1.0,) * 6),
 }
 
 
@@ -81,6 +82,39 @@ class Reached:
             setattr(self, field.name, mine + theirs if field.type is int else max(mine, theirs))
 
 
+class Servos:
+    """Joints that follow commands, each by a law of its own.
+
+    Attributes:
+        q, v, a: (n,) joint angles [rad] at the beginning of a physics step, speeds in it [rad/s], accelerations.
+    """
+
+    def __init__(self, spec: RobotSpec, servo: Factors) -> None:
+        self._laws = [spec.law.varied(*factors) for factors in zip(*servo, strict=True)]
+        self.steps = round(PHYSICS_HZ * spec.period_s)
+
+    def place(self, q: Array) -> None:
+        """Place the joints at rest."""
+        self._command, self._q, self._speed = q.copy(), q.copy(), np.zeros_like(q)
+        self.v = np.zeros_like(q)
+
+    def follow(self, command: Array) -> Iterator[None]:
+        """Follow a straight line to a command (n,) [rad], one physics step after the other."""
+        begin, step_s = self._command, 1.0 / PHYSICS_HZ
+        self._command = command.copy()
+        for step in range(self.steps):
+            target, end = (begin + (command - begin) * share / self.steps for share in (step, step + 1))
+            self.q, before = self._q.copy(), self.v
+            for joint, law in enumerate(self._laws):
+                one = slice(joint, joint + 1)
+                follow_line(
+                    np.array([law.gain]), law.lookahead_s, step_s, target[one], end[one], self._q[one], self._speed[one]
+                )
+            self.v = (self._q - self.q) / step_s
+            self.a = (self.v - before) / step_s
+            yield
+
+
 class WatchedArm(MujocoRobot):
     """The simulated arm, which remembers where its tool was in every step of the physics.
 
@@ -92,25 +126,21 @@ class WatchedArm(MujocoRobot):
         super().__init__(spec, PHYSICS_HZ)
         self.connect()
         self._site = self.model.site(TCP_SITE).id
+        self._servos = Servos(spec, servo)
         self.path = np.zeros((self.substeps + 1, 3))
-        differ(self.own_model(), servo)
 
     def begin_at(self, q: Array) -> None:
         """Place the arm at q, and begin to watch there."""
         self.move_to(q)
+        self._servos.place(q)
         self.path[-1] = self.data.site_xpos[self._site]
 
     def pass_period(self, command: JointCommand) -> None:
         """Follow a command for a period."""
-        self.send(command)
-        self.advance()
-
-    def integrate(self, data: mujoco.MjData, steps: int) -> None:
-        """Do physics steps, and note where the tool was at each."""
         self.path[0] = self.path[-1]
-        for step in range(steps):
-            mujoco.mj_step(self.model, data)
-            self.path[step + 1] = data.site_xpos[self._site]  # where the step began
+        for step, _ in enumerate(self._servos.follow(command.q)):
+            self.keep_to(self._servos.q, self._servos.v, self._servos.a)
+            self.path[step + 1] = self.data.site_xpos[self._site]  # where the step began
 
 
 class LeanArm:
@@ -129,14 +159,15 @@ class LeanArm:
         self._model = scene.compile()
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site(TCP_SITE).id
-        self._rate = spec.control_rate_hz
-        self.path = np.zeros((round(PHYSICS_HZ * spec.period_s) + 1, 3))
-        differ(self._model, servo)
+        self._servos = Servos(spec, servo)
+        self._inertia, self._stiffness = np.zeros((self._model.nv,) * 2), self._model.actuator_gainprm[:, 0].copy()
+        self.path = np.zeros((self._servos.steps + 1, 3))
 
     def begin_at(self, q: Array) -> None:
         """Place the arm at q, at rest, and begin to watch there."""
         mujoco.mj_resetData(self._model, self._data)
-        self._data.qpos[:] = self._data.act[:] = q
+        self._data.qpos[:] = q
+        self._servos.place(q)
         mujoco.mj_forward(self._model, self._data)
         self.path[-1] = self._data.site_xpos[self._site]
 
@@ -145,23 +176,14 @@ class LeanArm:
         return RobotState(self._data.qpos.copy(), self._data.qvel.copy(), np.zeros(2), self._data.time)
 
     def pass_period(self, command: JointCommand) -> None:
-        """Follow a command for a period, as :class:`MujocoRobot` does."""
-        data = self._data
-        data.ctrl[:] = (command.q - data.act) * self._rate
+        """Follow a command for a period, as :class:`WatchedArm` does."""
+        data, servos = self._data, self._servos
         self.path[0] = self.path[-1]
-        for step in range(1, len(self.path)):
+        for step, _ in enumerate(servos.follow(command.q)):
+            mujoco.mj_fullM(self._model, data, self._inertia)
+            data.act[:] = motor_targets(servos.q, servos.v, servos.a, self._inertia, self._stiffness)
             mujoco.mj_step(self._model, data)
-            self.path[step] = data.site_xpos[self._site]  # where the step began
-        data.act[:], data.ctrl[:] = command.q, 0.0
-
-
-def differ(model: mujoco.MjModel, servo: Factors) -> None:
-    """Give every joint of an arm a servo of its own."""
-    stiffness, lag = map(np.array, servo)
-    n = len(stiffness)
-    model.actuator_gainprm[:n, 0] *= stiffness
-    model.actuator_biasprm[:n, 1] *= stiffness
-    model.actuator_biasprm[:n, 2] *= stiffness * lag
+            self.path[step + 1] = data.site_xpos[self._site]  # where the step began
 
 
 # From parameters, the period, joint angles from home and the last joint velocities to the joint velocities wished for.

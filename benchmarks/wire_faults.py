@@ -1,6 +1,6 @@
 """Faults at the wire: what a network, a controller or a gripper could send, and what became of the moving arm.
 
-    python benchmarks/wire_faults.py [--only PATTERN] [--rounds 1] [--patience 1] [--json FILE]
+    python benchmarks/wire_faults.py [--only PATTERN] [--rounds 1] [--timeout-scale 1] [--json FILE]
 
 Every fault is injected by the proxy of ``wire.py`` between the unmodified driver and the simulated controller, once
 while a policy leads the tool in circles at full speed, or while the driver connects. In real time: about 5 s a fault.
@@ -232,6 +232,7 @@ def _grippers() -> Iterator[WireFault]:
     yield gripper("silent", "did not answer", "hold")
     yield gripper("closes", "gripper", "refuse")
     yield gripper("50 ms late", None, "delay", s=0.05, why_not="within gripper.answer_timeout_s and max_age_s")
+    yield gripper("0.25 s late", "gripper", "delay", s=0.25)
     yield gripper("1 s late", "gripper", "delay", s=1.0)
     yield gripper("byte by byte, 0.2 s apart", "gripper", "trickle", s=0.2)
     yield gripper("floods", "gripper", "flood", s=0.001, text="x" * 4096)
@@ -347,7 +348,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names that match")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument(
-        "--patience", type=float, default=1.0, help="how late targets and states may be, for a busy computer"
+        "--timeout-scale", type=float, default=1.0, help="how late targets and states may be, for a busy computer"
     )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -77,6 +77,7 @@ def commands_page() -> str:
     from typer.main import get_command
 
     from td3robot.cli import app
+    from td3robot.cli.options import argument_word
 
     lines = ["# Commands\n", "Every command has `--help`. This page is made from the commands themselves.\n"]
     for name, command in commands(get_command(app), "td3robot"):
@@ -84,10 +85,10 @@ def commands_page() -> str:
         if command.epilog:
             lines.append(f"```sh\n{command.epilog.removeprefix('Example: ')}\n```\n")
         rows = [
-            (code(" / ".join(option.opts) if option.param_type_name == "option" else option.name.upper()),
+            (code(" / ".join(option.opts) if option.param_type_name == "option" else argument_word(option)),
              option.help or "", shown(option))
             for option in command.params
-            if option.name != "help"
+            if option.name != "help" and not getattr(option, "hidden", False)
         ]  # fmt: skip
         lines.append(table(("option", "what it does", "default"), rows))
     return "\n".join(lines)
@@ -104,8 +105,10 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def usage(name: str, command: Any) -> str:
     """Write a command's usage line."""
+    from td3robot.cli.options import argument_word
+
     arguments = [option for option in command.params if option.param_type_name == "argument"]
-    words = [option.name.upper() if option.required else f"[{option.name.upper()}]" for option in arguments]
+    words = map(argument_word, arguments)
     required = [
         f"{option.opts[0]} {option.name.upper()}"
         for option in command.params
