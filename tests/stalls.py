@@ -12,8 +12,8 @@ from time import monotonic, sleep
 import pytest
 from _pytest.runner import call_and_report
 
-# Folders whose tests drive in real time, and their files that only compute, which takes long.
-IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/simulators/")
+# Folders and files whose tests drive in real time, and those of their files that only compute, which takes long.
+IN_REAL_TIME = ("tests/deploy/", "tests/robots/", "tests/simulators/", "tests/envs/test_hardware_env.py")
 COMPUTING = (
     *(f"tests/robots/test_{name}.py" for name in ("arms", "arm_limits", "disturbed", "gripper_physics", "guard",
       "guard_laws", "kinematics", "meshes", "models", "mujoco_servo", "servo", "travel")),
