@@ -21,6 +21,7 @@ from td3robot.config import (
 from td3robot.envs.actions import make_action_kind
 from td3robot.envs.batch import Cell, RobotBatch, Setting
 from td3robot.envs.checked import CheckedEnvironment
+from td3robot.envs.goal_env import GoalEnv
 from td3robot.envs.gymnasium_env import Environment, gymnasium_contract, make_gymnasium
 from td3robot.envs.initial_states import InitialStateSampler
 from td3robot.envs.registration import RELEASED, with_overrides
@@ -252,19 +253,26 @@ def make_env(policy: str | Path, render_mode: str | None = None, trust: bool = F
     return environment
 
 
-def make_released(released: str, render_mode: str | None = None, practice: bool = False, **overrides: Any) -> RobotEnv:
+def make_released(
+    released: str,
+    render_mode: str | None = None,
+    practice: bool = False,
+    goal_env: bool = False,
+    **overrides: Any,
+) -> RobotEnv | GoalEnv:
     """Make a released environment with overrides; Gymnasium calls this for ``gymnasium.make(id, **overrides)``.
 
     Args:
         released: Its id, a row of ``envs.registration.RELEASED``.
         render_mode: As in Gymnasium.
         practice: Whether episodes may begin where there is most to learn; for training alone.
+        goal_env: Whether to observe goals apart, with sparse rewards, for hindsight experience replay.
         overrides: Fields of :class:`RobotEnvironmentConfig`; sections as nested mappings, merged with the row.
 
     Raises:
         ConfigError: An override is unknown, or the resulting configuration cannot be run.
     """
-    known = [*RobotEnvironmentConfig.model_fields, "practice", "render_mode"]
+    known = [*RobotEnvironmentConfig.model_fields, "practice", "render_mode", "goal_env"]
     for key in overrides:
         if key not in known:
             raise ConfigError(f"{released}: {choose('override', key, known)}")
@@ -273,4 +281,5 @@ def make_released(released: str, render_mode: str | None = None, practice: bool 
         config = RobotEnvironmentConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{released}: {explain(error, RobotEnvironmentConfig, values, 'environment.')}") from None
-    return make_robot_env(config, render_mode, practice)
+    environment = make_robot_env(config, render_mode, practice)
+    return GoalEnv(environment) if goal_env else environment

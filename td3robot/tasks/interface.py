@@ -125,6 +125,19 @@ class Goal:
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
 
+class GoalPoints(NamedTuple):
+    """Goals that are positions, of m rows.
+
+    Attributes:
+        achieved, desired: (m, k) in the base frame [m].
+        within_m: How near to each other they have to be [m].
+    """
+
+    achieved: Array
+    desired: Array
+    within_m: float
+
+
 class Transition(NamedTuple):
     """One control period of m rows, for scoring.
 
@@ -220,6 +233,7 @@ class Task(ABC):
         tilts_tool: Whether it has three that turn the tool about the base frame's axes, and goals have a ``rotation``.
         takes_goal: Whether a person may give the goal in place of the sampled one.
         goal_form: The numbers of such a goal; those in brackets may be left out.
+        goal_fields: Names of the observation's fields that depend on the goal, for tasks with ``goal_points``.
         gripper_kept: Closed fraction at which a gripper that the task does not use has to be; None for any.
         hold_steps: How many moments at the end of an episode must be achieved for success.
         practice_hold_steps: In training, an episode that is not ``whole`` ends once this many moments in a row were
@@ -234,6 +248,7 @@ class Task(ABC):
     tilts_tool: bool = False
     takes_goal: bool = True
     goal_form: str = "x,y,z"
+    goal_fields: tuple[str, ...] = ()
     gripper_kept: float | None = None
     hold_steps: int
     practice_hold_steps: float = inf
@@ -267,6 +282,10 @@ class Task(ABC):
     def rebase(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
         """Return the goal for where the objects really lie, which may not be where they were wanted."""
         return goal
+
+    def goal_points(self, state: TaskState, goals: Goals) -> GoalPoints | None:
+        """Return what is achieved and what is desired, for tasks whose goal is a position; None for others."""
+        return None
 
     def held(self, state: TaskState) -> NDArray[np.intp]:
         """Return which object is between the fingers (m,), or ``NOTHING_HELD``, judged by the driver joints.

@@ -23,6 +23,7 @@ from td3robot.state import Array, ObjectModel, Pose
 from td3robot.tasks.interface import (
     Failure,
     Goal,
+    GoalPoints,
     Goals,
     Scores,
     Task,
@@ -207,6 +208,7 @@ class Push(Task):
     uses_gripper = False
     turns_tool = False
     goal_form = "x,y"
+    goal_fields = ("behind_from_commanded", "behind_near", "goal_from_object", "goal_near")
     gripper_kept = 1.0
 
     def __init__(self, config: PushConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
@@ -333,6 +335,10 @@ class Push(Task):
             "guard": -weights.guard * transition.intervened,
         }
         return Scores(terms, achieved, now.distance)
+
+    def goal_points(self, state: TaskState, goals: Goals) -> GoalPoints:
+        """Return where objects are on the table, and where they are asked for (m, 2)."""
+        return GoalPoints(state.objects[OBJECT].position[:, :2], goals.position[:, :2], self.config.tolerance_m)
 
     def way_left(self, state: TaskState, goals: Goals) -> Array:
         """Return the object's way to its goal and the tool's to where it pushes; nothing within the tolerance."""

@@ -16,6 +16,7 @@ from td3robot.state import Array
 from td3robot.tasks.interface import (
     Failure,
     Goal,
+    GoalPoints,
     Goals,
     Scores,
     Task,
@@ -114,6 +115,7 @@ class Reach(Task):
     name = "reach"
     uses_gripper = False
     turns_tool = False
+    goal_fields = ("goal_from_tcp", "goal_near", "joint_way", "joint_way_near")
 
     def __init__(self, config: ReachConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         self.config = config
@@ -165,6 +167,10 @@ class Reach(Task):
         if self.config.joint_way:
             values |= self.joints.observe(state, self._joint_error(state, goals))
         return values
+
+    def goal_points(self, state: TaskState, goals: Goals) -> GoalPoints:
+        """Return the tool's positions and those asked for (m, 3)."""
+        return GoalPoints(state.tcp_position, goals.position, self.config.tolerance_m)
 
     def way_left(self, state: TaskState, goals: Goals) -> Array:
         """Return the tool's distance from the goal as it is seen, and nothing within the tolerance."""
