@@ -214,6 +214,8 @@ class TrainingConfig(Section):
         undisturbed_share: Share of the environments in which the arm is undisturbed, the gripper is, or the camera is,
             in all combinations. A cell that matches its model is at the edge of what disturbances draw, and otherwise
             rarely seen.
+        guided_share: Share of the environments in which the task's hand-written policy acts, with some noise, so that
+            a long task is also learned from successes that the policy does not have by itself yet.
         overlap: Step the environments in other processes while the learner updates. The order of all random
             draws stays fixed, so runs still repeat bit for bit. Those processes make the environments from their
             configuration: a Gymnasium ``id`` that a program registered by hand is unknown there, ``module:Name`` is
@@ -234,6 +236,7 @@ class TrainingConfig(Section):
     random_steps: Steps = 10_000
     environments: Annotated[int, Field(gt=0, le=1024)] = 1
     undisturbed_share: UnitInterval = 0.0
+    guided_share: UnitInterval = 0.0
     overlap: bool = False
     evaluators: Annotated[int, Field(ge=0, le=64)] = 1
     learner: Literal["auto", "reference", "compiled", "cuda_graph"] = "auto"

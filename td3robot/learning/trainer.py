@@ -20,6 +20,7 @@ from td3robot.learning.collector import CollectedSteps, Collector, Experience
 from td3robot.learning.evaluations import Evaluations
 from td3robot.learning.evaluator import Evaluator
 from td3robot.learning.exploration import Exploration
+from td3robot.learning.guide import make_guide
 from td3robot.learning.learner import Learner, make_learner
 from td3robot.learning.metrics import MetricsWriter, Stopwatch, Window
 from td3robot.learning.replay import ReplayBuffer
@@ -418,6 +419,10 @@ class SimulationTrainer(Trainer):
     collector: Collector
     _stepping = False
 
+    def __init__(self, config: RunConfig, collector: Collector, *others: Any, **more: Any) -> None:
+        super().__init__(config, collector, *others, **more)
+        self._guide = make_guide(config, self.contract.observation)
+
     def _resume_episodes(self, saved: Checkpoint) -> None:
         episodes = saved.document("counters")["episodes"]
         if dropped := self.collector.load_state(saved.arrays("episodes"), episodes):
@@ -459,8 +464,11 @@ class SimulationTrainer(Trainer):
         observations = self.collector.observations
         self.agent.normalizer.update(observations)
         if self.step < self.config.training.random_steps and not self.warm:
-            return self.exploration.uniform(len(observations), self.agent.action_size)
-        actions = self.agent.explore(observations, self.exploration)
+            actions = self.exploration.uniform(len(observations), self.agent.action_size)
+        else:
+            actions = self.agent.explore(observations, self.exploration)
         if not np.isfinite(actions).all():  # the environment would be blamed for the consequences
             raise self.diverged("the policy's action is no longer finite")
+        if self._guide is not None:
+            self._guide.replace(actions, observations, self.exploration.rng)
         return actions
