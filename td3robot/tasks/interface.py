@@ -124,6 +124,11 @@ class Goal:
     whole: bool = False
     objects: Mapping[str, Pose] = field(default_factory=dict)
 
+    @property
+    def begins_at_object(self) -> bool:
+        """Whether the episode begins with the tool around the object, in practice."""
+        return self.intent > 0.0 or self.lift_m > 0.0
+
 
 class GoalPoints(NamedTuple):
     """Goals that are positions, of m rows.

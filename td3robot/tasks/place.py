@@ -48,6 +48,9 @@ from td3robot.tasks.place_formulas import (
 CLEAR_M, FURTHER_M = 0.02, 0.03
 # In training, an episode ends once the object has lain at its goal for this long, with the hand away.
 PRACTICE_HOLD_S = 1.0
+# This share of practice at the object, of what begins with open fingers around it, begins at its goal: only to leave it
+# is left to do. Otherwise policies that press a held object down at its goal never learn to rise.
+LEAVE_SHARE = 0.5
 # This share of practice at the object begins with it in the hand. A share of that begins next to the goal, up to so far
 # beside it [m]; half of these with the object just off the table [m].
 IN_HAND_SHARE, AT_GOAL_SHARE, BESIDE_GOAL_M, OFF_TABLE_M = 0.6, 0.4, 0.06, 0.003
@@ -83,10 +86,10 @@ class PlaceRewards(Section):
     push: NonNegative = 4.0
     press: NonNegative = 0.0
     carry: NonNegative = 8.0
-    near: NonNegative = 2.0
+    near: NonNegative = 6.0
     release: NonNegative = 4.0
-    leave: NonNegative = 2.0
-    placed: NonNegative = 6.0
+    leave: NonNegative = 4.0
+    placed: NonNegative = 4.0
     smoothness: NonNegative = 0.3
     guard: NonNegative = 0.1
 
@@ -211,7 +214,8 @@ class Place(Grasp):
         """Sample an object and a start as the grasp task does, and a goal on the patch, no nearer than its size.
 
         In practice, more goals are on the patch's edges. Where the object begins in the hand, a share of the goals is
-        next to it, or below it just off the table, so that what follows a release is known early.
+        next to it, or below it just off the table, so that what follows a release is known early; where the tool begins
+        around it, a share of the objects lies at its goal already.
         """
         goal = super().sample(rng, practice)
         lying, config = goal.objects[OBJECT], self.config
@@ -223,13 +227,20 @@ class Place(Grasp):
             if rng.random() < 0.5:
                 place, lift = lying.position[:2], OFF_TABLE_M
                 heading = geometry.yaw(lying.rotation) + rng.normal(0.0, 0.1)
+        elif lift == 0.0 and goal.begins_at_object and rng.random() < LEAVE_SHARE:
+            heading = geometry.yaw(lying.rotation)
         else:
-            for _ in range(DRAWS):
-                place = np.clip(rng.uniform(low - wider, high + wider), low, high)
-                if np.linalg.norm(place - lying.position[:2]) >= self._apart_m:
-                    break
+            place = self._far_place(rng, lying.position[:2], low - wider, high + wider)
         position = np.array([*place, goal.position[2]])
         return replace(goal, position=position, rotation=about_vertical(heading), lift_m=lift)
+
+    def _far_place(self, rng: np.random.Generator, lying: Array, low: Array, high: Array) -> Array:
+        """Draw a place on the patch that is no nearer to the object than its size; ``low``..``high`` may be larger."""
+        for _ in range(DRAWS):
+            place = np.clip(rng.uniform(low, high), self.config.patch_low, self.config.patch_high)
+            if np.linalg.norm(place - lying) >= self._apart_m:
+                break
+        return place
 
     def given(self, goal: Goal, numbers: Array) -> Goal:
         """Return a sampled goal with another place (x, y) [m] on the table, and another heading [rad]."""
@@ -241,7 +252,7 @@ class Place(Grasp):
         """Refuse a goal on which the object lies, in part, before it is picked up."""
         place, lying = goal.position[:2], objects[OBJECT].position[:2]
         apart = float(np.linalg.norm(place - lying))
-        if apart >= self._apart_m or goal.lift_m > 0.0:
+        if apart >= self._apart_m or goal.begins_at_object:
             return None
         return (
             f"the goal {np.round(place, 3).tolist()} m is on top of the object, which lies {1e3 * apart:.0f} mm from "

@@ -131,7 +131,7 @@ class Stack(Place):
         assert isinstance(config, StackConfig)
         lying, place, height = goal.objects[OBJECT], goal.position[:2], config.support.size_m[2]
         start, off = goal.start, place - lying.position[:2]
-        if goal.lift_m > 0.0 and np.linalg.norm(off) < self._apart_m:
+        if np.linalg.norm(off) < self._apart_m:
             place = lying.position[:2] + np.clip(off, -OFF_CENTRE_M, OFF_CENTRE_M)
             up = np.array([0.0, 0.0, height + ABOVE_SUPPORT_M])
             lying, start = replace(lying, position=lying.position + up), start + up
@@ -141,7 +141,7 @@ class Stack(Place):
     def objection(self, goal: Goal, objects: Mapping[str, Pose]) -> str | None:
         """Refuse a support so near to the object that the fingers would come down on it."""
         apart = float(np.linalg.norm(objects[SUPPORT].position[:2] - objects[OBJECT].position[:2]))
-        if apart >= self._apart_m or goal.lift_m > 0.0:
+        if apart >= self._apart_m or goal.begins_at_object:
             return None
         return (
             f"{SUPPORT!r} lies {1e3 * apart:.0f} mm from {OBJECT!r}, and the open fingers fit between them from "

@@ -159,7 +159,7 @@ def test_goals_are_drawn_on_the_patch_and_never_on_the_object(task):
             goal = task.sample(rng, practice)
             place, config = goal.position[:2], task.config
             assert (place >= config.patch_low).all() and (place <= config.patch_high).all()
-            if goal.lift_m == 0.0:
+            if not goal.begins_at_object:
                 apart = np.linalg.norm(place - goal.objects[OBJECT].position[:2])
                 assert apart >= np.hypot(0.04, 0.04)
 

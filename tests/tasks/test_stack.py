@@ -110,7 +110,7 @@ def test_objects_begin_far_enough_apart_for_the_fingers_or_stacked_in_practice(t
                 assert off[2] == pytest.approx(0.0)
             else:
                 stacked += 1
-                assert practice and goal.lift_m > 0.0 and off[2] == pytest.approx(0.044)
+                assert practice and goal.begins_at_object and off[2] == pytest.approx(0.044)
             assert task.objection(goal, goal.objects) is None
     assert stacked > 10
 
