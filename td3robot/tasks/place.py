@@ -138,10 +138,11 @@ class Place(Grasp):
       it lay
     * ``carry``: progress of the held object along a funnel over its goal, ``lift_height_m`` high from 60 mm beside it
     * ``near``: half of ``exp(-(d / 100 mm)^2)``, plus half of ``exp(-(d / 20 mm)^2) exp(-(turn / 0.1)^2)``, with d the
-      distance along the funnel, while carrying; 1 while leaving
+      distance along the funnel, while carrying; while leaving, d is the object's distance from its goal
     * ``release``: progress of the fingers' opening, while leaving
     * ``leave``: progress of the tool's way up, while leaving
-    * ``placed``: while leaving, half, plus half of ``exp(-(way up that is left / 40 mm)^2)`` once the fingers are open
+    * ``placed``: while leaving, half, plus half of ``exp(-(way up that is left / 40 mm)^2)`` once the fingers are open;
+      half of it if the object lies beyond the tolerances, and within twice of them, as far as a camera may be off
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the command
     """

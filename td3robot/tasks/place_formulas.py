@@ -185,18 +185,24 @@ def has_left(n: Numbers, p: PlaceNumbers, state: GraspState, row: int) -> bool:
 
 @formula
 def near_of(n: Numbers, p: PlaceNumbers, state: GraspState, goal: Array, rotation: Array, row: int) -> float:
-    """Score how near to its goal a held object is, in [0, 1]."""
-    far = far_from_goal(n, p, state, goal, row)
-    turn = turn_to(n, state.commanded_rotation[row], rotation[row])
+    """Score how near to its goal an object is, in [0, 1]: where it is carried to, or where it lies."""
+    if state.held[row] == NOTHING_HELD:
+        far, turn = apart(state.item[row], goal[row]), turn_of_object(n, state.item_rotation[row], rotation[row])
+    else:
+        far = far_from_goal(n, p, state, goal, row)
+        turn = turn_to(n, state.commanded_rotation[row], rotation[row])
     return float(0.5 * nearness(far, FAR_M) + 0.5 * nearness(far, AT_GOAL_M) * nearness(turn, TURN_SCALE))
 
 
 @formula
 def place_terms(n: Numbers, p: PlaceNumbers, period: Period, rotation: Array, row: int, height: float) -> PlaceTerms:
-    """Compute a row's reward terms; ``period.hold`` are the objects' goals, turned by ``rotation`` (m, 3, 3)."""
+    """Compute a row's reward terms; ``period.hold`` are the objects' goals, turned by ``rotation`` (m, 3, 3).
+
+    The stages have the slack that a camera needs: what a policy cannot see is no reason for a jump of its reward.
+    """
     before, state, goal = period.before, period.state, period.hold
     pick = terms_of(n, period, measures_of(n, state, goal, row), height, row)
-    was, now = stage_of(n, p, before, goal, rotation, row, 1.0), stage_of(n, p, state, goal, rotation, row, 1.0)
+    was, now = stage_of(n, p, before, goal, rotation, row, SLACK), stage_of(n, p, state, goal, rotation, row, SLACK)
     alignment, carry, near, release, leave, placed = pick.alignment, 0.0, 0.0, 0.0, 0.0, 0.0
     fetches, carries, leaves = was == now == FETCH, was == now == CARRY, was == now == LEAVE
     if carries:
@@ -205,15 +211,15 @@ def place_terms(n: Numbers, p: PlaceNumbers, period: Period, rotation: Array, ro
         turned = abs(turn_to(n, before.commanded_rotation[row], rotation[row]))
         left = abs(turn_to(n, state.commanded_rotation[row], rotation[row]))
         alignment = progress(turned, left, FULL_TURN_RAD_S * n.period_s)
-    if now == CARRY:
+    if now != FETCH:
         near = near_of(n, p, state, goal, rotation, row)
     if leaves:
         release = progress(before.closed[row], state.closed[row], 1.0)
         leave = progress(left_of(p, before, row), left_of(p, state, row), n.step_m)
     if now == LEAVE:
-        near, placed = 1.0, 0.5
-        if is_open(n, state, row):
-            placed += 0.5 * nearness(left_of(p, state, row), LEFT_M)
+        placed = 0.5 * (1.0 + nearness(left_of(p, state, row), LEFT_M) if is_open(n, state, row) else 1.0)
+        if stage_of(n, p, state, goal, rotation, row, 1.0) != LEAVE:
+            placed *= 0.5
     return PlaceTerms(
         approach=pick.approach if fetches else 0.0,
         alignment=alignment if fetches or carries else 0.0,
