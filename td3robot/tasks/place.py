@@ -137,7 +137,7 @@ class Place(Grasp):
     * ``push``: minus the object's sideways speed as a share of full tool speed, while it is less than 10 mm above where
       it lay
     * ``carry``: progress of the held object along a funnel over its goal, ``lift_height_m`` high from 60 mm beside it
-    * ``near``: half of ``exp(-(d / 100 mm)^2)``, plus half of ``exp(-(d / 20 mm)^2) exp(-(turn / 0.1)^2)``, with d the
+    * ``near``: half of ``exp(-(d / 100 mm)^2)``, plus half of ``exp(-(d / tolerance)^2) exp(-(turn / tolerance)^2)``, d the
       distance along the funnel, while carrying; while leaving, d is the object's distance from its goal
     * ``release``: progress of the fingers' opening, while leaving
     * ``leave``: progress of the tool's way up, while leaving

@@ -37,8 +37,8 @@ SLACK = 2.0
 RELEASE, RELEASE_HEIGHT_M = 0.5, 0.004
 # Fingers are open once this much of what the object kept between them is left.
 OPENED = 0.3
-# Scales on which the reward ``near`` rises: far from the goal and next to it [m], and with the turn that is left [rad].
-FAR_M, AT_GOAL_M, TURN_SCALE = 0.1, 0.02, 0.1
+# Scale on which the reward ``near`` rises far from the goal [m]; next to it, the tolerances are its scales.
+FAR_M = 0.1
 # Scale on which ``placed`` rises as the hand leaves [m].
 LEFT_M = 0.04
 
@@ -191,7 +191,7 @@ def near_of(n: Numbers, p: PlaceNumbers, state: GraspState, goal: Array, rotatio
     else:
         far = far_from_goal(n, p, state, goal, row)
         turn = turn_to(n, state.commanded_rotation[row], rotation[row])
-    return float(0.5 * nearness(far, FAR_M) + 0.5 * nearness(far, AT_GOAL_M) * nearness(turn, TURN_SCALE))
+    return float(0.5 * nearness(far, FAR_M) + 0.5 * nearness(far, p.within_m) * nearness(turn, p.within_rad))
 
 
 @formula
