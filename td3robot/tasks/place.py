@@ -137,8 +137,8 @@ class Place(Grasp):
     * ``push``: minus the object's sideways speed as a share of full tool speed, while it is less than 10 mm above where
       it lay
     * ``carry``: progress of the held object along a funnel over its goal, ``lift_height_m`` high from 60 mm beside it
-    * ``near``: half of ``exp(-(d / 100 mm)^2)``, plus half of ``exp(-(d / tolerance)^2) exp(-(turn / tolerance)^2)``, d the
-      distance along the funnel, while carrying; while leaving, d is the object's distance from its goal
+    * ``near``: half of ``exp(-(d / 100 mm)^2)``, plus half of ``exp(-(d / tolerance)^2) exp(-(turn / tolerance)^2)``;
+      while carrying, d is the distance along the funnel, while leaving, the object's from its goal
     * ``release``: progress of the fingers' opening, while leaving
     * ``leave``: progress of the tool's way up, while leaving
     * ``placed``: while leaving, half, plus half of ``exp(-(way up that is left / 40 mm)^2)`` once the fingers are open;
