@@ -34,6 +34,7 @@ QUICK = {"robot": {"backend": "kinematic"}, "episode_s": 0.5}
     [
         (REACH, "ur5e_reach"),
         (GRASP, "ur5e_grasp"),
+        ("td3robot/UR5eGraspAny-v0", "ur5e_grasp_any"),
         ("td3robot/UR3eReach-v0", "ur3e_reach"),
         ("td3robot/UR10eReach-v0", "ur10e_reach"),
         ("td3robot/FR3Reach-v0", "fr3_reach"),
