@@ -87,6 +87,11 @@ class AnyObjectConfig(Section):
         return self._of(self.sides_m[0], self.height_m[0])
 
     @property
+    def middle(self) -> ObjectConfig:
+        """The object of middling size; a box, if there are any."""
+        return self._of(sum(self.sides_m) / 2, sum(self.height_m) / 2)
+
+    @property
     def largest(self) -> ObjectConfig:
         """The largest object; a box, if there are any."""
         return self._of(self.sides_m[1], self.height_m[1])

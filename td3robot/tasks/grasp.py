@@ -224,6 +224,11 @@ class GraspConfig(TaskConfig):
         assert self.any_object is not None, "there is one or the other"
         return self.any_object.largest
 
+    @property
+    def typical(self) -> ObjectConfig | None:
+        """The object of middling size, if every episode has another."""
+        return self.any_object.middle if self.object is None and self.any_object is not None else None
+
     @classmethod
     def regions(cls, arm: ArmModel) -> dict[str, Any]:
         """Return the arm's patch of the table."""
