@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, pi
+from types import NoneType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -200,6 +201,8 @@ class GraspConfig(TaskConfig):
     def _any_object_is_drawn(cls, values: Any) -> Any:
         """Draw the object, unless it is given."""
         if isinstance(values, Mapping) and values.get("any_object") is not None:
+            if cls.model_fields["any_object"].annotation is NoneType:
+                raise refused("it is for the task grasp, and this task has one object; leave it out", "any_object")
             return {"object": None, **values}
         return values
 

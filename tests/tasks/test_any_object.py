@@ -164,7 +164,7 @@ def test_with_a_fixed_object_a_contract_is_what_it_was():
         (["any_object.height_m=[0.01, 0.05]"], r"task\.any_object: .* 10 mm high, and the fingers grasp nothing lower"),
         (["any_object.sides_m=[0.025, 0.075]"], r"object_scale .* 82\.5 mm wide"),
         (["any_object=null", "object=null"], "object is null, and only any_object draws one"),
-        (["name=place"], r"any_object"),
+        (["name=place"], r"task\.any_object: it is for the task grasp, and this task has one object"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_the_numbers(overrides, words):
