@@ -95,7 +95,8 @@ def make_robot_env(
     recipe = partial(make_robot_env, config, render_mode, practice, cell, privileged=privileged) if alone else None
     if cell is not None:
         cell.require_within(config.guard)
-        config = config.in_cell(cell.robot)
+        config = config.in_cell(cell.robot, cell.object)
+        _require_told(config)
     models = config.task.objects()
     if robot is None:
         robot = ROBOTS[config.robot.backend](config.robot, models, cell, config.guard)
@@ -172,6 +173,14 @@ def _require_cell(config: RobotConfig, cell: CellConfig | None) -> CellConfig:
             "configs/robots/"
         )
     return cell
+
+
+def _require_told(config: RobotEnvironmentConfig) -> None:
+    if (item := config.task.typical) is not None:
+        raise ConfigError(
+            "the policy is for any object, and the cell does not say which one lies there; give its file the object's "
+            f"shape and size, such as object: {{shape: {item.shape}, size_m: {list(item.size_m)}}}"
+        )
 
 
 def _require_supplied(task: Task) -> None:

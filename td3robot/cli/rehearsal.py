@@ -61,7 +61,7 @@ def rehearse(
     ] = None,
     cells: Annotated[int, typer.Option(min=0, metavar="N", help="Rehearse in N random cells, seeds 0 to N - 1.")] = 0,
     robot: Annotated[
-        Path | None, typer.Option("--robot", help="Rehearse with the table height and coupling of this cell.")
+        Path | None, typer.Option("--robot", help="Rehearse with the table height, coupling and object of this cell.")
     ] = None,
     eyes: Annotated[
         bool, typer.Option("--eyes", help="See the objects with a simulated camera, by the tags on them.")
@@ -83,13 +83,14 @@ def rehearse(
     places = [preset(name) for name in cell or ()] + [drawn(number) for number in range(cells)] or [NOMINAL]
     if eyes:
         places = [place.without_camera() for place in places]
-    loaded = open_checkpoint(checkpoint)
+    loaded, there = open_checkpoint(checkpoint), None if robot is None else load_cell(robot)
     reports: list[dict[str, Any]] = []
     for place in places:
         with watched_session(watched) as begun:
             plan = Plan(
                 loaded, episodes, seed, speed, faults, host, records, rate, preset=place,
-                robot=None if robot is None else load_cell(robot).robot, eyes=eyes, on_record=begun,
+                robot=None if there is None else there.robot, item=None if there is None else there.object, eyes=eyes,
+                on_record=begun,
             )  # fmt: skip
             if place is not NOMINAL:
                 stderr.say(f"cell {place.name}: {place.reason}; {differences_text(place.differences())}")
@@ -236,4 +237,5 @@ def robot_and_objects(path: Path) -> "tuple[RobotConfig, tuple[ObjectModel, ...]
     environment = load_config(path).environment
     if not isinstance(environment, RobotEnvironmentConfig):
         raise ConfigError(f"{path} trains on {environment.kind!r}, which has no robot to stand in for")
-    return environment.robot, environment.task.objects()
+    task = environment.task
+    return environment.robot, task.told(task.typical).objects()

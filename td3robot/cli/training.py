@@ -239,8 +239,10 @@ def configured(request: TrainRequest) -> "RunConfig":
     environment, path = config.environment, request.robots[0]
     if not isinstance(environment, RobotEnvironmentConfig):
         raise ConfigError(f"{request.config} trains on {environment.title}, and --robot is for runs that train a robot")
-    there = load_cell(path).robot.in_simulation(environment.robot)
-    config = config.model_copy(update={"environment": environment.in_cell(there)})
+    cell = load_cell(path)
+    there = cell.robot.in_simulation(environment.robot)
+    item = None if environment.task.typical else cell.object
+    config = config.model_copy(update={"environment": environment.in_cell(there, item)})
     return parse_config(to_yaml(config), f"{request.config} in the cell {path}")
 
 

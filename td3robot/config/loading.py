@@ -83,6 +83,8 @@ def _apply(values: dict[str, Any], override: str) -> None:
     node = values
     for section in sections:
         child = node.setdefault(section, {})
+        if child is None:  # an optional section that is left out
+            child = node[section] = {}
         if section == "disturbance" and (level := level_named(child)) is not None:  # one of its values is to be another
             child = node[section] = level.model_dump(mode="json")
         if not isinstance(child, dict):

@@ -14,6 +14,7 @@ from pydantic import (
 
 from td3robot.config.agent import AgentConfig, chosen_agent
 from td3robot.config.disturbance import DISTURBANCES, DisturbanceConfig, disturbance_level
+from td3robot.config.objects import ObjectConfig
 from td3robot.config.robot import ActionConfig, GuardConfig, RobotConfig
 from td3robot.config.section import MANY, Box, Section, UnitInterval, refused
 from td3robot.config.task import DEFAULT, TaskConfig, chosen_task
@@ -82,8 +83,8 @@ class RobotEnvironmentConfig(Section):
         slow._pace = self._pace * pace
         return slow
 
-    def in_cell(self, robot: RobotConfig) -> Self:
-        """Return this environment on the robot of a cell.
+    def in_cell(self, robot: RobotConfig, item: ObjectConfig | None = None) -> Self:
+        """Return this environment on the robot of a cell, with the object that lies there if its file says which.
 
         The workspace begins as far above the cell's table as it did above this one's. With another arm or gripper,
         regions that were the arm's own become those of the cell's arm.
@@ -98,7 +99,7 @@ class RobotEnvironmentConfig(Section):
             if guard.workspace == Box.model_validate(_workspace(self.robot, kind)):
                 guard = guard.model_copy(update={"workspace": Box.model_validate(_workspace(there, kind))})
         guard = guard.raised(robot.table_height_m - self.robot.table_height_m)
-        changes: dict[str, Any] = {"robot": robot, "task": task, "guard": guard}
+        changes: dict[str, Any] = {"robot": robot, "task": task.told(item), "guard": guard}
         return self.model_copy(update=changes)
 
     @property

@@ -1,10 +1,11 @@
 """The base of every task's configuration, and how a task is chosen by its name."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import PositiveFloat
 
+from td3robot.config.objects import ObjectConfig
 from td3robot.config.section import Box, Section, refused
 from td3robot.registry import TASKS
 from td3robot.state import ObjectModel
@@ -46,6 +47,17 @@ class TaskConfig(Section):
     def objects(self) -> tuple[ObjectModel, ...]:
         """Return the objects on the table."""
         return ()
+
+    @property
+    def typical(self) -> ObjectConfig | None:
+        """A typical one of the objects of which every episode has another; None where it is always the same."""
+        return None
+
+    def told(self, item: ObjectConfig | None) -> Self:
+        """Return the task with the object that lies on a table, if it is known and the task has any."""
+        if item is None or "object" not in type(self).model_fields:
+            return self
+        return self.model_copy(update={"object": item})
 
     def require_fit(self, arm: Any, gripper: Any, disturbance: Any) -> None:
         """Refuse an arm, gripper or disturbance with which the task cannot be done.

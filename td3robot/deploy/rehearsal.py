@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from td3robot.build import make_robot_env, object_bounds, robot_spec
 from td3robot.config import DISTURBANCES, RobotConfig
+from td3robot.config.objects import ObjectConfig
 from td3robot.deploy.episode import ArmFigures, ArmPlayer
 from td3robot.deploy.loaded_policy import LoadedPolicy, scaled
 from td3robot.deploy.report import summarize
@@ -41,6 +42,7 @@ class Plan:
 
     Attributes:
         robot: The robot of the cell to rehearse in, with its table and coupling, or None for the policy's own.
+        item: The object on the table, or None for the policy's own; for a policy for any object, one of middling size.
         act: A policy in place of the checkpoint's, or None for the checkpoint's own.
         faults, host, stream_hz, timeout_scale, preset: Settings of the stand-in and its driver; see
             :class:`SimulatorConfig`. Without a host, the stand-in uses a free loopback address.
@@ -60,6 +62,7 @@ class Plan:
     timeout_scale: float = 1.0
     preset: Preset = NOMINAL
     robot: RobotConfig | None = None
+    item: ObjectConfig | None = None
     eyes: bool = False
     on_record: Callable[[Path], None] = lambda path: None
 
@@ -75,9 +78,12 @@ class Rehearsal:
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
         self.plan, self._say = plan, say
         config = scaled(plan.loaded.environment, plan.speed).model_copy(update={"disturbance": DISTURBANCES["off"]})
+        self._item = plan.item or config.task.typical
+        robot = config.robot
         if plan.robot is not None:
-            require_same_arm(config.robot, plan.robot, "cell")
-            config = config.in_cell(plan.robot.in_simulation(config.robot))
+            require_same_arm(robot, plan.robot, "cell")
+            robot = plan.robot.in_simulation(robot)
+        config = config.in_cell(robot, self._item)
         self._config = config
         self._act = plan.act or plan.loaded.policy.act
         self.faults: list[dict[str, Any]] = []
@@ -152,7 +158,7 @@ class Rehearsal:
         )  # fmt: skip
 
     def _station(self) -> Station:
-        cell = self._lab.cell
+        cell = self._lab.cell.model_copy(update={"object": self._item})
         self._placed: PlacedObjects | None = None
         if self._lab.config.objects:
             seen = cell.objects(object_bounds(self._config, robot_spec(cell.robot)))

@@ -43,7 +43,7 @@ class Station:
 
     def __init__(self, config: RobotEnvironmentConfig, cell: CellConfig, objects: Objects | None = None) -> None:
         require_same_arm(config.robot, cell.robot, "cell")
-        config = config.in_cell(cell.robot)
+        config = config.in_cell(cell.robot, cell.object)
         self._config, self._cell = config, cell
         spec = robot_spec(cell.robot)
         if objects is None and config.task.objects():

@@ -302,6 +302,7 @@ class RobotBatch:
         self._intent, self._keeps, self._stalled_s, self._told = np.zeros((4, count))
         self.previous_actions = np.zeros((count, self.action_kind.layout.size), np.float32)
         self._steps, self._held = np.zeros((2, count), np.int64)
+        self._numbers = np.zeros((count, self.task.numbers_size))
         self._ends_early, self._gripped = np.zeros((2, count), np.bool_)
         poses = {
             name: ObjectPoses(np.zeros((count, 3)), np.zeros((count, 3, 3)), np.zeros(count)) for name in self._names
@@ -348,6 +349,8 @@ class RobotBatch:
         self.connect(row)
         robot, objects, initial = self.cells[row]
         start = initial.draw(rng, goal)
+        if start.goal.models:
+            objects.become(start.goal.models)
         robot.begin(rng)
         start = self._bring(row, start, stay)
         lying = objects.arrange(start.goal.objects)
@@ -359,6 +362,7 @@ class RobotBatch:
         self._ends_early[row] = initial.practice and not start.goal.whole
         self.previous_actions[row] = 0.0
         self._steps[row] = self._held[row] = self._gripped[row] = 0
+        self._numbers[row] = start.goal.numbers
         self._look_anew(row)
         self._ask(row, start.goal, lying)
         if self.retreat:
@@ -656,6 +660,7 @@ class RobotBatch:
             intent=self._part(self._intent, rows),
             held=np.full(len(rows), NOTHING_HELD),
             objects=objects,
+            numbers=self._part(self._numbers, rows),
         )
 
     def _see(self, rows: Rows) -> TaskState:

@@ -47,6 +47,9 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "robot": {"arm": "fr3", "gripper": "franka_hand"},
     },
     "td3robot/UR5eGrasp-v1": with_overrides(GRASP, {"robot": {"physics_rate_hz": 260.0}}),
+    "td3robot/UR5eGraspAny-v0": with_overrides(
+        GRASP, {"robot": {"physics_rate_hz": 260.0}, "task": {"any_object": {}}}
+    ),
     "td3robot/UR5ePlace-v0": {
         "robot": {"physics_rate_hz": 260.0},
         "task": {"name": "place"},

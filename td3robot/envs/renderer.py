@@ -1,12 +1,14 @@
 """Offscreen images of the cell, from joint angles alone: the same for any robot."""
 
+from collections.abc import Mapping
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from td3robot.robots.interface import RobotSpec
 from td3robot.robots.simulated.offscreen import Offscreen
-from td3robot.robots.simulated.scene import place_cell, simulation_spec
+from td3robot.robots.simulated.scene import place_cell, reshape, simulation_spec
 from td3robot.state import Array, ObjectModel, World
 
 GOAL_RADIUS_M = 0.015
@@ -39,6 +41,12 @@ class Renderer:
         self._camera.lookat[:] = [0.0, 0.38, 0.24]
         self._camera.distance, self._camera.azimuth, self._camera.elevation = 1.65, 158.0, -18.0
         self._offscreen = Offscreen(self._model, width, height)
+
+    def become(self, models: Mapping[str, ObjectModel]) -> None:
+        """Draw other objects of the same names."""
+        self._objects = tuple(models.get(item.name, item) for item in self._objects)
+        for item in models.values():
+            reshape(self._model, item)
 
     def draw(self, world: World, goal_position: Array) -> NDArray[np.uint8]:
         """Return an image (height, width, 3) of one moment.

@@ -226,6 +226,7 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
         self._require_running("render")
         if self._renderer is None:
             self._renderer = self._make_renderer()
+        self._renderer.become(self.goal.models)
         return self._renderer.draw(self.world, self.goal.position)
 
     def close(self) -> None:

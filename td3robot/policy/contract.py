@@ -157,6 +157,8 @@ def _compared(
         return Difference(name, mine, theirs, True, "any other will do")
     if name in LAW:
         return _compared_law(name, mine, theirs, here, trained, varied)
+    if name == "task.object" and theirs == ABSENT and isinstance(mine, Mapping):
+        return _compared_object(name, mine, trained.terms["task"]["any_object"], varied)
     if not all(isinstance(value, float) for value in (mine, theirs)):
         return Difference(name, mine, theirs)
     if name in VARIED_BY:
@@ -179,6 +181,26 @@ def _compared(
     if name.startswith(IMPLIED):
         return Difference(name, mine, theirs, isclose(mine, theirs, rel_tol=FOLLOWS), "follows from the terms above")
     return Difference(name, mine, theirs)
+
+
+def _compared_object(
+    name: str, mine: Mapping[str, Any], drawn: Mapping[str, Any], varied: "DisturbanceConfig"
+) -> Difference:
+    """Compare an object with those of which training drew one for every episode."""
+    from td3robot.config.objects import AnyObjectConfig, ObjectConfig
+
+    item, any_object, own = ObjectConfig.model_validate(mine), AnyObjectConfig.model_validate(drawn), ObjectConfig()
+    (light, heavy), (least, most) = (
+        getattr(varied, disturbance) or (getattr(own, key),) * 2
+        for key, disturbance in (("mass_kg", "object_mass_kg"), ("friction", "object_friction"))
+    )
+    covered = any_object.covers(item) and light <= item.mass_kg <= heavy and least <= item.friction <= most
+    allowed = (
+        f"{any_object}, {light:g} to {heavy:g} kg heavy and with a friction of {least:g} to {most:g}, by training's "
+        "any_object"
+    )
+    found = f"{item.words}, {item.mass_kg:g} kg heavy and with a friction of {item.friction:g}"
+    return Difference(name, found, "any", covered, allowed)
 
 
 def _compared_law(
@@ -237,13 +259,15 @@ def _defaults(terms: Mapping[str, Any]) -> dict[str, Any]:
     from td3robot.registry import TASKS
 
     sections: dict[str, Section] = {"action": ActionConfig(), "guard": GuardConfig()}
-    task = terms["task"].get("name") if isinstance(terms.get("task"), Mapping) else None
+    own = terms["task"] if isinstance(terms.get("task"), Mapping) else {}
+    task = own.get("name")
     if isinstance(task, str) and task in TASKS:
-        sections["task"] = chosen_task({"name": task})
+        # With any_object, there is no object by default.
+        sections["task"] = chosen_task({key: own[key] for key in ("name", "any_object") if key in own})
     return _own_law(terms) | {
         f"{section}.{name}": value
         for section, config in sections.items()
-        for name, value in config.model_dump(mode="json", exclude={"name"}).items()
+        for name, value in config.model_dump(mode="json", exclude={"name", "any_object"}).items()
     }
 
 

@@ -48,6 +48,14 @@ class Objects(ABC):
     def read(self) -> Mapping[str, Sighting]:
         """Return the last sighting of every object. In a simulation, call it once per control period."""
 
+    def become(self, models: Mapping[str, ObjectModel]) -> None:
+        """Give objects another shape, size, mass and friction, by name, before they are arranged.
+
+        Raises:
+            NotImplementedError: They are real.
+        """
+        raise NotImplementedError("only simulated objects become others")
+
     def require_recent(self, name: str) -> None:  # noqa: B027  # most see whenever they are asked
         """Refuse to go on if an object in full view has not been seen for too long.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil, pi
+from types import NoneType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,11 +11,10 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat, model_validator
 
 from td3robot.config.disturbance import DisturbanceConfig
-from td3robot.config.objects import ObjectConfig
+from td3robot.config.objects import AnyObjectConfig, ObjectConfig
 from td3robot.config.section import Box, NonNegative, Range, Section, UnitInterval, refused
 from td3robot.config.task import TaskConfig
 from td3robot.geometry import about_vertical
-from td3robot.jit import plain
 from td3robot.layout import Field, Layout
 from td3robot.registry import TASKS
 from td3robot.robots.interface import ArmModel, GripperModel, Jaw, RobotSpec
@@ -81,6 +81,13 @@ PRACTICE_OFFSET_M, PRACTICE_TURN_RAD, PRACTICE_LIFTED_SHARE = (0.012, 0.02), 0.7
 EMPTY, ON_NOTHING = 0.9, 0.965
 
 
+# What is told of an object where it may be another in every episode: across the pads, along them and upwards.
+OBJECT_FIELDS = (
+    Field("object_size", ("across", "along", "up"), "m", "task"),
+    Field("object_is_round", ("round",), "1", "task"),
+)
+
+
 class GraspRewards(Section):
     """Weights of the grasp task's reward terms; :class:`Grasp` has the formulas.
 
@@ -145,9 +152,9 @@ def misfit(item: ObjectConfig, jaw: Jaw) -> str | None:
     return None
 
 
-def over(item: ObjectConfig, jaw: Jaw) -> float:
-    """Return how far above the grasp point the tool should be beside an object, so that the fingers clear it [m]."""
-    return max(FUNNEL_HEIGHT, item.size_m[2] / 2 + jaw.fingertips_m)
+def over(height_m: float, jaw: Jaw) -> float:
+    """Return how far above the grasp point the tool should be beside an object of a height, to clear it [m]."""
+    return max(FUNNEL_HEIGHT, height_m / 2 + jaw.fingertips_m)
 
 
 def empty_beyond(closed_on_object: float) -> float:
@@ -159,6 +166,8 @@ class GraspConfig(TaskConfig):
     """Close on an object on the table, lift it, and hold it at rest.
 
     Attributes:
+        object: What lies on the table; null with ``any_object``, which is the default there: every episode has another.
+        any_object: What objects a policy is for. It observes how large its object is, and whether it is round.
         patch_low, patch_high: Where on the table (x, y) [m] objects lie.
         start_height_m: Range of the tool's height above the table at the start.
         lift_height_m: How far the object must be lifted.
@@ -172,7 +181,8 @@ class GraspConfig(TaskConfig):
     """
 
     name: Literal["grasp"] = "grasp"
-    object: ObjectConfig = ObjectConfig()
+    object: ObjectConfig | None = ObjectConfig()
+    any_object: AnyObjectConfig | None = None
     patch_low: tuple[float, float] = (-0.2, 0.35)
     patch_high: tuple[float, float] = (0.2, 0.65)
     start_height_m: Range = (0.15, 0.3)
@@ -186,12 +196,41 @@ class GraspConfig(TaskConfig):
     title: ClassVar[str] = "grasp and lift"
     achieved: ClassVar[str] = "lifted and held"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _any_object_is_drawn(cls, values: Any) -> Any:
+        """Draw the object, unless it is given."""
+        if isinstance(values, Mapping) and values.get("any_object") is not None:
+            if cls.model_fields["any_object"].annotation is NoneType:
+                raise refused("it is for the task grasp, and this task has one object; leave it out", "any_object")
+            return {"object": None, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _has_an_object(self) -> Self:
+        if self.object is None and self.any_object is None:
+            raise ValueError("object is null, and only any_object draws one; give the object's shape and size_m")
+        return self
+
     @model_validator(mode="after")
     def _has_room(self) -> Self:
         for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
             if not low < high:
                 raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
         return self
+
+    @property
+    def item(self) -> ObjectConfig:
+        """The object; of those that are drawn, the largest."""
+        if self.object is not None:
+            return self.object
+        assert self.any_object is not None, "there is one or the other"
+        return self.any_object.largest
+
+    @property
+    def typical(self) -> ObjectConfig | None:
+        """The object of middling size, if every episode has another."""
+        return self.any_object.middle if self.object is None and self.any_object is not None else None
 
     @classmethod
     def regions(cls, arm: ArmModel) -> dict[str, Any]:
@@ -207,25 +246,28 @@ class GraspConfig(TaskConfig):
         """Return the box that the tool must reach, in the base frame: from grasping to above the lift."""
         lowest = gripper.jaw.grasp_height_m
         low = table_height_m + lowest
-        lifted = max(lowest, self.object.size_m[2] / 2) + self.lift_height_m
+        lifted = max(lowest, self.item.size_m[2] / 2) + self.lift_height_m
         high = table_height_m + max(self.start_height_m[1], lifted)
         return Box(low=(*self.patch_low, round(low, 6)), high=(*self.patch_high, round(high, 6)))
 
     def objects(self) -> tuple[ObjectModel, ...]:
         """Return the object."""
-        return (self.object.model(OBJECT),)
+        return (self.item.model(OBJECT),)
 
     def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
         """Refuse a patch off the table, and an object that the gripper cannot pick up or the arm cannot carry."""
-        table, jaw, item = arm.regions["table"], gripper.jaw, self.object
+        table, jaw, item = arm.regions["table"], gripper.jaw, self.item
         for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, table.low, table.high, strict=True):
             if low < edges[0] or high > edges[1]:
                 raise ValueError(
                     f"the patch goes from {axis} {low:g} to {high:g} m, and the table only from {edges[0]:g} to "
                     f"{edges[1]:g} m: objects would fall off its edge"
                 )
-        if (sentence := misfit(item, jaw)) is not None:
+        if self.object is not None and (sentence := misfit(self.object, jaw)) is not None:
             raise refused(sentence, "task", "object")
+        for each in (self.any_object.smallest, self.any_object.largest) if self.any_object else ():
+            if (sentence := misfit(each, jaw)) is not None:
+                raise refused(f"of {self.any_object}, {sentence}", "task", "any_object")
         height = item.size_m[2]
         if self.start_height_m[0] < height + jaw.fingertips_m:
             raise ValueError(
@@ -251,10 +293,10 @@ class GraspConfig(TaskConfig):
             )
 
 
-def numbers_of(config: GraspConfig, spec: RobotSpec, step_m: float) -> Numbers:
-    """Return the task's numbers for a tool that moves by at most ``step_m`` in a period."""
-    item, jaw = config.object, spec.gripper.jaw
-    funnel = over(item, jaw)
+def numbers_of(config: GraspConfig, spec: RobotSpec, step_m: float, item: ObjectConfig) -> Numbers:
+    """Return the task's numbers for an object, and for a tool that moves by at most ``step_m`` in a period."""
+    jaw = spec.gripper.jaw
+    funnel = over(item.size_m[2], jaw)
     # Largest change of the funnel distance per tool travel, so that its progress is never clipped: if only one side
     # were clipped, going back and forth would pay. The commanded point may move sideways while the measured one goes up
     # or down.
@@ -275,9 +317,10 @@ def numbers_of(config: GraspConfig, spec: RobotSpec, step_m: float) -> Numbers:
         closed_on_object=closed_on_object,
         empty_beyond=empty_beyond(closed_on_object),
         half_stroke=jaw.stroke_m / 2,
-        half_width=item.grip_width_m / 2,
-        half_height=item.size_m[2] / 2,
         fingertips=jaw.fingertips_m,
+        half_width=item.grip_width_m / 2,
+        half_length=max(item.size_m[:2]) / 2,
+        half_height=item.size_m[2] / 2,
     )
 
 
@@ -318,6 +361,7 @@ class Grasp(Task):
     uses_gripper = True
     turns_tool = True
     takes_goal = False
+    numbers_size = len(Numbers._fields)
     terms: ClassVar[tuple[str, ...]] = Terms._fields
 
     def __init__(self, config: GraspConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
@@ -325,12 +369,10 @@ class Grasp(Task):
         self.joints = JointError(spec)
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(PRACTICE_HOLD_S)
-        self._numbers = numbers_of(config, spec, max_tcp_speed_m_s * spec.period_s)
-        self._packed = plain(self._numbers)
+        self._spec, self._step_m = spec, max_tcp_speed_m_s * spec.period_s
+        self._numbers = self._numbers_of(config.item)
         self._weights = np.array([getattr(config.rewards, name) for name in self.terms])
         self._table = spec.table_height_m
-        # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
-        self._ease = min((spec.gripper.jaw.widest_m - config.object.grip_width_m) / PRACTICE_ROOM, 1.0)
         xyz = ("x", "y", "z")
         self.layout = Layout(
             [
@@ -349,6 +391,7 @@ class Grasp(Task):
                 Field("closing_rate", ("closed",), "1/s", "gripper"),
                 Field("held", ("held",), "1", "gripper"),
                 Field("object_age", ("age",), "s", "tracker"),
+                *(OBJECT_FIELDS if config.any_object else []),
                 *(self.joints.fields if config.joint_way else []),
             ]
         )
@@ -360,10 +403,13 @@ class Grasp(Task):
 
     def to_json(self) -> dict[str, Any]:
         """Return the name, the object's shape, the scale of ``target_near``, and where the gripper may close."""
+        config = self.config
+        drawn = {"any_object": config.any_object.model_dump(mode="json")} if config.any_object else {}
         return {
             "name": self.name,
             "near_m": NEAR_M,
-            "object": self.config.object.model_dump(mode="json"),
+            "object": config.object and config.object.model_dump(mode="json"),
+            **drawn,
             "close_within_m": self.config.close_within_m,
             "seen_within_s": SEEN_WITHIN_S,
             "opens_if": "failed",
@@ -371,14 +417,20 @@ class Grasp(Task):
         }
 
     def sample(self, rng: np.random.Generator, practice: bool) -> Goal:
-        """Sample the object's position and yaw, and the tool's start above the patch.
+        """Sample the object, if there is any, its position and yaw, and the tool's start above the patch.
 
         In practice, more objects lie on the patch's edges, and a share of the episodes begins with the tool around the
         object, which is aligned with the pads at home, where the tool's x axis is the base's. There, the gripper begins
         with any intent: some close at once, so that what follows a close is known before any policy closes. A share of
         these begins with the object lifted, so that what follows a lift is known, too.
         """
-        config = self.config
+        config, jaw, item, models = self.config, self._spec.gripper.jaw, self.config.item, {}
+        if config.object is None and config.any_object is not None:
+            item = config.any_object.draw(rng, jaw.lowest_m)
+            models = {OBJECT: item.model(OBJECT)}
+        numbers = self._numbers_of(item)
+        # Around a wide object, practice begins with less offset, so that the open fingers are not inside it.
+        ease = min((jaw.widest_m - item.grip_width_m) / PRACTICE_ROOM, 1.0)
         low, high = np.array(config.patch_low), np.array(config.patch_high)
         wider = EDGES * (high - low) * practice
         x, y = np.clip(rng.uniform(low - wider, high + wider), low, high)
@@ -386,20 +438,20 @@ class Grasp(Task):
         start = np.array([*rng.uniform(config.patch_low, config.patch_high), rng.uniform(*config.start_height_m)])
         if practice and rng.random() < config.practice_share:
             beside, along = PRACTICE_OFFSET_M
-            yaw = self._ease * rng.uniform(-PRACTICE_TURN_RAD, PRACTICE_TURN_RAD)
+            yaw = ease * rng.uniform(-PRACTICE_TURN_RAD, PRACTICE_TURN_RAD)
             low_start, high_start = zip((-beside, beside), (-along, along), PRACTICE_HEIGHT, strict=True)
             start = rng.uniform(low_start, high_start)
             if rng.random() < self.lifted_share:
-                start, lift = GRIPPED * start, rng.uniform(*LIFTED) * self._numbers.lift_m
+                start, lift = GRIPPED * start, rng.uniform(*LIFTED) * numbers.lift_m
                 yaw *= GRIPPED_TURN / PRACTICE_TURN_RAD
-            yaw -= self._numbers.across
-            start[:2] = self._ease * start[:2] + (x, y)
-            start[2] += config.object.size_m[2] / 2 + self._numbers.raise_m
+            yaw -= numbers.across
+            start[:2] = ease * start[:2] + (x, y)
+            start[2] += item.size_m[2] / 2 + numbers.raise_m
             intent = rng.uniform()
         start[2] += self._table
         whole = practice and rng.random() < PRACTICE_WHOLE_SHARE
-        lying = np.array([x, y, self._table + config.object.size_m[2] / 2])
-        goal = Goal(lying, start, intent=intent, lift_m=lift, whole=whole)
+        lying = np.array([x, y, self._table + item.size_m[2] / 2])
+        goal = Goal(lying, start, intent=intent, lift_m=lift, whole=whole, models=models, numbers=np.array(numbers))
         return self.rebase(goal, {OBJECT: Pose(lying, about_vertical(yaw))})
 
     def rebase(self, goal: Goal, objects: Mapping[str, Pose]) -> Goal:
@@ -423,8 +475,12 @@ class Grasp(Task):
             "commanded_gripper": state.commanded_gripper,
             "closing_rate": state.closing_rate,
             "held": state.held != NOTHING_HELD,
-            **dict(zip(OBSERVED, observe_rows(self._packed, GraspState.of(state), goals.position), strict=True)),
+            **dict(zip(OBSERVED, observe_rows(GraspState.of(state), goals.position), strict=True)),
         }
+        if self.config.any_object:
+            told = Numbers(*state.numbers.T)
+            extents = 2.0 * np.array([told.half_width, told.half_length, told.half_height])
+            values |= {"object_size": extents.T, "object_is_round": told.symmetry == 0}
         if self.config.joint_way:
             values |= self.joints.observe(state, self._joint_error(state, goals))
         return values
@@ -433,8 +489,8 @@ class Grasp(Task):
         """Score one control period."""
         before, state, goals = transition.before, transition.state, transition.goals
         weighted, achieved, left = score_rows(
-            self._packed, self._weights, GraspState.of(before), GraspState.of(state), goals.position,
-            goals.objects[OBJECT].position, transition.action, transition.previous_action, transition.intervened,
+            self._weights, GraspState.of(before), GraspState.of(state), goals.position, goals.objects[OBJECT].position,
+            transition.action, transition.previous_action, transition.intervened,
         )  # fmt: skip
         terms = dict(zip(Terms._fields, weighted, strict=True))
         if self.config.joint_way:
@@ -446,7 +502,7 @@ class Grasp(Task):
         """Tell by the fingers, and by how far the object is from the tool and from being lifted."""
         state, scores = transition.state, self.score(transition)
         away = lengths(state.objects[OBJECT].position - state.tcp_position)
-        in_hand = (state.held != NOTHING_HELD) & (away <= IN_HAND + self._numbers.raise_m)
+        in_hand = (state.held != NOTHING_HELD) & (away <= IN_HAND + Numbers(*state.numbers.T).raise_m)
         return [
             TOO_SHORT if scores.achieved[row]
             else Failure("lost") if gripped[row] and not in_hand[row]
@@ -462,15 +518,15 @@ class Grasp(Task):
         Fingers begin to close around the object only. Then they go on until they hold it or fail: they closed further
         than it allows, or stopped too far apart. Fingers that failed open, and close again only after that.
         """
-        return gripper_ranges(self._packed, GraspState.of(state))
+        return gripper_ranges(GraspState.of(state))
 
     def lowest(self, state: TaskState) -> Array:
         """Keep the fingertips above the object until open fingers would come down around it: nothing is pushed."""
-        return lowest_rows(self._packed, GraspState.of(state))
+        return lowest_rows(GraspState.of(state))
 
     def way_left(self, state: TaskState, goals: Goals) -> Array:
         """Return the way to the grip, turn and fingers included, and then nothing: who holds something keeps it."""
-        return ways_left(self._packed, GraspState.of(state))
+        return ways_left(GraspState.of(state))
 
     def gripper_message(self, state: TaskState, goals: Goals) -> str:
         """Say that the fingers failed, or may not close for want of a sighting."""
@@ -486,11 +542,14 @@ class Grasp(Task):
 
         That is what a gripper's own object detection says. A soft object gives way, and a size may be told wrong.
         """
-        return held_rows(self._packed, state.closed, state.earlier_closed, state.commanded_gripper)
+        return held_rows(state.numbers, state.closed, state.earlier_closed, state.commanded_gripper)
+
+    def _numbers_of(self, item: ObjectConfig) -> Numbers:
+        return numbers_of(self.config, self._spec, self._step_m, item)
 
     def _joint_error(self, state: TaskState, goals: Goals) -> Array:
         """Compute how far joints (m, n) are from where the tool should be, turned as the object and upright [rad]."""
-        return self.joints.of(state, joint_goals_of(self._packed, GraspState.of(state), goals.position))
+        return self.joints.of(state, joint_goals_of(GraspState.of(state), goals.position))
 
 
 TASKS.register("grasp", Grasp)

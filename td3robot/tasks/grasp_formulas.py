@@ -65,7 +65,7 @@ FULL_TURN_RAD_S = 3.2
 
 
 class Numbers(NamedTuple):
-    """A task's numbers, for compiled code.
+    """The task's numbers in a row, for compiled code: those of its configuration, and of what is told of the object.
 
     Attributes:
         period_s: One control period.
@@ -80,12 +80,13 @@ class Numbers(NamedTuple):
         within_m: How near to the grasp point the gripper may begin to close.
         closed_on_object, empty_beyond: Closed fractions at which the fingers should meet the object, and beyond which
             they hold nothing.
-        half_stroke, half_width, half_height, fingertips: Of jaw and object, for ``press`` [m].
+        half_stroke, fingertips: Of the jaw, for ``press`` [m].
+        half_width, half_length, half_height: Of the object, across the pads, along them and upwards [m].
     """
 
     period_s: float
     step_m: float
-    symmetry: int
+    symmetry: float
     across: float
     raise_m: float
     over_m: float
@@ -96,9 +97,10 @@ class Numbers(NamedTuple):
     closed_on_object: float
     empty_beyond: float
     half_stroke: float
-    half_width: float
-    half_height: float
     fingertips: float
+    half_width: float
+    half_length: float
+    half_height: float
 
 
 class GraspState(NamedTuple):
@@ -118,6 +120,7 @@ class GraspState(NamedTuple):
     closed: Array
     stalled_s: Array
     held: NDArray[np.intp]
+    numbers: Array
 
     @classmethod
     def of(cls, state: TaskState) -> "GraspState":
@@ -126,7 +129,7 @@ class GraspState(NamedTuple):
         parts = cls(
             item.position, item.rotation, item.age_s, state.tcp_position, state.tcp_rotation, state.tcp_velocity,
             state.commanded_position, state.commanded_rotation, state.commanded_velocity, state.commanded_turn_rate,
-            state.commanded_gripper, state.closed, state.stalled_s, state.held,
+            state.commanded_gripper, state.closed, state.stalled_s, state.held, state.numbers,
         )  # fmt: skip
         return plain(parts)
 
@@ -187,6 +190,16 @@ class Terms(NamedTuple):
     held: float
     smoothness: float
     guard: float
+
+
+@formula
+def numbers_at(numbers: Array, row: int) -> Numbers:
+    """Return a row of numbers (m, numbers) by name."""
+    at = numbers[row]
+    return Numbers(
+        at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10], at[11], at[12], at[13], at[14],
+        at[15], at[16],
+    )  # fmt: skip
 
 
 @formula
@@ -338,13 +351,12 @@ def terms_of(n: Numbers, period: Period, now: Measures, height: float, row: int)
 
 @kernel
 def score_rows(
-    numbers: Numbers, weights: Array, before: GraspState, state: GraspState, hold: Array, lay: Array,
+    weights: Array, before: GraspState, state: GraspState, hold: Array, lay: Array,
     action: NDArray[np.float32], previous_action: NDArray[np.float32], intervened: NDArray[np.bool_],
 ) -> tuple[Array, NDArray[np.bool_], Array]:  # fmt: skip
     """Score a control period.
 
     Args:
-        numbers: The task's.
         weights: Of :class:`Terms`.
         before: See :class:`Period`, as all that follow.
         state: See there.
@@ -357,10 +369,11 @@ def score_rows(
     Returns:
         The weighted terms (terms, m), whether the goal is met (m,), and the height that is left (m,) [m].
     """
-    n, count = Numbers(*numbers), len(hold)
+    count = len(hold)
     period = Period(GraspState(*before), GraspState(*state), hold, lay, action, previous_action, intervened)
     terms, achieved, left = np.empty((len(weights), count)), np.empty(count, np.bool_), np.empty(count)
     for row in range(count):
+        n = numbers_at(period.state.numbers, row)
         now = measures_of(n, period.state, period.hold, row)
         height = period.state.item[row, 2] - period.lay[row, 2]
         for index, share in enumerate(terms_of(n, period, now, height, row)):
@@ -414,12 +427,13 @@ OBSERVED = (
 
 
 @kernel
-def observe_rows(numbers: Numbers, parts: GraspState, hold: Array) -> tuple[Array, ...]:
+def observe_rows(parts: GraspState, hold: Array) -> tuple[Array, ...]:
     """Compute the fields in ``OBSERVED``; ``hold`` (m, 3) are the hold points [m]."""
-    n, state, count = Numbers(*numbers), GraspState(*parts), len(hold)
+    state, count = GraspState(*parts), len(hold)
     heading, target, target_near = np.empty((count, 2)), np.empty((count, 3)), np.empty((count, 3))
     turn, turn_near, left, age_s = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
     for row in range(count):
+        n = numbers_at(state.numbers, row)
         angle = yaw(state.commanded_rotation[row])
         heading[row, 0], heading[row, 1] = np.cos(angle), np.sin(angle)
         target[row, 0], target[row, 1], target[row, 2] = target_of(n, state, hold, row)
@@ -433,15 +447,16 @@ def observe_rows(numbers: Numbers, parts: GraspState, hold: Array) -> tuple[Arra
 
 
 @kernel
-def joint_goals_of(numbers: Numbers, parts: GraspState, hold: Array) -> Array:
+def joint_goals_of(parts: GraspState, hold: Array) -> Array:
     """Compute the ways (m, 6) [m, rad] along which joints lead tools: to where they should be, turned and upright.
 
     Beside the object, that is above the grasp point at the funnel's height; once it is held, where it is to hang.
     A tilted tool has to stay higher, too, or the guard would stop it with one finger near the table.
     """
-    n, state = Numbers(*numbers), GraspState(*parts)
+    state = GraspState(*parts)
     upright, found = turns_down(state.commanded_rotation), np.empty((len(hold), 6))
     for row in range(len(hold)):
+        n = numbers_at(state.numbers, row)
         x, y, z = target_of(n, state, hold, row)
         if state.held[row] == NOTHING_HELD:
             z += n.over_m * funnel_share(np.hypot(x, y) + TILT_RADIUS * length(upright[row]))
@@ -478,11 +493,12 @@ def is_over(n: Numbers, state: GraspState, row: int) -> bool:
 
 
 @kernel
-def lowest_rows(numbers: Numbers, parts: GraspState) -> Array:
+def lowest_rows(parts: GraspState) -> Array:
     """Return how low tools (m,) may be wanted [m]; see :meth:`Grasp.lowest`."""
-    n, state = Numbers(*numbers), GraspState(*parts)
+    state = GraspState(*parts)
     lowest = np.full(len(state.held), -np.inf)
     for row in range(len(lowest)):
+        n = numbers_at(state.numbers, row)
         if state.held[row] == NOTHING_HELD and state.commanded_gripper[row] < 1.0 and not is_over(n, state, row):
             lowest[row] = state.item[row, 2] + n.half_height + ABOVE_TOP + n.fingertips
     return lowest
@@ -498,11 +514,12 @@ def has_failed(n: Numbers, state: GraspState, row: int) -> bool:
 
 
 @kernel
-def ways_left(numbers: Numbers, parts: GraspState) -> Array:
+def ways_left(parts: GraspState) -> Array:
     """Compute the ways left (m,) to the grip [m]; see :meth:`Grasp.way_left`."""
-    n, state = Numbers(*numbers), GraspState(*parts)
+    state = GraspState(*parts)
     left = np.zeros(len(state.held))
     for row in range(len(left)):
+        n = numbers_at(state.numbers, row)
         if state.held[row] == NOTHING_HELD:
             turn = abs(turn_to(n, state.tcp_rotation[row], state.item_rotation[row]))
             left[row] = distance_to(n, state.item[row], state.tcp_position[row]) + TURN_M * turn
@@ -513,11 +530,12 @@ def ways_left(numbers: Numbers, parts: GraspState) -> Array:
 
 
 @kernel
-def gripper_ranges(numbers: Numbers, parts: GraspState) -> tuple[Array, Array]:
+def gripper_ranges(parts: GraspState) -> tuple[Array, Array]:
     """Return the bounds (m,) of the grippers' next commands; see :meth:`Grasp.gripper_range`."""
-    n, state = Numbers(*numbers), GraspState(*parts)
+    state = GraspState(*parts)
     least, most = np.zeros(len(state.held)), np.zeros(len(state.held))
     for row in range(len(state.held)):
+        n = numbers_at(state.numbers, row)
         commanded, closed = state.commanded_gripper[row], state.closed[row]
         closes = commanded >= 1.0
         if closed - commanded > SHORT_OF_COMMAND:  # it opens
@@ -529,18 +547,18 @@ def gripper_ranges(numbers: Numbers, parts: GraspState) -> tuple[Array, Array]:
 
 
 @kernel
-def held_rows(numbers: Numbers, closed: Array, earlier: Array, told: Array) -> NDArray[np.intp]:
+def held_rows(numbers: Array, closed: Array, earlier: Array, told: Array) -> NDArray[np.intp]:
     """Return what is held (m,); see :meth:`Grasp.held`.
 
     Args:
-        numbers: The task's.
+        numbers: (m, numbers) see :class:`Numbers`.
         closed: (m,) closed fractions.
         earlier: (m,) those of ``REST_S`` ago.
         told: (m,) commanded closed fractions.
     """
-    n, found = Numbers(*numbers), np.full(len(closed), NOTHING_HELD)
+    found = np.full(len(closed), NOTHING_HELD)
     for row in range(len(closed)):
         rests, is_short = abs(closed[row] - earlier[row]) < AT_REST, told[row] - closed[row] > SHORT_OF_COMMAND
-        if rests and is_short and LEAST_CLOSED < closed[row] <= n.empty_beyond:
+        if rests and is_short and LEAST_CLOSED < closed[row] <= numbers_at(numbers, row).empty_beyond:
             found[row] = 0
     return found

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from td3robot.config.task import TaskConfig
 from td3robot.layout import Field, Layout
 from td3robot.robots.interface import RobotSpec
-from td3robot.state import Array, Pose
+from td3robot.state import Array, ObjectModel, Pose
 
 # Fingers are at rest if they moved by less than this closed fraction within this time [s]: a 2F-85 at its slowest,
 # 20 mm/s, moves twice as far.
@@ -59,6 +59,7 @@ class TaskState(NamedTuple):
         intent: (m,) the gripper's intent, which an action changes: 0 to open, 1 to close.
         held: (m,) which of the task's objects is between the fingers; ``NOTHING_HELD`` for none.
         objects: Poses by name, as far as they are known.
+        numbers: (m, numbers_size) those of each row's :class:`Goal`.
     """
 
     q: Array
@@ -83,6 +84,7 @@ class TaskState(NamedTuple):
     intent: Array
     held: NDArray[np.intp]
     objects: Mapping[str, ObjectPoses]
+    numbers: Array
 
 
 class Goals(NamedTuple):
@@ -113,6 +115,8 @@ class Goal:
             begins; 0 for an open gripper.
         whole: In practice, whether the episode goes on to its end, however long its object is held.
         objects: Poses of the objects at the beginning, by name.
+        models: What they are in this episode, by name, where that differs from what the task's configuration says.
+        numbers: (numbers_size,) what the task computes once for the episode; its states have them.
     """
 
     position: Array
@@ -123,6 +127,8 @@ class Goal:
     lift_m: float = 0.0
     whole: bool = False
     objects: Mapping[str, Pose] = field(default_factory=dict)
+    models: Mapping[str, ObjectModel] = field(default_factory=dict)
+    numbers: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def begins_at_object(self) -> bool:
@@ -243,6 +249,7 @@ class Task(ABC):
         hold_steps: How many moments at the end of an episode must be achieved for success.
         practice_hold_steps: In training, an episode that is not ``whole`` ends once this many moments in a row were
             achieved.
+        numbers_size: How many numbers it computes once for each episode; see :class:`Goal`.
         layout: Fields of the observation; joint angles and gripper driver joints come first.
     """
 
@@ -257,6 +264,7 @@ class Task(ABC):
     gripper_kept: float | None = None
     hold_steps: int
     practice_hold_steps: float = inf
+    numbers_size: int = 0
     layout: Layout
 
     @abstractmethod

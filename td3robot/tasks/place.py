@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 
 from td3robot import geometry
+from td3robot.config.objects import ObjectConfig
 from td3robot.config.section import Box, NonNegative, Section
 from td3robot.geometry import about_vertical
 from td3robot.jit import plain
@@ -102,13 +103,16 @@ class PlaceConfig(GraspConfig):
         hold_s: How long the object must lie at its goal, with the hand away, at the end of an episode.
         tolerance_m, tolerance_deg: Within this distance [m] and this turn of its goal, the object is there. A box that
             looks the same after half a turn, a square one after a quarter, may lie either way.
-        joint_way: Not for this task.
+        object: What is picked up.
+        any_object, joint_way: Not for this task.
     """
 
     name: Literal["place"] = "place"  # type: ignore[assignment]  # its own, not the grasp's
+    object: ObjectConfig = ObjectConfig()
     lift_height_m: PositiveFloat = 0.08
     tolerance_m: PositiveFloat = 0.01
     tolerance_deg: PositiveFloat = 5.0
+    any_object: None = None
     joint_way: Literal[False] = False
     rewards: PlaceRewards = PlaceRewards()  # type: ignore[assignment]  # its own, not the grasp's
     region: ClassVar[str] = "the task's patch, with start and way above it,"
@@ -122,7 +126,7 @@ class PlaceConfig(GraspConfig):
 
     def size_high(self, gripper: GripperModel) -> float:
         """Return how far above the table the tool goes to leave the object [m]."""
-        return self.object.size_m[2] + gripper.jaw.fingertips_m + CLEAR_M + FURTHER_M
+        return self.item.size_m[2] + gripper.jaw.fingertips_m + CLEAR_M + FURTHER_M
 
 
 class Place(Grasp):
@@ -156,7 +160,7 @@ class Place(Grasp):
 
     def __init__(self, config: PlaceConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         super().__init__(config, spec, max_tcp_speed_m_s)
-        item, jaw = config.object, spec.gripper.jaw
+        item, jaw = config.item, spec.gripper.jaw
         self.practice_hold_steps = spec.periods(PRACTICE_HOLD_S)
         self._own = plain(
             PlaceNumbers(
@@ -273,7 +277,7 @@ class Place(Grasp):
         there, the place above it where the hand has left it.
         """
         lay = goals.objects[OBJECT].position
-        found = observe_rows(self._packed, self._own, GraspState.of(state), *self._asked(state, goals), lay)
+        found = observe_rows(self._own, GraspState.of(state), *self._asked(state, goals), lay)
         return {
             **observe_robot(state),
             "commanded_position": state.commanded_position,
@@ -290,7 +294,7 @@ class Place(Grasp):
         """Score one control period."""
         before, state, goals = transition.before, transition.state, transition.goals
         weighted, achieved, distance = place_rows(
-            self._packed, self._own, self._weights, GraspState.of(before), GraspState.of(state),
+            self._own, self._weights, GraspState.of(before), GraspState.of(state),
             *self._asked(state, goals), goals.objects[OBJECT].position, transition.action, transition.previous_action,
             transition.intervened,
         )  # fmt: skip
@@ -317,7 +321,7 @@ class Place(Grasp):
         As in the grasp task, but fingers may let go of an object at its goal, and do not close on it again.
         """
         least, most = super().gripper_range(state, goals)
-        limit_ranges(self._packed, self._own, GraspState.of(state), *self._asked(state, goals), least, most)
+        limit_ranges(self._own, GraspState.of(state), *self._asked(state, goals), least, most)
         return least, most
 
     def way_left(self, state: TaskState, goals: Goals) -> Array:
@@ -331,7 +335,7 @@ class Place(Grasp):
 
     def _placed(self, state: TaskState, goals: Goals, slack: float) -> NDArray[np.bool_]:
         """Return whether objects (m,) lie at their goals, and are not held, within so many times the tolerances."""
-        return placed_rows(self._packed, self._own, GraspState.of(state), *self._asked(state, goals), slack)
+        return placed_rows(self._own, GraspState.of(state), *self._asked(state, goals), slack)
 
 
 TASKS.register("place", Place)

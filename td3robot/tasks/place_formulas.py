@@ -20,6 +20,7 @@ from td3robot.tasks.grasp_formulas import (
     funnel_share,
     heading_of,
     measures_of,
+    numbers_at,
     terms_of,
     turn_to,
     way_to,
@@ -240,14 +241,12 @@ def place_terms(n: Numbers, p: PlaceNumbers, period: Period, rotation: Array, ro
 
 @kernel
 def place_rows(
-    numbers: Numbers, own: PlaceNumbers, weights: Array, before: GraspState, state: GraspState, goal: Array,
-    rotation: Array, lay: Array, action: NDArray[np.float32], previous_action: NDArray[np.float32],
-    intervened: NDArray[np.bool_],
+    own: PlaceNumbers, weights: Array, before: GraspState, state: GraspState, goal: Array, rotation: Array,
+    lay: Array, action: NDArray[np.float32], previous_action: NDArray[np.float32], intervened: NDArray[np.bool_],
 ) -> tuple[Array, NDArray[np.bool_], Array]:  # fmt: skip
     """Score a control period.
 
     Args:
-        numbers: The grasp's.
         own: The task's own.
         weights: Of :class:`PlaceTerms`.
         before: See :class:`Period`, as all that follow but the goals.
@@ -262,11 +261,11 @@ def place_rows(
     Returns:
         The weighted terms (terms, m), whether the goal is met (m,), and the objects' distances from it (m,) [m].
     """
-    n, p, count = Numbers(*numbers), PlaceNumbers(*own), len(goal)
+    p, count = PlaceNumbers(*own), len(goal)
     period = Period(GraspState(*before), GraspState(*state), goal, lay, action, previous_action, intervened)
     terms, achieved, distance = np.empty((len(weights), count)), np.empty(count, np.bool_), np.empty(count)
     for row in range(count):
-        now, item = period.state, period.state.item[row]
+        n, now, item = numbers_at(period.state.numbers, row), period.state, period.state.item[row]
         height = item[2] - lay[row, 2]
         for index, share in enumerate(place_terms(n, p, period, rotation, row, height)):
             terms[index, row] = weights[index] * share
@@ -293,14 +292,13 @@ OBSERVED = (
 
 
 @kernel
-def observe_rows(
-    numbers: Numbers, own: PlaceNumbers, parts: GraspState, goal: Array, rotation: Array, lay: Array
-) -> tuple[Array, ...]:
+def observe_rows(own: PlaceNumbers, parts: GraspState, goal: Array, rotation: Array, lay: Array) -> tuple[Array, ...]:
     """Compute the fields in ``OBSERVED``; ``goal``, ``rotation`` and ``lay`` as in :func:`place_rows`."""
-    n, p, state, count = Numbers(*numbers), PlaceNumbers(*own), GraspState(*parts), len(goal)
+    p, state, count = PlaceNumbers(*own), GraspState(*parts), len(goal)
     heading, target, near, way = np.empty((count, 2)), np.empty((count, 3)), np.empty((count, 3)), np.empty((count, 3))
     turn, turn_near, height, may, placed, age_s = np.empty((6, count))
     for row in range(count):
+        n = numbers_at(state.numbers, row)
         stage = stage_of(n, p, state, goal, rotation, row, SLACK)
         angle = yaw(state.commanded_rotation[row])
         heading[row, 0], heading[row, 1] = np.cos(angle), np.sin(angle)
@@ -357,24 +355,22 @@ def may_open(n: Numbers, p: PlaceNumbers, state: GraspState, goal: Array, rotati
 
 
 @kernel
-def placed_rows(
-    numbers: Numbers, own: PlaceNumbers, parts: GraspState, goal: Array, rotation: Array, slack: float
-) -> NDArray[np.bool_]:
+def placed_rows(own: PlaceNumbers, parts: GraspState, goal: Array, rotation: Array, slack: float) -> NDArray[np.bool_]:
     """Return whether objects (m,) lie at their goals, and are not held, within so many times the tolerances."""
-    n, p, state = Numbers(*numbers), PlaceNumbers(*own), GraspState(*parts)
+    p, state = PlaceNumbers(*own), GraspState(*parts)
     found = np.empty(len(goal), np.bool_)
     for row in range(len(found)):
+        n = numbers_at(state.numbers, row)
         found[row] = stage_of(n, p, state, goal, rotation, row, slack) == LEAVE
     return found
 
 
 @kernel
-def limit_ranges(
-    numbers: Numbers, own: PlaceNumbers, parts: GraspState, goal: Array, rotation: Array, least: Array, most: Array
-) -> None:
+def limit_ranges(own: PlaceNumbers, parts: GraspState, goal: Array, rotation: Array, least: Array, most: Array) -> None:
     """Let grippers' ranges (m,) begin at open where objects are to be let go, and end there where they lie."""
-    n, p, state = Numbers(*numbers), PlaceNumbers(*own), GraspState(*parts)
+    p, state = PlaceNumbers(*own), GraspState(*parts)
     for row in range(len(least)):
+        n = numbers_at(state.numbers, row)
         if stage_of(n, p, state, goal, rotation, row, SLACK) == LEAVE:
             least[row] = most[row] = 0.0
         elif state.held[row] != NOTHING_HELD and may_open(n, p, state, goal, rotation, row):

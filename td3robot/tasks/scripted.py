@@ -92,13 +92,14 @@ class ScriptedGrasp:
         self._layout, self._tool_step, self._turn_step = layout, tool_step_m, turn_step_rad
         self._gripper = spec.gripper
         self._lowest = spec.table_height_m + spec.gripper.jaw.grasp_height_m
-        # Height above the grasp point while the tool is not yet over the object [m].
-        self._hover = over(config.object, spec.gripper.jaw)
-        self._empty_beyond = empty_beyond(spec.gripper.closed_on(config.object.grip_width_m))
+        item = config.item
+        self._tell(item.grip_width_m, item.size_m[2])
 
     def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the action (5,): tool displacement, turn, gripper."""
         seen = self._layout.unpack(observation.astype(np.float64))
+        if "object_size" in seen:
+            self._tell(seen["object_size"][0], seen["object_size"][2])
         way = seen["target_from_commanded"]
         # If a tracker reports the object too low, the tool goes no further down than the guard lets it.
         way[2] = max(way[2], self._lowest - seen["commanded_position"][2])
@@ -111,6 +112,12 @@ class ScriptedGrasp:
         if not seen["held"][0]:
             return self._action(np.zeros(3), 0.0, gripper=1.0)
         return self._action(way, 0.0, gripper=1.0)
+
+    def _tell(self, width_m: float, height_m: float) -> None:
+        """Note the size of the object: how wide it is between the pads, and how high."""
+        # Height above the grasp point while the tool is not yet over the object [m].
+        self._hover = over(height_m, self._gripper.jaw)
+        self._empty_beyond = empty_beyond(self._gripper.closed_on(width_m))
 
     def _ready(self, way: NDArray[np.float64], turn: float, velocity: NDArray[np.float64]) -> bool:
         return bool(np.linalg.norm(way) < AT and np.linalg.norm(velocity) < SLOW and abs(turn) < ALIGNED)

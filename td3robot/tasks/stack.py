@@ -75,10 +75,10 @@ class StackConfig(PlaceConfig):
     def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
         """Refuse what place refuses, a support on which nothing stands, and a patch too small for both objects."""
         super().require_fit(arm, gripper, disturbance)
-        width, least = self.support.grip_width_m, max(2.0 * self.tolerance_m, self.object.grip_width_m / 2.0)
+        width, least = self.support.grip_width_m, max(2.0 * self.tolerance_m, self.item.grip_width_m / 2.0)
         if width < least:
             raise refused(
-                f"the support is {1e3 * width:g} mm wide, and an object of {1e3 * self.object.grip_width_m:g} mm that "
+                f"the support is {1e3 * width:g} mm wide, and an object of {1e3 * self.item.grip_width_m:g} mm that "
                 f"is set down to within {1e3 * self.tolerance_m:g} mm needs {1e3 * least:g} mm to stand on; choose a "
                 "wider support",
                 "task",
@@ -110,8 +110,8 @@ class Stack(Place):
     def __init__(self, config: StackConfig, spec: RobotSpec, max_tcp_speed_m_s: float) -> None:
         super().__init__(config, spec, max_tcp_speed_m_s)
         self._apart_m = config.apart_m(spec.gripper.jaw)
-        self._up_m = (config.support.size_m[2] + config.object.size_m[2]) / 2
-        self._any_heading = config.support.symmetry == 0 or config.object.symmetry == 0
+        self._up_m = (config.support.size_m[2] + config.item.size_m[2]) / 2
+        self._any_heading = config.support.symmetry == 0 or config.item.symmetry == 0
         # Open fingers that pass over the support, beside the object, are this far above the support's centre [m].
         self._over_support_m = config.support.size_m[2] / 2 + ABOVE_TOP + spec.gripper.jaw.fingertips_m
         self.layout = Layout([*self.layout.fields, Field("support_age", ("age",), "s", "tracker")])

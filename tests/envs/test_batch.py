@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ from td3robot.robots.arms.franka import PACKAGE
 from td3robot.state import Pose
 from td3robot.tasks import TASKS
 from td3robot.tasks.grasp import OBJECT, Grasp
-from td3robot.tasks.interface import NOTHING_HELD, Goal, Scores
+from td3robot.tasks.interface import NOTHING_HELD, Scores
 
 COUNT = 4
 needs_fr3 = pytest.mark.skipif(find_spec(PACKAGE) is None, reason="needs the FR3's model: pip install td3robot[franka]")
@@ -229,10 +230,11 @@ class Cubes(Grasp):
     def sample(self, rng, practice):
         first, second = (np.array([*rng.uniform((x, 0.4), (x + 0.1, 0.6)), 0.02]) for x in (-0.15, 0.05))
         lying = dict(zip(self.NAMES, (Pose(first, about_vertical(0.3)), Pose(second, np.eye(3))), strict=True))
-        return self.rebase(Goal(first, np.array([0.0, 0.5, 0.2])), lying)
+        goal = super().sample(rng, practice)
+        return self.rebase(replace(goal, position=first, start=np.array([0.0, 0.5, 0.2]), lift_m=0.0), lying)
 
     def rebase(self, goal, objects):
-        return Goal(objects[OBJECT].position + np.array([0.0, 0.0, 0.1]), goal.start, objects=objects)
+        return replace(goal, position=objects[OBJECT].position + np.array([0.0, 0.0, 0.1]), objects=objects)
 
     def held(self, state):
         return np.where(super().held(state) == NOTHING_HELD, NOTHING_HELD, 1)

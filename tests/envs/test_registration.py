@@ -48,9 +48,11 @@ def test_an_id_is_the_environment_of_its_configuration(released, name):
     assert list(environment.unwrapped.contract().differences(make_robot_env(run.environment).contract())) == []
 
 
-@pytest.mark.parametrize("name", ["Place", "Push", "ReachPose", "Stack"])
+@pytest.mark.parametrize("name", ["GraspAny", "Place", "Push", "ReachPose", "Stack"])
 def test_an_id_without_a_quick_file_is_its_configuration_undisturbed(name):
-    file = {"Place": "place", "Push": "push", "ReachPose": "reach_pose", "Stack": "stack"}[name]
+    file = {"GraspAny": "grasp_any", "Place": "place", "Push": "push", "ReachPose": "reach_pose", "Stack": "stack"}[
+        name
+    ]
     environment = load_config(CONFIGS / f"ur5e_{file}.yaml").environment
     undisturbed = environment.model_copy(update={"disturbance": DISTURBANCES["off"]})
     assert RobotEnvironmentConfig.model_validate(RELEASED[f"td3robot/UR5e{name}-v0"]) == undisturbed

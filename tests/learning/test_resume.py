@@ -102,10 +102,11 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, 
 
 
 @pytest.mark.thorough
-def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path):
+@pytest.mark.parametrize("name", ["ur5e_grasp_quick", "ur5e_grasp_any"])
+def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path, name):
     """Their episodes in progress are replayed one by one, and have delays, noise and a camera."""
     config = configuration(
-        "ur5e_grasp_quick", True, "training.environments=4", "environment.disturbance=real",
+        name, True, "training.environments=4", "environment.disturbance=real",
         "training.undisturbed_share=0.5", "training.steps=480", "training.random_steps=100",
         "training.evaluate_every=480", "training.checkpoint_every=240",
     )  # fmt: skip

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from td3robot.config import RobotConfig
+from td3robot.config.objects import ObjectConfig
+from td3robot.robots.interface import robot_spec
+from td3robot.tasks.grasp import GraspConfig, numbers_of
 from td3robot.tasks.interface import NOTHING_HELD, Goals, ObjectPoses, TaskState
+
+# What the grasp task computes once for a 40 mm cube, with a UR5e that moves by 12.5 mm in a period.
+CUBE = np.array(numbers_of(GraspConfig(), robot_spec(RobotConfig()), 0.0125, ObjectConfig()))
 
 
 def poses(position, rotation, age_s=0.0):
@@ -21,9 +28,15 @@ def state_of(joints=6, objects=None, **values):
         "driver_q": np.zeros(2),
         "commanded_jacobian": np.zeros((6, joints)),
         "held": NOTHING_HELD,
+        "numbers": CUBE,
     }
     row = dict.fromkeys(TaskState._fields, 0.0) | nothing | values
     return TaskState(**{name: np.asarray(value)[None] for name, value in row.items()} | {"objects": objects or {}})
+
+
+def numbers_in(task):
+    """Give what a task computes once for an episode, where every episode has the same object."""
+    return task.sample(np.random.default_rng(0), practice=False).numbers
 
 
 def goals_of(goal):

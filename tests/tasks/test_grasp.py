@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from states import goals_of, poses, state_of
+from states import goals_of, numbers_in, poses, state_of
 
 from td3robot import geometry
 from td3robot.config import DisturbanceConfig
@@ -266,7 +266,7 @@ def test_approach_counts_the_commanded_point_sideways_and_the_measured_one_in_he
 
 def test_the_grasp_point_of_a_high_object_is_its_centre(make, goals):
     task = make(object=ObjectConfig(size_m=(0.04, 0.04, 0.1)))
-    seen = task.observe(state(tcp=(0.0, 0.5, 0.05), lying=(0.0, 0.5, 0.05)), goals)
+    seen = task.observe(state(tcp=(0.0, 0.5, 0.05), lying=(0.0, 0.5, 0.05), numbers=numbers_in(task)), goals)
     np.testing.assert_allclose(seen["target_from_commanded"], 0.0, atol=1e-15)
 
 
@@ -347,7 +347,7 @@ def test_closing_on_nothing_is_told_from_the_thinnest_object(make, goals):
     """Closed on nothing, the simulated drivers stand at 0.97 and more of their range."""
     task = make(object=ObjectConfig(size_m=(0.015, 0.015, 0.04)))
     for closed, paid in ((70 / 85, 1.0), (0.965, 0.0)):
-        now = state(closed=closed, told=1.0)
+        now = state(closed=closed, told=1.0, numbers=numbers_in(task))
         now = now._replace(held=task.held(now))
         share = task.score(transition(now, now, goals)).terms["grasp"] / task.config.rewards.grasp
         assert share == pytest.approx(paid)
@@ -571,7 +571,8 @@ def test_turning_away_fast_and_back_slowly_earns_nothing(task, goals, fast):
     ],
 )
 def test_the_turn_left_is_the_smallest_that_grips_the_shorter_side(make, goals, item, yaw, turn):
-    seen = make(object=item).observe(state(yaw=yaw, tool_yaw=0.0), goals)
+    task = make(object=item)
+    seen = task.observe(state(yaw=yaw, tool_yaw=0.0, numbers=numbers_in(task)), goals)
     assert seen["object_turn"][0] == pytest.approx(turn)
     assert seen["object_turn_near"][0] == pytest.approx(tanh(turn / 0.1))
 
@@ -587,7 +588,8 @@ def test_turns_that_look_alike_are_scored_alike(make, goals, item, step, yaw, to
     task = make(object=item)
     tilt = 2 * pi / (task.config.object.symmetry or 1)
     one, other = (
-        task.observe(state(yaw=y, tool_yaw=tool_yaw), goals)["object_turn"][0] for y in (yaw, yaw + quarters * step)
+        task.observe(state(yaw=y, tool_yaw=tool_yaw, numbers=numbers_in(task)), goals)["object_turn"][0]
+        for y in (yaw, yaw + quarters * step)
     )
     # At the edge, half a turn to the one side is half a turn to the other.
     assert min(abs(one - other), tilt - abs(one - other)) == pytest.approx(0.0, abs=1e-9)

@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from td3robot import catalog, registry
 from td3robot.config.loading import explain
+from td3robot.config.objects import ObjectConfig
 from td3robot.config.plain import read_plain
 from td3robot.config.robot import GuardConfig, RobotConfig
 from td3robot.config.section import Section
@@ -78,11 +79,13 @@ class CellConfig(Section):
         robot: As in a run; the backend selects the driver.
         tracker: Source of object poses, or None.
         taught: Objects that lie where a person said; for cells without a tracker.
+        object: What lies on the table; by default, the object that a policy was trained for.
     """
 
     robot: RobotConfig
     tracker: Annotated[TrackerConfig | None, SerializeAsAny(), BeforeValidator(chosen_tracker)] = None
     taught: dict[str, TaughtPose] = Field(default_factory=dict)
+    object: ObjectConfig | None = None
     _name: str = PrivateAttr("CELL")
 
     @property

@@ -15,7 +15,7 @@ from td3robot.robots.interface import Robot
 from td3robot.robots.objects import Objects, Sighting
 from td3robot.robots.simulated.robot import SimulatedRobot, Variation
 from td3robot.row_math import apart
-from td3robot.state import Array, JointCommand, Pose, RobotState
+from td3robot.state import Array, JointCommand, ObjectModel, Pose, RobotState
 
 # Times and shares of a period that differ by less are the same [s], [1].
 SAME = 1e-9
@@ -246,6 +246,10 @@ class Camera(Objects):
 
     def __init__(self, objects: Objects, robot: DisturbedRobot) -> None:
         self._objects, self._robot = objects, robot
+
+    def become(self, models: Mapping[str, ObjectModel]) -> None:
+        """Give the objects another shape, size, mass and friction."""
+        self._objects.become(models)
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects for the start of an episode, and draw the camera; its first frame has just arrived.

@@ -20,8 +20,10 @@ from td3robot.robots.simulated.scene import (
     GRIPPER_PREFIX,
     TABLE_GEOM,
     TCP_SITE,
+    inertia_of,
     keep_hulls,
     require_chain,
+    reshape,
     set_gripper,
     simulation_spec,
 )
@@ -168,7 +170,8 @@ class VariedModel:
 
     def __init__(self, model: mujoco.MjModel, robot: RobotSpec, objects: tuple[ObjectModel, ...]) -> None:
         joints = len(robot.arm.home)
-        self._model, self._joints, self._objects = model, joints, objects
+        self._model, self._joints = model, joints
+        self._objects = {item.name: item for item in objects}
         self._gain, self._bias = model.actuator_gainprm[:joints].copy(), model.actuator_biasprm[:joints].copy()
         self._hand = model.body(GRIPPER_PREFIX + robot.gripper.palm).id
         self._hand_mass = float(model.body_mass[self._hand])
@@ -181,7 +184,6 @@ class VariedModel:
             for i in range(model.ngeom)
             if model.geom(i).name.startswith(GRIPPER_PREFIX) and robot.gripper.pads in model.geom(i).name
         ]
-        self._size = {item.name: model.geom(item.name).size.copy() for item in objects}
         self._inertia = {item.name: model.body(item.name).inertia.copy() for item in objects}
         self._lift, self._scale = 0.0, 1.0
         self._scratch = mujoco.MjData(model)
@@ -199,27 +201,26 @@ class VariedModel:
         model.geom_pos[self._table, 2] = self._table_height + variation.table_offset_m
         self._lift = variation.table_offset_m
         self._scale = variation.object_scale
-        for item in self._objects:
+        for item in self._objects.values():
             self._apply_to_object(item, variation)
         mujoco.mj_setConst(model, self._scratch)
 
     def lifts(self, name: str) -> Array:
         """Return the upward shift (3,) of an object from the nominal cell, due to its table and its size [m]."""
-        height = next(item.size_m[2] for item in self._objects if item.name == name)
+        height = self._objects[name].size_m[2]
         return np.array([0.0, 0.0, self._lift + (self._scale - 1.0) * height / 2])
+
+    def become(self, item: ObjectModel) -> None:
+        """Make an object another of the same name; the next :meth:`apply` changes the model."""
+        self._objects[item.name], self._inertia[item.name] = item, inertia_of(item)
 
     def _apply_to_object(self, item: ObjectModel, variation: Variation) -> None:
         model, scale = self._model, variation.object_scale
-        geom, body = model.geom(item.name), model.body(item.name)
+        body = model.body(item.name)
         mass = item.mass_kg if variation.object_mass_kg is None else variation.object_mass_kg
         body.mass[:] = mass
         body.inertia[:] = self._inertia[item.name] * (mass / item.mass_kg) * scale**2
-        geom.size[:] = self._size[item.name] * scale
-        x, y, z = item.size_m
-        half = np.array([x, y, z]) / 2 * scale
-        model.geom_aabb[geom.id, 3:] = half
-        radius = np.hypot(half[0], half[2]) if item.shape == "cylinder" else np.linalg.norm(half)
-        model.geom_rbound[geom.id] = radius
+        reshape(model, item, scale)
         friction = item.friction if variation.object_friction is None else variation.object_friction
         model.geom_friction[self._pads, 0] = friction
 
@@ -375,6 +376,14 @@ class MujocoRobot(SimulatedRobot):
         self._friction = variation.friction_of(self._joints)
         self.motor.share, self.motor.delay_s = variation.gripper_speed, variation.gripper_delay_s
 
+    def become(self, models: Mapping[str, ObjectModel]) -> None:
+        """Make objects others of the same names, until they become others again."""
+        self.own_model()
+        assert self._varied is not None
+        for item in models.values():
+            self._varied.become(item)
+        self.vary(self.variation)
+
     def own_model(self) -> mujoco.MjModel:
         """Return the model to change it: a copy of the cell's, which others share, made at the first call."""
         self._open()
@@ -425,6 +434,10 @@ class SimulatedObjects(Objects):
     def __init__(self, robot: MujocoRobot) -> None:
         self._robot, self._number = robot, 0
         self._at_s, self._poses = -1.0, dict[str, Pose]()
+
+    def become(self, models: Mapping[str, ObjectModel]) -> None:
+        """Make the objects others."""
+        self._robot.become(models)
 
     def arrange(self, poses: Mapping[str, Pose]) -> Mapping[str, Pose]:
         """Place the objects at once."""

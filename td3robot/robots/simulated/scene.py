@@ -325,14 +325,13 @@ def _add_object(spec: mujoco.MjSpec, item: ObjectModel, pads: str) -> None:
         raise ConfigError(
             f"the object {item.name!r} has the name of a part of the robot, or of another object; rename it"
         )
-    x, y, z = item.size_m
-    body = spec.worldbody.add_body(name=item.name, pos=[0.0, 0.5, z / 2])
+    body = spec.worldbody.add_body(name=item.name, pos=[0.0, 0.5, item.size_m[2] / 2])
     body.add_freejoint(name=item.name)
-    box = item.shape == "box"
+    kind, size = _form(item)
     body.add_geom(
         name=item.name,
-        type=mujoco.mjtGeom.mjGEOM_BOX if box else mujoco.mjtGeom.mjGEOM_CYLINDER,
-        size=[x / 2, y / 2, z / 2] if box else [x / 2, z / 2, 0],
+        type=kind,
+        size=size,
         mass=item.mass_kg,
         rgba=[0.85, 0.25, 0.20, 1],
         condim=4,
@@ -343,3 +342,30 @@ def _add_object(spec: mujoco.MjSpec, item: ObjectModel, pads: str) -> None:
     for geom in spec.geoms:
         if geom.name.startswith(GRIPPER_PREFIX) and pads in geom.name:
             geom.friction[0] = item.friction
+
+
+def _form(item: ObjectModel) -> tuple[mujoco.mjtGeom, Array]:
+    """Return an object's type of geometry, and its size (3,) as MuJoCo has it [m]."""
+    x, y, z = item.size_m
+    if item.shape == "box":
+        return mujoco.mjtGeom.mjGEOM_BOX, np.array([x / 2, y / 2, z / 2])
+    return mujoco.mjtGeom.mjGEOM_CYLINDER, np.array([x / 2, z / 2, 0.0])
+
+
+def reshape(model: mujoco.MjModel, item: ObjectModel, scale: float = 1.0) -> None:
+    """Give an object of a compiled model the shape and size of a model of the same name, times a factor."""
+    geom = model.geom(item.name)
+    kind, size = _form(item)
+    half = np.array(item.size_m) / 2 * scale
+    model.geom_type[geom.id] = kind
+    geom.size[:] = size * scale
+    model.geom_aabb[geom.id, 3:] = half
+    model.geom_rbound[geom.id] = np.hypot(half[0], half[2]) if item.shape == "cylinder" else np.linalg.norm(half)
+
+
+def inertia_of(item: ObjectModel) -> Array:
+    """Compute the moments of inertia (3,) of a solid object about its own axes [kg m2]."""
+    x, y, z = np.square(item.size_m)
+    if item.shape == "box":
+        return item.mass_kg / 12 * np.array([y + z, x + z, x + y])
+    return item.mass_kg / 12 * np.array([0.75 * x + z, 0.75 * x + z, 1.5 * x])
