@@ -16,12 +16,12 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+from quiet import Quiet
 from stalls import in_real_time, pytest_runtest_protocol  # noqa: F401
 
 from td3robot import cli
 from td3robot.build import robot_spec
 from td3robot.config import GuardConfig, RobotConfig, RunConfig, load_config
-from td3robot.envs.playing import Evaluation
 from td3robot.errors import MissingExtraError
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.trainer import Trainer
@@ -60,23 +60,6 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Close it."""
-
-
-class Quiet:
-    """A listener that keeps the messages."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def progress(self, step: int, steps_per_second: float) -> None:
-        """Ignore."""
-
-    def evaluated(self, step: int, evaluation: Evaluation) -> None:
-        """Ignore."""
-
-    def message(self, text: str) -> None:
-        """Keep."""
-        self.messages.append(text)
 
 
 # More examples where all tests run.

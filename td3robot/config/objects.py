@@ -5,7 +5,7 @@ from math import hypot
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
 from td3robot.config.section import Range, Section, Vector3
 from td3robot.state import ObjectModel
@@ -28,7 +28,7 @@ class ObjectConfig(Section):
 
     shape: Shape = "box"
     size_m: Vector3 = (0.04, 0.04, 0.04)
-    mass_kg: PositiveFloat = 0.1
+    mass_kg: Annotated[float, Field(gt=0.0, le=100.0)] = 0.1
     friction: Annotated[float, Field(gt=0.0, le=2.0)] = 0.7
 
     @model_validator(mode="after")

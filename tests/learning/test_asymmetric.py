@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from quiet import Quiet
 
 from td3robot.config import load_config
 from td3robot.errors import CheckpointError, ConfigError
@@ -23,17 +24,6 @@ REACH = (
     "training.overlap=false", "training.learner=reference", "training.evaluate_every=60",
     "training.evaluation_episodes=1", "training.checkpoint_every=20", "training.log_every=20",
 )  # fmt: skip
-
-
-class Quiet:
-    def progress(self, step, steps_per_second):
-        pass
-
-    def evaluated(self, step, evaluation):
-        pass
-
-    def message(self, text):
-        pass
 
 
 def make_agent():

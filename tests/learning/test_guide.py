@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Quiet
+from quiet import Quiet
 
 from td3robot.config import load_config
 from td3robot.errors import ConfigError

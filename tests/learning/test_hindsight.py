@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict
+from quiet import Quiet
 
 from td3robot.build import make_environment
 from td3robot.config import load_config
@@ -73,17 +74,6 @@ def configuration(*more):
             "training.log_every=20", *more,
         ],
     )  # fmt: skip
-
-
-class Quiet:
-    def progress(self, step, steps_per_second):
-        pass
-
-    def evaluated(self, step, evaluation):
-        pass
-
-    def message(self, text):
-        pass
 
 
 def collected(steps, environment="Walk-v0", seed=3):
