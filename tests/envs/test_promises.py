@@ -276,6 +276,9 @@ def test_a_picture_shows_the_arm_and_its_goal_and_its_maker_is_asked_once(enviro
         def __init__(self):
             made.append(self)
 
+        def become(self, models):
+            assert models == {}
+
         def draw(self, world, goal):
             drawn.append((world, goal))
             return "picture"
