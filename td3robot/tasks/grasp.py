@@ -53,6 +53,7 @@ from td3robot.tasks.interface import (
     robot_fields,
 )
 from td3robot.tasks.joint_error import JointError
+from td3robot.tasks.patch import require_on_table, require_room, require_start_above
 
 # The hold point is this far above the height that counts as lifted [m].
 ABOVE = 0.03
@@ -214,9 +215,7 @@ class GraspConfig(TaskConfig):
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
-        for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
-            if not low < high:
-                raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
+        require_room(self.patch_low, self.patch_high)
         return self
 
     @property
@@ -256,24 +255,14 @@ class GraspConfig(TaskConfig):
 
     def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
         """Refuse a patch off the table, and an object that the gripper cannot pick up or the arm cannot carry."""
-        table, jaw, item = arm.regions["table"], gripper.jaw, self.item
-        for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, table.low, table.high, strict=True):
-            if low < edges[0] or high > edges[1]:
-                raise ValueError(
-                    f"the patch goes from {axis} {low:g} to {high:g} m, and the table only from {edges[0]:g} to "
-                    f"{edges[1]:g} m: objects would fall off its edge"
-                )
+        jaw, item = gripper.jaw, self.item
+        require_on_table(self.patch_low, self.patch_high, arm)
         if self.object is not None and (sentence := misfit(self.object, jaw)) is not None:
             raise refused(sentence, "task", "object")
         for each in (self.any_object.smallest, self.any_object.largest) if self.any_object else ():
             if (sentence := misfit(each, jaw)) is not None:
                 raise refused(f"of {self.any_object}, {sentence}", "task", "any_object")
-        height = item.size_m[2]
-        if self.start_height_m[0] < height + jaw.fingertips_m:
-            raise ValueError(
-                f"the tool starts from {self.start_height_m[0]:g} m above the table, with its fingers inside an object "
-                f"of {height:g} m; raise start_height_m to {height + jaw.fingertips_m:g} m or more"
-            )
+        require_start_above(self.start_height_m[0], item.size_m[2], jaw)
         width, most = item.grip_width_m * disturbance.object_scale[1], jaw.widest_m
         if width > most:
             raise ValueError(

@@ -211,12 +211,18 @@ def heading_of(item: Array) -> float:
 
 
 @formula
-def turn_to(n: Numbers, tool: Array, item: Array) -> float:
-    """Compute the smallest turn about the vertical that lines a tool (3, 3) up with an object (3, 3) [rad]."""
+def least_turn(n: Numbers, turn: float) -> float:
+    """Return the smallest turn about the vertical that looks like one by so much to an object [rad]."""
     if n.symmetry == 0:
         return 0.0
     step = 2 * pi / n.symmetry
-    return float((heading_of(item) + n.across - yaw(tool) + step / 2) % step - step / 2)
+    return float((turn + step / 2) % step - step / 2)
+
+
+@formula
+def turn_to(n: Numbers, tool: Array, item: Array) -> float:
+    """Compute the smallest turn about the vertical that lines a tool (3, 3) up with an object (3, 3) [rad]."""
+    return least_turn(n, heading_of(item) + n.across - yaw(tool))
 
 
 @formula

@@ -1,6 +1,5 @@
 """The formulas of the place task, compiled: each is written for one row. To fetch the object, the grasp's count."""
 
-from math import pi
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from td3robot.tasks.grasp_formulas import (
     Period,
     funnel_share,
     heading_of,
+    least_turn,
     measures_of,
     numbers_at,
     terms_of,
@@ -87,10 +87,7 @@ class PlaceTerms(NamedTuple):
 @formula
 def turn_of_object(n: Numbers, item: Array, goal: Array) -> float:
     """Compute the smallest turn about the vertical from an object (3, 3) to its goal (3, 3) [rad]."""
-    if n.symmetry == 0:
-        return 0.0
-    step = 2 * pi / n.symmetry
-    return float((yaw(goal) - heading_of(item) + step / 2) % step - step / 2)
+    return least_turn(n, yaw(goal) - heading_of(item))
 
 
 @formula

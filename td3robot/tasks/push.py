@@ -32,6 +32,7 @@ from td3robot.tasks.interface import (
     observe_robot,
     robot_fields,
 )
+from td3robot.tasks.patch import require_on_table, require_room, require_start_above
 from td3robot.tasks.shaping import nearness, progress, ramp, roughness
 
 OBJECT = "object"
@@ -109,9 +110,7 @@ class PushConfig(TaskConfig):
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
-        for axis, low, high in zip("xy", self.patch_low, self.patch_high, strict=True):
-            if not low < high:
-                raise ValueError(f"the patch is empty along {axis}: patch_low {low} m is not below patch_high {high} m")
+        require_room(self.patch_low, self.patch_high)
         if np.hypot(*np.subtract(self.patch_high, self.patch_low)) < 3.0 * NEAREST_M:
             raise ValueError(
                 f"the patch {self.patch_low}..{self.patch_high} m is too small: goals are at least {NEAREST_M:g} m "
@@ -149,13 +148,8 @@ class PushConfig(TaskConfig):
 
     def require_fit(self, arm: ArmModel, gripper: GripperModel, disturbance: DisturbanceConfig) -> None:
         """Refuse a patch off the table, and an object that the closed fingers pass over."""
-        table, height, jaw = arm.regions["table"], self.object.size_m[2], gripper.jaw
-        for axis, low, high, *edges in zip("xy", self.patch_low, self.patch_high, table.low, table.high, strict=True):
-            if low < edges[0] or high > edges[1]:
-                raise ValueError(
-                    f"the patch goes from {axis} {low:g} to {high:g} m, and the table only from {edges[0]:g} to "
-                    f"{edges[1]:g} m: objects would fall off its edge"
-                )
+        height, jaw = self.object.size_m[2], gripper.jaw
+        require_on_table(self.patch_low, self.patch_high, arm)
         if height < jaw.min_height_m:
             raise refused(
                 f"the object is {1e3 * height:g} mm high, and the fingers push nothing lower than "
@@ -163,11 +157,7 @@ class PushConfig(TaskConfig):
                 "task",
                 "object",
             )
-        if self.start_height_m[0] < height + jaw.fingertips_m:
-            raise ValueError(
-                f"the tool starts from {self.start_height_m[0]:g} m above the table, with its fingers inside an object "
-                f"of {height:g} m; raise start_height_m to {height + jaw.fingertips_m:g} m or more"
-            )
+        require_start_above(self.start_height_m[0], height, jaw)
 
 
 class Measures(NamedTuple):
