@@ -64,6 +64,11 @@ class AgentConfig(Section):
         return False
 
     @property
+    def imitates(self) -> bool:
+        """Whether the policy imitates what ``training.guided_share`` shows it; most agents' don't."""
+        return False
+
+    @property
     def period(self) -> int:
         """Updates after which their kinds repeat: the actor's may come with every second one."""
         return 1

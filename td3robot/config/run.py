@@ -248,6 +248,11 @@ class TrainingConfig(Section):
     log_every: Steps = 1_000
     loggers: Annotated[tuple[Literal["wandb", "mlflow"], ...], Field(max_length=2)] = ()
 
+    @property
+    def guided(self) -> int:
+        """In how many environments the hand-written policy acts."""
+        return round(self.guided_share * self.environments)
+
 
 class RunConfig(Section):
     """One whole run.
@@ -292,4 +297,11 @@ class RunConfig(Section):
                 f"agent.hindsight_goals replaces the goals of single steps, and agent.n_step {self.agent.n_step} sums "
                 "several; set agent.n_step to 1"
             )
+        if self.agent.imitates and not self.training.guided:
+            raise ValueError(
+                "agent.imitation needs environments in which the hand-written policy acts; set training.guided_share "
+                "to 0.25, or agent.imitation to 0"
+            )
+        if self.agent.imitates and self.agent.hindsight_goals:
+            raise ValueError("agent.imitation and agent.hindsight_goals do not go together; set one of them to 0")
         return self

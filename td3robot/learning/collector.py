@@ -29,6 +29,7 @@ class Episode:
 
     index: int
     observation: Vector
+    guided: bool = False
     actions: list[Vector] = field(default_factory=list)
     total_reward: float = 0.0
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
@@ -112,7 +113,8 @@ class Experience(ABC):
                 reward = later + self._gamma * reward
             discount = self._gamma ** len(episode.recent)
             observation, taken, _ = episode.recent.popleft()
-            complete.append(Transition(observation, taken, reward, step.observation, step.terminated, discount))
+            ends = step.terminated
+            complete.append(Transition(observation, taken, reward, step.observation, ends, discount, episode.guided))
         episode.observation = step.observation
         return complete
 
@@ -129,16 +131,23 @@ class Collector(Experience):
         n_step: As in :class:`Experience`.
         gamma: As in :class:`Experience`.
         hindsight_goals: As in :class:`~td3robot.config.AgentConfig`.
+        guided: In how many environments, the last ones, a guide acts.
 
     Raises:
         ConfigError: Goals are wanted, and the environments have none.
     """
 
     def __init__(
-        self, environments: Environments, seed: int, n_step: int, gamma: float, hindsight_goals: int = 0
+        self,
+        environments: Environments,
+        seed: int,
+        n_step: int,
+        gamma: float,
+        hindsight_goals: int = 0,
+        guided: int = 0,
     ) -> None:
         super().__init__(environments.facts, seed, n_step, gamma)
-        self.environments = environments
+        self.environments, self._guided = environments, guided
         if hindsight_goals:
             self._hindsight = Hindsight(environments.facts.goals, hindsight_goals, gamma)
         self._episodes = [self._begin(index, 0) for index in range(self.facts.count)]
@@ -221,7 +230,7 @@ class Collector(Experience):
         observation = self.environments.reset(index, self._seed_of(index, episode_index))
         where = f"environment {index}, episode {episode_index}, reset"
         require_finite(self.facts.observation_layout, observation, 0.0, where)
-        return Episode(episode_index, observation)
+        return Episode(episode_index, observation, index >= self.facts.count - self._guided)
 
 
 def _past(episode: Episode, step: Step) -> PastStep:

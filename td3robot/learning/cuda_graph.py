@@ -42,7 +42,7 @@ class CudaGraphLearner(Learner):
         self._agent: TD3 = agent
         self._sizes = agent.input_size, agent.action_size
         batch = agent.config.batch_size
-        self._rows = torch.zeros(batch, sum(row_widths(*self._sizes)), device=agent.device)
+        self._rows = torch.zeros(batch, sum(row_widths(*self._sizes, agent.config.imitates)), device=agent.device)
         self._noise = torch.zeros(batch, agent.action_size, device=agent.device)
         for name in OPTIMIZERS:
             group = getattr(agent, name).param_groups[0]

@@ -39,7 +39,7 @@ def make_guide(config: RunConfig, layout: Layout) -> Guide | None:
     Raises:
         ConfigError: The task has no hand-written policy, or its actions move joints.
     """
-    count = round(config.training.guided_share * config.training.environments)
+    count = config.training.guided
     if not count or not isinstance(config.environment, RobotEnvironmentConfig):
         return None
     script = script_of(config.environment, layout, robot_spec(config.environment.robot))

@@ -240,13 +240,14 @@ def _copy(agent: Agent) -> Agent:
 def _random_replay(agent: Agent, reward: float) -> ReplayBuffer:
     """Return random transitions; a hundredth of the numbers in their observations are far from the others."""
     rng, count = np.random.default_rng(0), 2 * agent.config.batch_size
-    replay = ReplayBuffer(count, agent.input_size, agent.action_size)
+    replay = ReplayBuffer(count, agent.input_size, agent.action_size, agent.config.imitates)
     seen = rng.normal(size=(count, 2, agent.input_size))
     seen[rng.random(seen.shape) < 0.01] = 20.0
     for observation, following in seen:
         action = rng.uniform(-1.0, 1.0, agent.action_size)
         ends, discount = bool(rng.random() < 0.1), float(rng.uniform(0.8, 1.0))
-        replay.add([Transition(observation, action, reward * rng.normal(), following, ends, discount)])
+        guided = float(rng.random() < 0.5) if agent.config.imitates else 0.0
+        replay.add([Transition(observation, action, reward * rng.normal(), following, ends, discount, guided)])
     return replay
 
 

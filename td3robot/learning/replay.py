@@ -18,6 +18,7 @@ class Transition(NamedTuple):
     Attributes:
         observation, next_observation: (observation,).
         action: (action,).
+        guided: 1 if the guide chose the action, or else 0.
     """
 
     observation: ArrayLike
@@ -26,13 +27,14 @@ class Transition(NamedTuple):
     next_observation: ArrayLike
     terminated: bool
     discount: float
+    guided: float = 0.0
 
 
 class Batch(NamedTuple):
     """Transitions as float32 columns with ``batch`` rows each.
 
     ``reward`` may be the discounted sum over n steps. ``discount`` is then gamma to the power of that number of steps,
-    so the target is ``reward + discount * (1 - terminated) * Q``.
+    so the target is ``reward + discount * (1 - terminated) * Q``. ``guided`` has no columns unless the policy imitates.
     """
 
     observation: Tensor
@@ -41,28 +43,30 @@ class Batch(NamedTuple):
     next_observation: Tensor
     terminated: Tensor
     discount: Tensor
+    guided: Tensor
 
     @classmethod
     def of(cls, rows: Tensor, observation_size: int, action_size: int) -> "Batch":
         """Return the columns of packed rows (batch, width), as views."""
-        return cls(*torch.split(rows, row_widths(observation_size, action_size), dim=1))
+        marked = rows.shape[1] - sum(row_widths(observation_size, action_size))
+        return cls(*torch.split(rows, row_widths(observation_size, action_size, bool(marked)), dim=1))
 
 
-def row_widths(observation_size: int, action_size: int) -> list[int]:
-    """Return how many numbers of a packed row each column of a :class:`Batch` has."""
-    return [observation_size, action_size, 1, observation_size, 1, 1]
+def row_widths(observation_size: int, action_size: int, marked: bool = False) -> list[int]:
+    """Return how many numbers of a packed row each column of a :class:`Batch` has; ``marked`` ones say ``guided``."""
+    return [observation_size, action_size, 1, observation_size, 1, 1, int(marked)]
 
 
 class ReplayBuffer:
     """Keep up to ``capacity`` transitions, each packed into one float32 row so that sampling is one gather.
 
-    Memory is used as the buffer fills: 4 * (2 * observation + action + 3) bytes per transition.
+    Memory is used as the buffer fills: 4 * (2 * observation + action + 3) bytes per transition, 4 more if ``marked``.
     """
 
-    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+    def __init__(self, capacity: int, observation_size: int, action_size: int, marked: bool = False) -> None:
         self.capacity = capacity
         self._sizes = observation_size, action_size
-        self._edges = np.cumsum([0, *row_widths(*self._sizes)])
+        self._edges = np.cumsum([0, *row_widths(*self._sizes, marked)])
         width = int(self._edges[-1])
         try:
             self._rows = np.empty((capacity, width), dtype=np.float32)
@@ -83,7 +87,8 @@ class ReplayBuffer:
         """Store transitions, at most ``capacity`` of them."""
         places = (self._next + np.arange(len(transitions))) % self.capacity
         for (start, stop), column in zip(pairwise(self._edges), zip(*transitions, strict=True), strict=True):
-            self._rows[places, start:stop] = np.array(column, np.float32).reshape(len(transitions), -1)
+            if stop > start:
+                self._rows[places, start:stop] = np.array(column, np.float32).reshape(len(transitions), -1)
         self._next = (self._next + len(transitions)) % self.capacity
         self.size = min(self.size + len(transitions), self.capacity)
 

@@ -92,8 +92,8 @@ def make_trainer(
         if device.type == "cpu":
             sizes = contract.observation.size, contract.action.size
             require_room_for_learning(config, *sizes, environments.facts.privileged_size)
-        agent = config.agent
-        collector = Collector(environments, config.seed, agent.n_step, agent.gamma, agent.hindsight_goals)
+        agent, guided = config.agent, config.training.guided
+        collector = Collector(environments, config.seed, agent.n_step, agent.gamma, agent.hindsight_goals, guided)
         trainer = SimulationTrainer(config, collector, evaluator, contract, run, listener, lock)
         made.pop_all()
     return trainer
@@ -198,7 +198,7 @@ def require_room_for_learning(
         ConfigError: Naming the setting, with a value that would fit.
     """
     agent, free = config.agent, free_bytes()
-    row = 2.0 * FLOAT * (2 * (observation_size + privileged_size) + action_size + 3)
+    row = 2.0 * FLOAT * (2 * (observation_size + privileged_size) + action_size + 3 + agent.imitates)
     filled = min(agent.replay_capacity, config.training.steps * (1 + agent.hindsight_goals))
     if filled * row > free:
         raise ConfigError(

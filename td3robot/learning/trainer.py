@@ -97,7 +97,8 @@ class Trainer(ABC):
         privileged = collector.facts.privileged_size
         torch.set_num_threads(config.training.threads)
         self.agent = make_agent(*sizes, agent, seeding.integer(seed, seeding.Stream.AGENT), privileged)
-        self.replay = ReplayBuffer(agent.replay_capacity, self.agent.input_size, self.agent.action_size)
+        sizes = self.agent.input_size, self.agent.action_size
+        self.replay = ReplayBuffer(agent.replay_capacity, *sizes, agent.imitates)
         self.exploration: Exploration = agent.make_exploration(seeding.generator(seed, seeding.Stream.EXPLORATION))
         self.replay_rng = seeding.generator(seed, seeding.Stream.REPLAY)
         self.collector = collector

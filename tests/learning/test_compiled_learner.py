@@ -40,6 +40,7 @@ CASES = {
     "odd batch": {"batch_size": 17, "average_tau": 0.5, "layer_norm": True},
     "batch of one": {"batch_size": 1},
     "asymmetric critic": {"asymmetric_critic": True, "normalize_observations": True, "layer_norm": True},
+    "imitation": {"imitation": 0.4, "layer_norm": True},
 }
 
 
@@ -51,12 +52,13 @@ def make_agent(seed: int = 0, **changes) -> TD3:
     return agent
 
 
-def make_replay(reward: float = 1.0) -> ReplayBuffer:
-    rng, replay = np.random.default_rng(3), ReplayBuffer(2 * ROWS, OBSERVATION, ACTION)
+def make_replay(reward: float = 1.0, marked: bool = False) -> ReplayBuffer:
+    rng, replay = np.random.default_rng(3), ReplayBuffer(2 * ROWS, OBSERVATION, ACTION, marked)
     for _ in range(ROWS):
         observation, following = rng.normal(0.5, 2.0, (2, OBSERVATION))
         action, summed, ended = rng.uniform(-1, 1, ACTION), reward * rng.normal(), rng.random() < 0.1
-        replay.add([Transition(observation, action, summed, following, ended, rng.choice([0.99, 0.9]))])
+        guided = float(marked and rng.random() < 0.5)
+        replay.add([Transition(observation, action, summed, following, ended, rng.choice([0.99, 0.9]), guided)])
     return replay
 
 
@@ -92,7 +94,7 @@ def weights_hash(agent: TD3) -> str:
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 @pytest.mark.quick("three layers", "average of the actor", "asymmetric critic")
 def test_two_hundred_updates_are_those_of_the_reference(changes):
-    one, other, replay = make_agent(**changes), make_agent(**changes), make_replay()
+    one, other, replay = make_agent(**changes), make_agent(**changes), make_replay(marked="imitation" in changes)
     draws = [np.random.default_rng(5), np.random.default_rng(5)]
     fast, slow = compiled(other), ReferenceLearner(one)
     pairs: list[tuple[float, float]] = []

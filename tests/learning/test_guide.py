@@ -4,12 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from quiet import Quiet
 
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
+from td3robot.learning.agents.td3 import TD3Config
 from td3robot.learning.guide import NOISE, Guide
+from td3robot.learning.replay import Batch
 from td3robot.learning.runs import make_trainer
+from td3robot.learning.td3 import TD3
 from td3robot.policy.checkpoint import load_policy
 
 REACH = (
@@ -50,3 +54,34 @@ def test_joint_actions_have_no_guide(tmp_path):
     config = load_config(Path("ur5e_reach_joint"), REACH)
     with pytest.raises(ConfigError, match="the hand-written policies move the tool"):
         make_trainer(config, tmp_path / "run", Quiet())
+
+
+def test_guided_transitions_are_marked_in_the_replay(tmp_path):
+    config = load_config(Path("ur5e_reach_quick"), (*REACH, "agent.imitation=0.4", "agent.n_step=2"))
+    trainer = make_trainer(config, tmp_path / "run", Quiet())
+    trainer.train()
+    guided = trainer.replay.rows[: trainer.replay.size, -1]
+    assert set(guided) == {0.0, 1.0}
+    assert guided.mean() == pytest.approx(0.5)
+    trainer.close()
+
+
+@pytest.mark.parametrize(("guided", "better", "counts"), [(1.0, 1.0, True), (0.0, 1.0, False), (1.0, -1.0, False)])
+def test_the_actor_imitates_guided_actions_that_the_critic_prefers(guided, better, counts):
+    agent = TD3(2, 1, TD3Config(imitation=0.5, hidden=(4,), device="cpu"), seed=0)
+    column = torch.full((3, 1), guided)
+    batch = Batch(*[torch.zeros(3, 2), torch.ones(3, 1), *[column] * 4], guided=column)
+    loss = agent.imitation_loss(batch, torch.zeros(3, 1), torch.full((3, 1), -4.0), torch.full((3, 1), -4.0 + better))
+    assert float(loss) == pytest.approx(0.5 * 4.0 if counts else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (("training.guided_share=0",), "set training.guided_share to 0.25"),
+        (("environment.task.rewards.rest=1", "agent.hindsight_goals=4"), "set it to 0"),
+    ],
+)
+def test_imitation_needs_a_guide(changes, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        load_config(Path("ur5e_reach_quick"), (*REACH, "agent.imitation=0.4", *changes))

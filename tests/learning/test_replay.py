@@ -61,6 +61,7 @@ def test_sampled_columns_belong_together():
         (300, 2),
         (300, 1),
         (300, 1),
+        (300, 0),
     ]
     assert all(column.dtype == torch.float32 for column in batch)
     number = batch.observation[:, :1]

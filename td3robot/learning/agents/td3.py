@@ -29,6 +29,8 @@ class TD3Config(AgentConfig):
             forever where noise would free it; these environments let training meet that case and learn it away.
         asymmetric_critic: Whether the critics see the true state of the simulation beside the observation: without
             noise and delay, with what was drawn for the episode. The policy sees the observation alone.
+        imitation: Weight of imitating the hand-written policy of ``training.guided_share``, where Q1 thinks more of its
+            action than of the policy's: the loss of a squared difference of 1, as a share of the mean of Q1.
     """
 
     kind: str = "td3"
@@ -40,6 +42,7 @@ class TD3Config(AgentConfig):
     exploration_noise: NonNegative = 0.1
     greedy_share: UnitInterval = 0.0
     asymmetric_critic: bool = False
+    imitation: NonNegative = 0.0
     trained: ClassVar[tuple[str, ...]] = ("actor", "Q1", "Q2")
     optimizers: ClassVar[tuple[str, ...]] = ("actor_optimizer", "Q1_optimizer", "Q2_optimizer")
 
@@ -47,6 +50,11 @@ class TD3Config(AgentConfig):
     def is_asymmetric(self) -> bool:
         """Whether the critics see the true state."""
         return self.asymmetric_critic
+
+    @property
+    def imitates(self) -> bool:
+        """Whether the policy imitates the guide."""
+        return self.imitation > 0.0
 
     @property
     def period(self) -> int:

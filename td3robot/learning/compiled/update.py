@@ -56,6 +56,7 @@ class Settings(NamedTuple):
     shift: Flat
     scale: Flat
     clip: np.float32
+    imitation: np.float32
 
 
 class Draws(NamedTuple):
@@ -71,7 +72,8 @@ class Scratch(NamedTuple):
     ``x`` and ``next_x`` (observation + action, batch) are the critics' inputs, and their first rows the actors', which
     leave out what only the critics see;
     ``x_slope`` is the gradient of ``x``. ``reward``, ``discount`` and ``target`` are (batch,), ``action`` and
-    ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch).
+    ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch). ``taken`` (action, batch) and
+    ``taken_value`` (batch,) keep the replay's actions and what Q1 thought of them, and ``guided`` is (batch,).
     """
 
     x: Flat
@@ -84,6 +86,9 @@ class Scratch(NamedTuple):
     value: Flat
     value_slope: Flat
     target: Flat
+    taken: Flat
+    taken_value: Flat
+    guided: Flat
     trace: Trace
     actor_trace: Trace
 
@@ -110,7 +115,9 @@ def gather(rows: Flat, chosen: NDArray[np.int64], settings: Settings, scratch: S
             scratch.x[i * batch + b] = clamp((row[i] - shift[i]) * scale[i], clip)
             scratch.next_x[i * batch + b] = clamp((row[s + a + 1 + i] - shift[i]) * scale[i], clip)
         for i in range(a):
-            scratch.x[(s + i) * batch + b] = row[s + i]
+            scratch.x[(s + i) * batch + b] = scratch.taken[i * batch + b] = row[s + i]
+        if settings.imitation > ZERO:
+            scratch.guided[b] = row[2 * s + a + 3]
         scratch.reward[b] = row[s + a]
         scratch.discount[b] = row[2 * s + a + 2] * (ONE - row[2 * s + a + 1])
 
@@ -148,6 +155,7 @@ def critics_slope(blas: Blas, memory: Memory, networks: Networks, scratch: Scrat
             loss += error * error
             slope[b] = np.float32(2.0) * share * error
         metrics[0] += loss * share
+    scratch.taken_value[:] = scratch.value[:batch]
     metrics[1], metrics[2] = scratch.value[:batch].mean(), scratch.target.mean()
     backward(
         blas, memory.weights, networks.critics, scratch.x, batch, scratch.trace, scratch.value_slope,
@@ -173,12 +181,28 @@ def actor_slope(
         blas, memory.weights, networks.Q1, scratch.x, batch, scratch.trace, scratch.value_slope,
         memory.gradient, scratch.x_slope,
     )  # fmt: skip
+    if settings.imitation > ZERO:
+        metrics[3] += imitate(settings, scratch, scratch.x_slope[begin:])
     for i in range(action.size):
         scratch.action_slope[i] = scratch.x_slope[begin + i] * (ONE - action[i] * action[i])
     backward(
         blas, memory.weights, networks.actor, scratch.x, batch, scratch.actor_trace, scratch.action_slope,
         memory.gradient, scratch.x_slope,
     )  # fmt: skip
+
+
+@fold
+def imitate(settings: Settings, scratch: Scratch, slope: Flat) -> np.float32:
+    """Add the gradient of :meth:`TD3.imitation_loss` to that of the actions (action, batch), and return the loss."""
+    batch, loss = scratch.target.size, ZERO
+    share = settings.imitation * np.abs(scratch.value[:batch]).mean() / np.float32(batch)
+    for i in range(scratch.action.size):
+        b = i % batch
+        if scratch.taken_value[b] > scratch.value[b]:
+            away = scratch.action[i] - scratch.taken[i]
+            loss += share * scratch.guided[b] * away * away
+            slope[i] += np.float32(2.0) * share * scratch.guided[b] * away
+    return loss
 
 
 @fold
