@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from td3robot.geometry import rotation_matrix
 from td3robot.state import Array, Pose
 from td3robot.vision.camera import Camera
-from td3robot.vision.residuals import compare, slopes, view_of
+from td3robot.vision.residuals import blur_kernel, compare, slopes, view_of
 from td3robot.vision.tags import BITS, MARGIN_BITS, Image, Tag, tag_image
 
 # Samples along one bit of a tag, those within this distance of its centre [bits], and the print's pixels along a bit.
 SAMPLES, REACH_BITS, FINE = 2, 4.3, 4
+MOST_BLUR = 15  # how far it reaches on a print, at most [pixels of the print]
 # What a sensor's pixels and the samples between them blur anyway, what a lens may add, and how much that changes
 # from one picture to the next [pixels].
 SENSOR_PX, LENSES_PX, LENS_STEP_PX = 0.45, (0.3, 0.6, 0.9, 1.2), 0.2
@@ -120,20 +121,10 @@ def _levels(
         view = view_of(ends, pose, place)
         assert view is not None  # it faces the camera
         across = (view.seen[1:] - view.seen[0]).T * camera.K[[0, 1], [0, 1]][:, None]  # pixels for bits right and down
-        spread = blur_px * FINE * np.linalg.inv(across)
-        blurred = cv2.filter2D(face.image, -1, _kernel(spread @ spread.T), borderType=cv2.BORDER_REPLICATE)
+        blur = blur_kernel(across / FINE, blur_px, MOST_BLUR)
+        blurred = cv2.filter2D(face.image, -1, blur, borderType=cv2.BORDER_REPLICATE)
         found[tag] = cv2.remap(blurred, *face.pixels, cv2.INTER_LINEAR).ravel().astype(np.float64)
     return found
-
-
-def _kernel(covariance: Array) -> NDArray[np.float32]:
-    """Return a normal distribution (n, n) of some covariance (2, 2) [pixels]."""
-    reach = int(np.clip(np.ceil(2.5 * np.sqrt(covariance.diagonal().max())), 1, 15))
-    x, y = np.meshgrid(*[np.arange(-reach, reach + 1.0)] * 2)
-    (a, b), (_, c) = np.linalg.inv(covariance)
-    kernel = np.exp(-0.5 * (a * x * x + 2.0 * b * x * y + c * y * y))
-    whole: NDArray[np.float32] = (kernel / kernel.sum()).astype(np.float32)
-    return whole
 
 
 def fit_corners(

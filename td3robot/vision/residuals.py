@@ -74,10 +74,43 @@ class View(NamedTuple):
 
 def view_of(points_m: Array, pose: Pose, place: Pose) -> View | None:
     """Return where points (n, 3) of an object are seen; None if one is not in front of the camera."""
-    turned = points_m @ pose.rotation.T
-    inside = (turned + pose.position - place.position) @ place.rotation
-    depth = inside[:, 2].copy()
-    return None if depth.min() <= 0.01 else View(turned, inside[:, :2] / depth[:, None], depth)
+    turned, seen, depth = _seen_from(points_m, pose.rotation, pose.position - place.position, place.rotation)
+    return None if depth.min() <= 0.01 else View(turned, seen, depth)
+
+
+@kernel
+def _seen_from(points: Array, rotation: Array, shift: Array, turn: Array) -> tuple[Array, Array, Array]:
+    """Return a :class:`View` of points (n, 3), turned by (3, 3), shifted by (3,), from a camera turned by (3, 3)."""
+    turned, seen, depth = np.empty((len(points), 3)), np.empty((len(points), 2)), np.empty(len(points))
+    moved = np.empty(3)
+    for i in range(len(points)):
+        for k in range(3):
+            turned[i, k] = rotation[k, 0] * points[i, 0] + rotation[k, 1] * points[i, 1] + rotation[k, 2] * points[i, 2]
+            moved[k] = turned[i, k] + shift[k]
+        depth[i] = moved[0] * turn[0, 2] + moved[1] * turn[1, 2] + moved[2] * turn[2, 2]
+        for k in range(2):
+            seen[i, k] = (moved[0] * turn[0, k] + moved[1] * turn[1, k] + moved[2] * turn[2, k]) / depth[i]
+    return turned, seen, depth
+
+
+@kernel
+def blur_kernel(across: Array, blur_px: float, reach: int) -> NDArray[np.float32]:
+    """Compute how a picture's blur [pixels] looks on a print: a normal distribution, at most so far to each side.
+
+    ``across`` (2, 2) are the picture's pixels for one of the print's to the right, and down, as columns.
+    """
+    (a, b), (c, d) = (across[0, 0], across[0, 1]), (across[1, 0], across[1, 1])
+    # The inverse of a covariance B B^T with B = blur * across^-1 is (across^T across) / blur^2.
+    right, both, down = (a * a + c * c) / blur_px**2, (a * b + c * d) / blur_px**2, (b * b + d * d) / blur_px**2
+    area = (a * d - b * c) / blur_px**2
+    widest = np.sqrt(max(right, down)) / abs(area)
+    reach = int(min(max(np.ceil(2.5 * widest), 1), reach))
+    kernel = np.empty((2 * reach + 1, 2 * reach + 1))
+    for i in range(2 * reach + 1):
+        for j in range(2 * reach + 1):
+            x, y = j - reach, i - reach
+            kernel[i, j] = np.exp(-0.5 * (right * x * x + 2.0 * both * x * y + down * y * y))
+    return (kernel / kernel.sum()).astype(np.float32)
 
 
 @kernel
