@@ -110,7 +110,8 @@ def blur_kernel(across: Array, blur_px: float, reach: int) -> NDArray[np.float32
         for j in range(2 * reach + 1):
             x, y = j - reach, i - reach
             kernel[i, j] = np.exp(-0.5 * (right * x * x + 2.0 * both * x * y + down * y * y))
-    return (kernel / kernel.sum()).astype(np.float32)
+    whole: NDArray[np.float32] = (kernel / kernel.sum()).astype(np.float32)
+    return whole
 
 
 @kernel
