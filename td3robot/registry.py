@@ -197,5 +197,7 @@ GRIPPERS: Registry[Any] = Registry("gripper", "td3robot.robots.grippers")
 CELLS: Registry[Any] = Registry("backend", "td3robot.robots.cells")
 TRACKERS: Registry[Any] = Registry("kind", "td3robot.robots.trackers")
 TASKS: Registry[Any] = Registry("name", "td3robot.tasks")
+# By the names of their tasks: makers of td3robot.tasks.scripted.Script.
+SCRIPTS: Registry[Any] = Registry("hand-written policy", "td3robot.tasks")
 AGENTS: Registry[Any] = ModuleRegistry("kind", "td3robot.learning.agents")
 REGISTRIES = (ARMS, GRIPPERS, CELLS, TRACKERS, TASKS, AGENTS)

@@ -271,10 +271,10 @@ def test_commands_that_no_test_runs(command):
 @pytest.mark.thorough
 def test_the_task_of_add_task_works(tmp_path):
     page = ROOT / "docs/add_task.md"
-    (task,) = blocks(page, "python")
+    task, script = blocks(page, "python")
     (run,) = blocks(page, "yaml")
     assert yaml.safe_load(run.text)["environment"]["task"]["name"] == "hover"
-    (tmp_path / "hover.py").write_text(task.text, encoding="utf-8")
+    (tmp_path / "hover.py").write_text(f"{task.text}\n{script.text}", encoding="utf-8")
     (tmp_path / run.title).write_text(run.text, encoding="utf-8")
     program = (
         "import sys; sys.path.insert(0, '.')\n"
@@ -282,14 +282,17 @@ def test_the_task_of_add_task_works(tmp_path):
         "from pathlib import Path\n"
         "from td3robot.build import make_robot_env\n"
         "from td3robot.config import load_config\n"
-        f"environment = make_robot_env(load_config(Path({run.title!r})).environment)\n"
-        "environment.reset(seed=0)\n"
-        "for _ in range(20):\n"
-        "    *_, info = environment.step(environment.action_space.sample())\n"
-        "print(sorted(info['reward_terms']))\n"
+        "from td3robot.tasks.scripted import script_of\n"
+        f"config = load_config(Path({run.title!r})).environment\n"
+        "environment = make_robot_env(config)\n"
+        "script = script_of(config, environment.task.layout, environment.robot.spec)\n"
+        "observation, truncated = environment.reset(seed=0)[0], False\n"
+        "while not truncated:\n"
+        "    observation, _, _, truncated, info = environment.step(script.act(observation))\n"
+        "print(sorted(info['reward_terms']), info['success'])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "['precision', 'progress', 'smoothness']", done.stderr
+    assert done.stdout.strip() == "['precision', 'progress', 'smoothness'] True", done.stderr
 
 
 @pytest.mark.slow

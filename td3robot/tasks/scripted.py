@@ -1,6 +1,5 @@
-"""Hand-written policies: they show that a task can be done, and learned policies are compared with them."""
+"""Hand-written policies: they show that a task can be done, guide trainings, and are a baseline for learned ones."""
 
-from collections.abc import Callable, Mapping
 from math import copysign
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from td3robot.config import RobotEnvironmentConfig
 from td3robot.config.robot import TURN_RAD_S, ActionConfig
 from td3robot.errors import ConfigError
 from td3robot.layout import Layout
+from td3robot.registry import SCRIPTS
 from td3robot.robots.interface import RobotSpec
 from td3robot.tasks.grasp import GraspConfig, empty_beyond, over
 from td3robot.tasks.place import PlaceConfig
@@ -235,15 +235,12 @@ def scripted_push(
     return ScriptedPush(layout, config, spec, tool_step, action)
 
 
-# The hand-written policy of each task, by its name.
-SCRIPTS: Mapping[str, Callable[[Layout, Any, ActionConfig, RobotSpec, float], Script]] = {
-    "reach": scripted_reach,
-    "reach_pose": scripted_reach_pose,
-    "grasp": scripted_grasp,
-    "place": scripted_place,
-    "stack": scripted_place,
-    "push": scripted_push,
-}
+SCRIPTS.register("reach", scripted_reach)
+SCRIPTS.register("reach_pose", scripted_reach_pose)
+SCRIPTS.register("grasp", scripted_grasp)
+SCRIPTS.register("place", scripted_place)
+SCRIPTS.register("stack", scripted_place)
+SCRIPTS.register("push", scripted_push)
 
 
 def script_of(config: RobotEnvironmentConfig, layout: Layout, spec: RobotSpec) -> Script:
@@ -259,4 +256,5 @@ def script_of(config: RobotEnvironmentConfig, layout: Layout, spec: RobotSpec) -
             f"the hand-written policies move the tool, and the actions here are {config.action.kind!r}; choose a "
             "configuration with environment.action.kind tcp_delta"
         )
-    return SCRIPTS[config.task.name](layout, config.task, config.action, spec, config.guard.max_tcp_speed_m_s)
+    made: Script = SCRIPTS[config.task.name](layout, config.task, config.action, spec, config.guard.max_tcp_speed_m_s)
+    return made
