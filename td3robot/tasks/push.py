@@ -46,8 +46,9 @@ FLAT_M, FUNNEL_RADIUS_M, ABOVE_TOP_M = 0.012, 0.03, 0.02
 # A tool that is lower than the object's top by the first distance is beside it: it may be as far ahead of the point
 # from which it pushes as the second, touching the object, and its command ahead of it [m].
 BELOW_TOP_M, AHEAD_M = 0.02, 0.035
-# The tool pushes from this far above where the gripper's lowest grasp is [m].
-ABOVE_LOWEST_M = 0.006
+# The fingertips overlap this much of a high object's side: above them, closed fingers widen to a wedge that would press
+# the object's edge down and jam it. The tool is at least so far above where the gripper's lowest grasp is [m].
+OVERLAP_M, ABOVE_LOWEST_M = 0.018, 0.006
 # What has to be free around the patch, beside half of the object, for the hand to get behind it [m].
 AROUND_M = 0.05
 # The guard's workspace begins this far below the gripper's lowest grasp, as in the grasp task [m].
@@ -207,9 +208,8 @@ class Push(Task):
         self.full_progress = max_tcp_speed_m_s * spec.period_s
         self.hold_steps = spec.periods(config.hold_s)
         self.practice_hold_steps = spec.periods(PRACTICE_HOLD_S)
-        self._table, self._at = spec.table_height_m, pushing_height(spec)
-        self._over_m = max(0.0, item.size_m[2] + jaw.fingertips_m + ABOVE_TOP_M - jaw.grasp_height_m - ABOVE_LOWEST_M)
-        self._fingertips = jaw.fingertips_m
+        self._table, self._at, self._fingertips = spec.table_height_m, pushing_height(spec, config), jaw.fingertips_m
+        self._over_m = max(0.0, self._table + item.size_m[2] + jaw.fingertips_m + ABOVE_TOP_M - self._at)
         self._half, self._round = np.array(item.size_m[:2]) / 2, item.shape == "cylinder"
         # Largest change of the funnel's distance per tool travel, so that its progress is never clipped on one side.
         self._slope = 2.0 + self._over_m / FUNNEL_RADIUS_M * (1.0 + AHEAD_M / BELOW_TOP_M)
@@ -366,9 +366,11 @@ class Push(Task):
         return Measures(left, distance, way, beside + np.abs(height))
 
 
-def pushing_height(spec: RobotSpec) -> float:
+def pushing_height(spec: RobotSpec, config: PushConfig) -> float:
     """Return at which height the tool pushes, in the base frame [m]."""
-    return spec.table_height_m + spec.gripper.jaw.grasp_height_m + ABOVE_LOWEST_M
+    jaw = spec.gripper.jaw
+    above = config.object.size_m[2] + jaw.fingertips_m - OVERLAP_M
+    return spec.table_height_m + max(above, jaw.grasp_height_m + ABOVE_LOWEST_M)
 
 
 def _dots(one: Array, other: Array) -> Array:

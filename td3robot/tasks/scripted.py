@@ -24,8 +24,9 @@ SLOW = 0.06
 CARRIED = 0.03
 # Push once this near to the point behind the object [m], and down to within this of the height to push from [m]: closed
 # fingers are a wedge, and coming down beside the object, they jam it against the table. Push by this share of the way
-# to its goal, at least and at most so far ahead of the commanded tool [m]; stop within this share of the tolerance.
-BEHIND, DOWN, PUSH_GAIN, PUSH_LEAST, PUSH_MOST, STOPS = 0.015, 0.003, 0.2, 0.005, 0.008, 0.55
+# to its goal, at least and at most so far ahead of the commanded tool [m], while that is at most so far ahead of the
+# point from which it pushes [m]; stop within this share of the tolerance.
+BEHIND, DOWN, PUSH_GAIN, PUSH_LEAST, PUSH_MOST, PUSH_AHEAD, STOPS = 0.015, 0.003, 0.2, 0.005, 0.008, 0.045, 0.55
 # Share of the remaining distance that one action asks for: the arm responds over several periods.
 GAIN = 0.5
 # Fingers closed further than commanded by this fraction, more than noise and bias, are opening.
@@ -163,7 +164,7 @@ class ScriptedPush:
         self, layout: Layout, config: PushConfig, spec: RobotSpec, tool_step_m: float, action: ActionConfig
     ) -> None:
         self._layout, self._tool_step, self._asked = layout, tool_step_m, action
-        self._tolerance, self._height = config.tolerance_m, pushing_height(spec)
+        self._tolerance, self._height = config.tolerance_m, pushing_height(spec, config)
 
     def act(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute the action (3,): tool displacement."""
@@ -178,8 +179,8 @@ class ScriptedPush:
         low = float(seen["commanded_position"][2]) < self._height + BEHIND
         if low and way[2] > BEHIND:
             way = way * [0.0, 0.0, 1.0]  # up first, or it would go through the object
-        elif way[2] > -DOWN and np.linalg.norm(aside) < BEHIND and ahead > -BEHIND:
-            further = min(max(PUSH_GAIN * distance, PUSH_LEAST), PUSH_MOST)
+        elif low and way[2] > -DOWN and np.linalg.norm(aside) < BEHIND and -BEHIND < ahead < 2.0 * PUSH_AHEAD:
+            further = min(max(PUSH_GAIN * distance, PUSH_LEAST), PUSH_MOST, PUSH_AHEAD - ahead)
             way = np.array([*aside + towards * further, way[2]])
         return _step(self._asked, way, self._tool_step)
 
