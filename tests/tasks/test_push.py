@@ -60,7 +60,14 @@ def test_the_tool_pushes_from_behind_the_object(make, shape, yaw, behind):
     assert way[0] == pytest.approx(at - 0.2, abs=1e-6) and way[1] == pytest.approx(0.0)
     assert 0.3 + way[2] - 0.02 > 0.05  # fingertips pass over it
     there = task.observe(state(tool=(at, 0.5, 0.3), yaw=yaw), GOALS)["behind_from_commanded"][0]
-    assert 0.3 + there[2] == pytest.approx(0.032)
+    assert 0.3 + there[2] == pytest.approx(0.05 + 0.02 - 0.018)  # fingertips overlap 18 mm of its side
+
+
+def test_the_tool_pushes_a_low_object_no_lower_than_it_grasps(make):
+    task = make(object=ObjectConfig(size_m=(0.1, 0.1, 0.025)))
+    at = -0.05 - FINGERS_M - GAP_M
+    there = task.observe(state(item=(0.0, 0.5, 0.0125), tool=(at, 0.5, 0.3)), GOALS)["behind_from_commanded"][0]
+    assert 0.3 + there[2] == pytest.approx(0.026 + 0.006)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +152,21 @@ def test_the_script_comes_down_before_it_pushes(environment, above_m, pushes):
     seen = layout.unpack(observation)
     seen["goal_from_object"][:] = (0.1, 0.0)
     seen["behind_from_commanded"][:] = (-0.01, 0.0, -above_m)
-    seen["commanded_position"][:] = (0.0, 0.5, 0.032 + above_m)
+    seen["commanded_position"][:] = (0.0, 0.5, 0.052 + above_m)
     action = script_of(CONFIG, layout, environment.robot.spec).act(observation)
     assert bool(action[0] > 0.0) is pushes
+
+
+@pytest.mark.parametrize(("ahead_m", "towards"), [(0.02, 1.0), (0.05, -1.0), (0.12, -1.0)])
+def test_the_script_leads_the_object_by_little_and_never_pushes_from_in_front(environment, ahead_m, towards):
+    layout = environment.task.layout
+    observation = np.zeros(layout.size, np.float32)
+    seen = layout.unpack(observation)
+    seen["goal_from_object"][:] = (0.1, 0.0)
+    seen["behind_from_commanded"][:] = (-ahead_m, 0.0, 0.0)
+    seen["commanded_position"][:] = (0.0, 0.5, 0.052)
+    action = script_of(CONFIG, layout, environment.robot.spec).act(observation)
+    assert np.sign(action[0]) == towards
 
 
 @pytest.mark.parametrize(
