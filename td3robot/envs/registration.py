@@ -62,7 +62,12 @@ RELEASED: Mapping[str, Mapping[str, Any]] = {
         "action": {"exponent": 3.0},
         "episode_s": 16.0,
     },
-    "td3robot/UR5ePush-v0": {"robot": {"physics_rate_hz": 260.0}, "task": {"name": "push"}, "episode_s": 12.0},
+    "td3robot/UR5ePush-v0": {
+        "robot": {"physics_rate_hz": 260.0},
+        "task": {"name": "push"},
+        "action": {"exponent": 3.0},
+        "episode_s": 16.0,
+    },
     "td3robot/UR5eReachPose-v0": {"task": {"name": "reach_pose"}, "episode_s": 6.0},
     "td3robot/UR10eGrasp-v1": with_overrides(
         GRASP,

@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     next_observation: Tensor
     terminated: Tensor
     discount: Tensor
-    guided: Tensor
+    guided: Tensor = torch.empty(0)
 
     @classmethod
     def of(cls, rows: Tensor, observation_size: int, action_size: int) -> "Batch":

@@ -130,7 +130,7 @@ class TD3(Agent):
         Q2_loss = self.learn_critic(self.Q2_optimizer, Q2, target_Q)
         metrics = {"critic_loss": Q1_loss + Q2_loss, "Q1_mean": Q1.detach().mean(), "target_Q_mean": target_Q.mean()}
         if with_actor:
-            metrics["actor_loss"] = self.learn_actor(batch, Q1.detach())
+            metrics["actor_loss"] = self.learn_actor(batch)
             self.update_targets()
         return metrics
 
@@ -155,22 +155,17 @@ class TD3(Agent):
         _descend(optimizer, loss)
         return loss.detach()
 
-    def learn_actor(self, batch: Batch, taken_Q1: Tensor) -> Tensor:
-        """Update the actor by the deterministic policy gradient, through Q1 alone, and return its loss.
-
-        Args:
-            batch: As in :meth:`learn`.
-            taken_Q1: (batch, 1) what Q1 thought of the batch's own actions.
-        """
+    def learn_actor(self, batch: Batch) -> Tensor:
+        """Update the actor by the deterministic policy gradient, through Q1 alone, and return its loss."""
         action = self.actor(batch.observation)
         Q1 = self.Q1(batch.observation, action)
         loss: Tensor = -Q1.mean()
         if self.config.imitation:
-            loss = loss + self.imitation_loss(batch, action, Q1.detach(), taken_Q1)
+            loss = loss + self.imitation_loss(batch, action, Q1.detach())
         _descend(self.actor_optimizer, loss)
         return loss.detach()
 
-    def imitation_loss(self, batch: Batch, action: Tensor, Q1: Tensor, taken_Q1: Tensor) -> Tensor:
+    def imitation_loss(self, batch: Batch, action: Tensor, Q1: Tensor) -> Tensor:
         """Compute what draws the actor to a guide's actions, where Q1 thinks more of these than of the actor's own.
 
         The filter is from Nair et al., "Overcoming Exploration in Reinforcement Learning with Demonstrations", 2018,
@@ -181,11 +176,12 @@ class TD3(Agent):
             batch: Transitions, ``guided`` among them.
             action: (batch, action) the actor's.
             Q1: (batch, 1) of these.
-            taken_Q1: (batch, 1) of the batch's own.
         """
-        counts = batch.guided * (taken_Q1 > Q1)
+        with torch.no_grad():
+            counts = batch.guided * (self.Q1(batch.observation, batch.action) > Q1)
         away = (action - batch.action).square().sum(dim=1, keepdim=True)
-        return self.config.imitation * Q1.abs().mean() * (counts * away).mean()
+        loss: Tensor = self.config.imitation * Q1.abs().mean() * (counts * away).mean()
+        return loss
 
     @torch.no_grad()
     def update_targets(self) -> None:

@@ -57,8 +57,6 @@ FLOOR_M = 0.006
 NARROWER_M = 0.05
 # An object nearer to its goal than this has nothing to be pushed [m].
 NEAREST_M = 0.05
-# A command this far below a tool at the object has the whole penalty of ``press`` [m].
-PRESS_M = 0.02
 # In training, an episode ends once the object has lain at its goal for this long.
 PRACTICE_HOLD_S = 1.0
 
@@ -72,7 +70,6 @@ class PushRewards(Section):
         near: Reward for an object near its goal.
         placed: Reward for an object at rest at its goal.
         rest: Reward for commanding rest there.
-        press: Penalty on a command below a tool that is over the object, or against it: it presses the object down.
         smoothness: Penalty on changes of the action.
         guard: Penalty on steps that the guard changed.
     """
@@ -82,7 +79,6 @@ class PushRewards(Section):
     near: NonNegative = 1.0
     placed: NonNegative = 2.0
     rest: NonNegative = 1.0
-    press: NonNegative = 6.0
     smoothness: NonNegative = 0.1
     guard: NonNegative = 0.1
 
@@ -194,8 +190,6 @@ class Push(Task):
     * ``near``: ``exp(-(d / 50 mm)^2)``
     * ``placed``: 1 if d is within the tolerance and the object is at rest
     * ``rest``: ``exp(-(d / tolerance)^2)`` times ``exp(-commanded tool speed / 20 mm/s)``
-    * ``press``: minus the command's depth below the tool as a share of 20 mm, at most 1, while the tool is nearer to
-      the object than where it comes down beside it
     * ``smoothness``: minus the mean squared change of the action over 4
     * ``guard``: -1 where the guard changed the command
     """
@@ -327,7 +321,6 @@ class Push(Task):
             "near": weights.near * nearness(now.distance, 0.05),
             "placed": weights.placed * achieved,
             "rest": weights.rest * nearness(now.distance, config.tolerance_m) * still,
-            "press": -weights.press * self._pressing(state),
             "smoothness": -weights.smoothness * roughness(transition.action, transition.previous_action),
             "guard": -weights.guard * transition.intervened,
         }
@@ -355,16 +348,6 @@ class Push(Task):
             return np.full(len(away), self._half[0] + FINGERS_M + GAP_M)
         along = np.abs(np.einsum("mji,mj->mi", rotation[:, :2, :2], away))
         found: Array = np.min(self._half / np.maximum(along, 1e-6), axis=1) + FINGERS_M + GAP_M
-        return found
-
-    def _pressing(self, state: TaskState) -> Array:
-        """Return how far commands are below tools that are at the object (m,), in [0, 1]."""
-        item = state.objects[OBJECT]
-        beside = state.tcp_position[:, :2] - item.position[:, :2]
-        far = lengths(beside)
-        at_object = far < self._reach(beside / np.maximum(far, 1e-6)[:, None], item.rotation)
-        deep = np.clip((state.tcp_position[:, 2] - state.commanded_position[:, 2]) / PRESS_M, 0.0, 1.0)
-        found: Array = at_object * deep
         return found
 
     def _measures(self, state: TaskState, goals: Goals) -> Measures:

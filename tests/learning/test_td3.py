@@ -67,7 +67,7 @@ class NumpyTD3:
         self.steps = dict.fromkeys(live, 0)
 
     def update(self, batch: Batch) -> dict[str, float]:
-        s, a, r, s_next, terminated, discount = (column.double().numpy() for column in batch)
+        s, a, r, s_next, terminated, discount = (column.double().numpy() for column in batch[:6])
         w = self.weights
         self.updates += 1
         next_action = np.tanh(forward(w["actor_target"], s_next)[0])

@@ -86,17 +86,6 @@ def test_pushing_there_and_back_earns_nothing(task):
     assert earned[0] == pytest.approx(8.0 * 0.01 / 0.0125) and sum(earned) == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize(
-    ("off_m", "deep_m", "share"),
-    [(0.0, 0.01, 0.5), (0.06, 0.05, 1.0), (0.06, -0.01, 0.0), (0.09, 0.02, 0.0)],
-)
-def test_a_command_below_a_tool_at_the_object_presses(task, off_m, deep_m, share):
-    tool = LYING + np.array([-off_m, 0.0, 0.05])
-    now = state(tool=tool)
-    now = now._replace(commanded_position=now.commanded_position - [0.0, 0.0, deep_m])
-    assert scored(task, now, now).terms["press"][0] == pytest.approx(-6.0 * share)
-
-
 def test_goals_lie_on_the_patch_and_away_from_the_object(task):
     rng = np.random.default_rng(0)
     for practice in (False, True):

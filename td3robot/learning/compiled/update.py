@@ -115,7 +115,7 @@ def gather(rows: Flat, chosen: NDArray[np.int64], settings: Settings, scratch: S
             scratch.x[i * batch + b] = clamp((row[i] - shift[i]) * scale[i], clip)
             scratch.next_x[i * batch + b] = clamp((row[s + a + 1 + i] - shift[i]) * scale[i], clip)
         for i in range(a):
-            scratch.x[(s + i) * batch + b] = scratch.taken[i * batch + b] = row[s + i]
+            scratch.x[(s + i) * batch + b] = row[s + i]
         if settings.imitation > ZERO:
             scratch.guided[b] = row[2 * s + a + 3]
         scratch.reward[b] = row[s + a]
@@ -155,7 +155,6 @@ def critics_slope(blas: Blas, memory: Memory, networks: Networks, scratch: Scrat
             loss += error * error
             slope[b] = np.float32(2.0) * share * error
         metrics[0] += loss * share
-    scratch.taken_value[:] = scratch.value[:batch]
     metrics[1], metrics[2] = scratch.value[:batch].mean(), scratch.target.mean()
     backward(
         blas, memory.weights, networks.critics, scratch.x, batch, scratch.trace, scratch.value_slope,
@@ -170,6 +169,10 @@ def actor_slope(
     """Compute the gradient of -Q1(s, pi(s)) with respect to the actor's weights: the deterministic policy gradient."""
     batch, action = scratch.target.size, scratch.action
     begin = settings.shift.size * batch
+    if settings.imitation > ZERO:
+        forward(blas, memory.weights, networks.Q1, scratch.x, batch, scratch.trace, scratch.value)
+        scratch.taken_value[:] = scratch.value[:batch]
+        scratch.taken[:] = scratch.x[begin : begin + action.size]
     forward(blas, memory.weights, networks.actor, scratch.x, batch, scratch.actor_trace, action)
     for i in range(action.size):
         action[i] = np.tanh(action[i])
