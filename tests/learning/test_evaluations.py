@@ -103,6 +103,7 @@ def test_evaluations_are_the_same_here_and_in_any_number_of_processes(environmen
 
 
 @pytest.mark.thorough
+@pytest.mark.slow
 def test_evaluations_that_step_together_are_the_same_in_any_number_of_environments_and_processes():
     config = configuration(REACH, environments=4, evaluation_episodes=5)
     with closing(make_environment(config.environment)) as made:

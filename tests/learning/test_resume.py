@@ -102,7 +102,7 @@ def test_a_resumed_reach_run_is_the_run_that_would_have_been(tmp_path, overlap, 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["ur5e_grasp_quick", "ur5e_grasp_any"])
+@pytest.mark.parametrize("name", ["ur5e_grasp_quick", pytest.param("ur5e_grasp_any", marks=pytest.mark.slow)])
 def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_would_have_been(tmp_path, name):
     """Their episodes in progress are replayed one by one, and have delays, noise and a camera."""
     config = configuration(

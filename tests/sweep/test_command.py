@@ -17,6 +17,7 @@ GRID = "agent.gamma=0.9"
 
 @pytest.mark.thorough
 @linux_only
+@pytest.mark.slow
 def test_every_run_is_what_it_would_be_alone_though_one_is_killed(tmp_path, start, alone, long_enough):
     run = tmp_path / "sweep" / "000-seed0"
     swept = start(

@@ -140,6 +140,7 @@ def test_environments_on_a_cluster_give_the_run_of_those_here(cluster, tmp_path,
     assert_same_run(run, alone(0, f"--set={FOUR}"))
 
 
+@pytest.mark.slow
 def test_a_training_whose_node_is_lost_is_saved_and_goes_on_anywhere(cluster, tmp_path, start, alone, long_enough):
     cluster.workers.append(cluster.add_node(num_cpus=1))
     cluster.wait_for_nodes()
