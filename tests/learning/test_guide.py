@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from quiet import Quiet
-from same_run import assert_same_run
 
 from td3robot.config import load_config
 from td3robot.errors import ConfigError
@@ -15,7 +14,7 @@ from td3robot.learning.guide import NOISE, Guide
 from td3robot.learning.replay import Batch
 from td3robot.learning.runs import make_trainer
 from td3robot.learning.td3 import TD3
-from td3robot.policy.checkpoint import load_policy, newest
+from td3robot.policy.checkpoint import load_policy
 
 REACH = (
     "agent.hidden=[8,8]", "agent.batch_size=16", "agent.replay_capacity=500", "training.steps=60",
@@ -49,31 +48,6 @@ def test_guided_runs_repeat_bit_for_bit(tmp_path):
         trainer.close()
         weights.append(load_policy(tmp_path / name).act(np.ones(trainer.agent.observation_size, np.float32)))
     np.testing.assert_array_equal(*weights)
-
-
-class StopAt40(Quiet):
-    """A listener that asks a trainer to stop, as Ctrl-C does."""
-
-    trainer = None
-
-    def progress(self, step, steps_per_second):
-        self.trainer.stop_requested = step >= 40
-
-
-def test_a_resumed_run_that_imitates_is_the_run_that_would_have_been(tmp_path):
-    more = ("agent.imitation=0.4", "agent.n_step=2", "training.log_every=20")
-    config = load_config(Path("ur5e_reach_quick"), (*REACH, *more))
-    for name, listener in (("straight", Quiet()), ("resumed", StopAt40())):
-        listener.trainer = trainer = make_trainer(config, tmp_path / name, listener)
-        trainer.train()
-        trainer.close()
-    saved = newest(tmp_path / "resumed")
-    assert saved.path.name == "last-000000040"
-    trainer = make_trainer(saved.config(), tmp_path / "resumed", Quiet())
-    trainer.resume(saved)
-    trainer.train()
-    trainer.close()
-    assert_same_run(tmp_path / "straight", tmp_path / "resumed")
 
 
 def test_joint_actions_have_no_guide(tmp_path):

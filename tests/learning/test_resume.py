@@ -116,6 +116,17 @@ def test_a_resumed_grasp_run_whose_environments_step_together_is_the_run_that_wo
     assert_same_run(tmp_path / "straight", tmp_path / "resumed")
 
 
+def test_a_resumed_run_that_imitates_is_the_run_that_would_have_been(tmp_path):
+    guided = ("training.guided_share=0.5", "agent.imitation=0.4", "agent.n_step=2")
+    shorter = ("training.steps=400", "training.evaluate_every=200", "training.checkpoint_every=100")
+    config = configuration("ur5e_reach_quick", False, *guided, *shorter)
+    train(config, tmp_path / "straight")
+    train(config, tmp_path / "resumed", stop_at=300)
+    assert newest(tmp_path / "resumed").path.name == "last-000000300"
+    resume(tmp_path / "resumed")
+    assert_same_run(tmp_path / "straight", tmp_path / "resumed")
+
+
 AGENTS = {
     "plain": (),
     "the ring has come round": ("agent.replay_capacity=250",),
