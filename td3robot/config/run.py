@@ -297,6 +297,11 @@ class RunConfig(Section):
                 f"agent.hindsight_goals replaces the goals of single steps, and agent.n_step {self.agent.n_step} sums "
                 "several; set agent.n_step to 1"
             )
+        if self.training.guided and not isinstance(self.environment, RobotEnvironmentConfig):
+            raise ValueError(
+                "training.guided_share needs a hand-written policy, and the environment "
+                f"{self.environment.title!r} has none; set it to 0"
+            )
         if self.agent.imitates and not self.training.guided:
             raise ValueError(
                 "agent.imitation needs environments in which the hand-written policy acts; set training.guided_share "

@@ -40,7 +40,8 @@ def make_guide(config: RunConfig, layout: Layout) -> Guide | None:
         ConfigError: The task has no hand-written policy, or its actions move joints.
     """
     count = config.training.guided
-    if not count or not isinstance(config.environment, RobotEnvironmentConfig):
+    if not count:
         return None
+    assert isinstance(config.environment, RobotEnvironmentConfig)  # a run's configuration refuses others
     script = script_of(config.environment, layout, robot_spec(config.environment.robot))
     return Guide(script, layout.size, count)

@@ -86,3 +86,8 @@ def test_the_actor_imitates_guided_actions_that_the_critic_prefers(guided, bette
 def test_imitation_needs_a_guide(changes, sentence):
     with pytest.raises(ConfigError, match=sentence):
         load_config(Path("ur5e_reach_quick"), (*REACH, "agent.imitation=0.4", *changes))
+
+
+def test_an_environment_without_a_hand_written_policy_has_no_guide():
+    with pytest.raises(ConfigError, match="needs a hand-written policy, and the environment 'Pendulum-v1' has none"):
+        load_config(Path("gym_pendulum"), ("training.guided_share=0.5", "training.environments=2"))
