@@ -65,7 +65,7 @@ class AgentConfig(Section):
 
     @property
     def imitates(self) -> bool:
-        """Whether the policy imitates what ``training.guided_share`` shows it; most agents' don't."""
+        """Whether the policy imitates the task's hand-written policy; most agents' don't."""
         return False
 
     @property

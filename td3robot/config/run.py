@@ -297,16 +297,9 @@ class RunConfig(Section):
                 f"agent.hindsight_goals replaces the goals of single steps, and agent.n_step {self.agent.n_step} sums "
                 "several; set agent.n_step to 1"
             )
-        if self.training.guided and not isinstance(self.environment, RobotEnvironmentConfig):
+        if (self.training.guided or self.agent.imitates) and not isinstance(self.environment, RobotEnvironmentConfig):
             raise ValueError(
-                "training.guided_share needs a hand-written policy, and the environment "
-                f"{self.environment.title!r} has none; set it to 0"
+                "training.guided_share and agent.imitation need a hand-written policy, and the environment "
+                f"{self.environment.title!r} has none; set both to 0"
             )
-        if self.agent.imitates and not self.training.guided:
-            raise ValueError(
-                "agent.imitation needs environments in which the hand-written policy acts; set training.guided_share "
-                "to 0.25, or agent.imitation to 0"
-            )
-        if self.agent.imitates and self.agent.hindsight_goals:
-            raise ValueError("agent.imitation and agent.hindsight_goals do not go together; set one of them to 0")
         return self

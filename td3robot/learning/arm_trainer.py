@@ -11,6 +11,7 @@ from td3robot.learning.agent import Agent
 from td3robot.learning.arms import ArmEpisode, Arms, EpisodeOrder
 from td3robot.learning.collector import CollectedSteps, Episode, Experience
 from td3robot.learning.exploration import Exploration
+from td3robot.learning.guide import Guide
 from td3robot.learning.trainer import Trainer
 from td3robot.policy.checkpoint import Checkpoint
 from td3robot.policy.contract import Contract
@@ -24,10 +25,11 @@ class ArmCollector(Experience):
     Args:
         arms: The arms that play.
         config: The run's configuration.
+        guide: As in :class:`~td3robot.learning.collector.Experience`.
     """
 
-    def __init__(self, arms: Arms, config: RunConfig) -> None:
-        super().__init__(arms.facts, config.seed, config.agent.n_step, config.agent.gamma)
+    def __init__(self, arms: Arms, config: RunConfig, guide: Guide | None = None) -> None:
+        super().__init__(arms.facts, config.seed, config.agent.n_step, config.agent.gamma, guide)
         self.arms = arms
         self._agent = config.agent
         self._next = 0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from td3robot import seeding
 from td3robot.envs.playing import require_finite
 from td3robot.learning.environments import EnvironmentFacts, Environments, Step
+from td3robot.learning.guide import Guide
 from td3robot.learning.hindsight import Hindsight, PastStep
 from td3robot.learning.replay import Transition
 
@@ -29,7 +30,6 @@ class Episode:
 
     index: int
     observation: Vector
-    guided: bool = False
     actions: list[Vector] = field(default_factory=list)
     total_reward: float = 0.0
     recent: deque[tuple[Vector, Vector, float]] = field(default_factory=deque)
@@ -60,13 +60,16 @@ class Experience(ABC):
         seed: The run's seed; every episode of every environment gets its own seed from it.
         n_step: Rewards summed into one transition.
         gamma: Discount for that sum.
+        guide: Says for every observation what it would do, for a policy that imitates it.
 
     Attributes:
         facts: What the environments have in common.
     """
 
-    def __init__(self, facts: EnvironmentFacts, seed: int, n_step: int, gamma: float) -> None:
-        self.facts = facts
+    def __init__(
+        self, facts: EnvironmentFacts, seed: int, n_step: int, gamma: float, guide: Guide | None = None
+    ) -> None:
+        self.facts, self._guide = facts, guide
         self._seed, self._n_step, self._gamma = seed, n_step, gamma
         self._episodes: list[Episode] = []
         self._hindsight: Hindsight | None = None
@@ -113,8 +116,9 @@ class Experience(ABC):
                 reward = later + self._gamma * reward
             discount = self._gamma ** len(episode.recent)
             observation, taken, _ = episode.recent.popleft()
+            advice = self._guide.act(observation) if self._guide is not None else ()
             ends = step.terminated
-            complete.append(Transition(observation, taken, reward, step.observation, ends, discount, episode.guided))
+            complete.append(Transition(observation, taken, reward, step.observation, ends, discount, advice))
         episode.observation = step.observation
         return complete
 
@@ -131,7 +135,7 @@ class Collector(Experience):
         n_step: As in :class:`Experience`.
         gamma: As in :class:`Experience`.
         hindsight_goals: As in :class:`~td3robot.config.AgentConfig`.
-        guided: In how many environments, the last ones, a guide acts.
+        guide: As in :class:`Experience`.
 
     Raises:
         ConfigError: Goals are wanted, and the environments have none.
@@ -144,10 +148,10 @@ class Collector(Experience):
         n_step: int,
         gamma: float,
         hindsight_goals: int = 0,
-        guided: int = 0,
+        guide: Guide | None = None,
     ) -> None:
-        super().__init__(environments.facts, seed, n_step, gamma)
-        self.environments, self._guided = environments, guided
+        super().__init__(environments.facts, seed, n_step, gamma, guide)
+        self.environments = environments
         if hindsight_goals:
             self._hindsight = Hindsight(environments.facts.goals, hindsight_goals, gamma)
         self._episodes = [self._begin(index, 0) for index in range(self.facts.count)]
@@ -230,7 +234,7 @@ class Collector(Experience):
         observation = self.environments.reset(index, self._seed_of(index, episode_index))
         where = f"environment {index}, episode {episode_index}, reset"
         require_finite(self.facts.observation_layout, observation, 0.0, where)
-        return Episode(episode_index, observation, index >= self.facts.count - self._guided)
+        return Episode(episode_index, observation)
 
 
 def _past(episode: Episode, step: Step) -> PastStep:

@@ -246,8 +246,8 @@ def _random_replay(agent: Agent, reward: float) -> ReplayBuffer:
     for observation, following in seen:
         action = rng.uniform(-1.0, 1.0, agent.action_size)
         ends, discount = bool(rng.random() < 0.1), float(rng.uniform(0.8, 1.0))
-        guided = float(rng.random() < 0.5) if agent.config.imitates else 0.0
-        replay.add([Transition(observation, action, reward * rng.normal(), following, ends, discount, guided)])
+        guide_action = rng.uniform(-1.0, 1.0, agent.action_size) if agent.config.imitates else ()
+        replay.add([Transition(observation, action, reward * rng.normal(), following, ends, discount, guide_action)])
     return replay
 
 

@@ -18,7 +18,7 @@ class Transition(NamedTuple):
     Attributes:
         observation, next_observation: (observation,).
         action: (action,).
-        guided: 1 if the guide chose the action, or else 0.
+        guide_action: (action,) of the hand-written policy for the observation, where the policy imitates it.
     """
 
     observation: ArrayLike
@@ -27,14 +27,15 @@ class Transition(NamedTuple):
     next_observation: ArrayLike
     terminated: bool
     discount: float
-    guided: float = 0.0
+    guide_action: ArrayLike = ()
 
 
 class Batch(NamedTuple):
     """Transitions as float32 columns with ``batch`` rows each.
 
     ``reward`` may be the discounted sum over n steps. ``discount`` is then gamma to the power of that number of steps,
-    so the target is ``reward + discount * (1 - terminated) * Q``. ``guided`` has no columns unless the policy imitates.
+    so the target is ``reward + discount * (1 - terminated) * Q``. ``guide_action`` has no columns unless the policy
+    imitates.
     """
 
     observation: Tensor
@@ -43,30 +44,31 @@ class Batch(NamedTuple):
     next_observation: Tensor
     terminated: Tensor
     discount: Tensor
-    guided: Tensor = torch.empty(0)
+    guide_action: Tensor = torch.empty(0)
 
     @classmethod
     def of(cls, rows: Tensor, observation_size: int, action_size: int) -> "Batch":
         """Return the columns of packed rows (batch, width), as views."""
-        marked = rows.shape[1] - sum(row_widths(observation_size, action_size))
-        return cls(*torch.split(rows, row_widths(observation_size, action_size, bool(marked)), dim=1))
+        imitates = rows.shape[1] > sum(row_widths(observation_size, action_size))
+        return cls(*torch.split(rows, row_widths(observation_size, action_size, imitates), dim=1))
 
 
-def row_widths(observation_size: int, action_size: int, marked: bool = False) -> list[int]:
-    """Return how many numbers of a packed row each column of a :class:`Batch` has; ``marked`` ones say ``guided``."""
-    return [observation_size, action_size, 1, observation_size, 1, 1, int(marked)]
+def row_widths(observation_size: int, action_size: int, imitates: bool = False) -> list[int]:
+    """Return how many numbers of a packed row each column of a :class:`Batch` has."""
+    return [observation_size, action_size, 1, observation_size, 1, 1, action_size if imitates else 0]
 
 
 class ReplayBuffer:
     """Keep up to ``capacity`` transitions, each packed into one float32 row so that sampling is one gather.
 
-    Memory is used as the buffer fills: 4 * (2 * observation + action + 3) bytes per transition, 4 more if ``marked``.
+    Memory is used as the buffer fills: 4 * (2 * observation + action + 3) bytes per transition, 4 * action more where a
+    policy ``imitates``.
     """
 
-    def __init__(self, capacity: int, observation_size: int, action_size: int, marked: bool = False) -> None:
+    def __init__(self, capacity: int, observation_size: int, action_size: int, imitates: bool = False) -> None:
         self.capacity = capacity
         self._sizes = observation_size, action_size
-        self._edges = np.cumsum([0, *row_widths(*self._sizes, marked)])
+        self._edges = np.cumsum([0, *row_widths(*self._sizes, imitates)])
         width = int(self._edges[-1])
         try:
             self._rows = np.empty((capacity, width), dtype=np.float32)

@@ -77,6 +77,7 @@ def make_trainer(
         made.callback(environments.close)
         from td3robot.learning.agent import resolve_device  # all this takes seconds, in which that process starts
         from td3robot.learning.collector import Collector
+        from td3robot.learning.guide import make_guide
         from td3robot.learning.learner import import_early
         from td3robot.learning.trainer import SimulationTrainer
 
@@ -92,8 +93,9 @@ def make_trainer(
         if device.type == "cpu":
             sizes = contract.observation.size, contract.action.size
             require_room_for_learning(config, *sizes, environments.facts.privileged_size)
-        agent, guided = config.agent, config.training.guided
-        collector = Collector(environments, config.seed, agent.n_step, agent.gamma, agent.hindsight_goals, guided)
+        agent = config.agent
+        adviser = make_guide(config, contract.observation) if agent.imitates else None
+        collector = Collector(environments, config.seed, agent.n_step, agent.gamma, agent.hindsight_goals, adviser)
         trainer = SimulationTrainer(config, collector, evaluator, contract, run, listener, lock)
         made.pop_all()
     return trainer
@@ -122,6 +124,7 @@ def make_arm_trainer(
     """
     require_loggers(config)
     from td3robot.learning.arm_trainer import ArmCollector, ArmTrainer
+    from td3robot.learning.guide import make_guide
 
     environment = config.environment
     if not isinstance(environment, RobotEnvironmentConfig):
@@ -142,7 +145,8 @@ def make_arm_trainer(
             require_covered(process.contract, simulated.contract(), environment.disturbance, advice)
         here = config.training.model_copy(update={"environments": len(processes), "overlap": False})
         config = config.model_copy(update={"training": here})
-        collector = ArmCollector(Arms(processes, agree), config)
+        adviser = make_guide(config, simulated.contract().observation) if config.agent.imitates else None
+        collector = ArmCollector(Arms(processes, agree), config, adviser)
         evaluator = LocalEvaluator(Episodes([simulated], config.seed), here.evaluation_episodes)
         trainer = ArmTrainer(config, collector, evaluator, simulated.contract(), run, listener)
         made.pop_all()
@@ -198,7 +202,7 @@ def require_room_for_learning(
         ConfigError: Naming the setting, with a value that would fit.
     """
     agent, free = config.agent, free_bytes()
-    row = 2.0 * FLOAT * (2 * (observation_size + privileged_size) + action_size + 3 + agent.imitates)
+    row = 2.0 * FLOAT * (2 * (observation_size + privileged_size) + action_size * (1 + agent.imitates) + 3)
     filled = min(agent.replay_capacity, config.training.steps * (1 + agent.hindsight_goals))
     if filled * row > free:
         raise ConfigError(

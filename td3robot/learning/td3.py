@@ -168,18 +168,21 @@ class TD3(Agent):
     def imitation_loss(self, batch: Batch, action: Tensor, Q1: Tensor) -> Tensor:
         """Compute what draws the actor to a guide's actions, where Q1 thinks more of these than of the actor's own.
 
+        The guide says what it would do in every state that was visited, whoever acted there: Ross et al., "A Reduction
+        of Imitation Learning and Structured Prediction to No-Regret Online Learning", 2011.
+
         The filter is from Nair et al., "Overcoming Exploration in Reinforcement Learning with Demonstrations", 2018,
         section IV; the scale, which makes the weight independent of the rewards', from Fujimoto and Gu, "A Minimalist
         Approach to Offline Reinforcement Learning", 2021, equation 5.
 
         Args:
-            batch: Transitions, ``guided`` among them.
+            batch: Transitions, ``guide_action`` among them.
             action: (batch, action) the actor's.
             Q1: (batch, 1) of these.
         """
         with torch.no_grad():
-            counts = batch.guided * (self.Q1(batch.observation, batch.action) > Q1)
-        away = (action - batch.action).square().sum(dim=1, keepdim=True)
+            counts = self.Q1(batch.observation, batch.guide_action) > Q1
+        away = (action - batch.guide_action).square().sum(dim=1, keepdim=True)
         loss: Tensor = self.config.imitation * Q1.abs().mean() * (counts * away).mean()
         return loss
 

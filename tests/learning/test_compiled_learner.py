@@ -52,13 +52,13 @@ def make_agent(seed: int = 0, **changes) -> TD3:
     return agent
 
 
-def make_replay(reward: float = 1.0, marked: bool = False) -> ReplayBuffer:
-    rng, replay = np.random.default_rng(3), ReplayBuffer(2 * ROWS, OBSERVATION, ACTION, marked)
+def make_replay(reward: float = 1.0, imitates: bool = False) -> ReplayBuffer:
+    rng, replay = np.random.default_rng(3), ReplayBuffer(2 * ROWS, OBSERVATION, ACTION, imitates)
     for _ in range(ROWS):
         observation, following = rng.normal(0.5, 2.0, (2, OBSERVATION))
         action, summed, ended = rng.uniform(-1, 1, ACTION), reward * rng.normal(), rng.random() < 0.1
-        guided = float(marked and rng.random() < 0.5)
-        replay.add([Transition(observation, action, summed, following, ended, rng.choice([0.99, 0.9]), guided)])
+        advice = rng.uniform(-1, 1, ACTION) if imitates else ()
+        replay.add([Transition(observation, action, summed, following, ended, rng.choice([0.99, 0.9]), advice)])
     return replay
 
 
@@ -94,7 +94,7 @@ def weights_hash(agent: TD3) -> str:
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 @pytest.mark.quick("three layers", "average of the actor", "asymmetric critic")
 def test_two_hundred_updates_are_those_of_the_reference(changes):
-    one, other, replay = make_agent(**changes), make_agent(**changes), make_replay(marked="imitation" in changes)
+    one, other, replay = make_agent(**changes), make_agent(**changes), make_replay(imitates="imitation" in changes)
     draws = [np.random.default_rng(5), np.random.default_rng(5)]
     fast, slow = compiled(other), ReferenceLearner(one)
     pairs: list[tuple[float, float]] = []

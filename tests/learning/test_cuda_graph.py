@@ -36,9 +36,9 @@ class Uncaptured(CudaGraphLearner):
         return replay
 
 
-def taught(learner, count: int, seed: int = 5, marked: bool = False):
+def taught(learner, count: int, seed: int = 5, imitates: bool = False):
     """Do some updates in rounds, and return the metrics of those that updated the actor."""
-    replay = make_replay(marked=marked)
+    replay = make_replay(imitates=imitates)
     rng, found = np.random.default_rng(seed), []
     while count > 0:
         found += learner.learn(replay, rng, min(count, UPDATES_PER_COPY + 3))
@@ -50,9 +50,9 @@ def taught(learner, count: int, seed: int = 5, marked: bool = False):
 @pytest.mark.quick("plain", "three layers")
 def test_its_updates_are_those_of_the_reference(changes):
     reference, agent = make_agent(**changes), make_agent(**changes)
-    marked = "imitation" in changes
-    expected = taught(ReferenceLearner(reference), 100, marked=marked)
-    metrics = taught(Uncaptured(agent), 100, marked=marked)
+    imitates = "imitation" in changes
+    expected = taught(ReferenceLearner(reference), 100, imitates=imitates)
+    metrics = taught(Uncaptured(agent), 100, imitates=imitates)
     assert max(differences(reference, agent).values()) < 1e-6  # a rate in single precision is rounded differently
     assert agent.updates == reference.updates == 100
     assert len(metrics) == len(expected) > 0
@@ -106,8 +106,8 @@ def test_a_captured_graph_does_the_reference_s_updates(changes):
     reference, agent = make_agent(**changes | {"device": "cuda"}), make_agent(**changes | {"device": "cuda"})
     learner = learner_of(agent, "auto")
     assert learner.name == "cuda_graph"
-    taught(ReferenceLearner(reference), 100, marked="imitation" in changes)
-    taught(learner, 100, marked="imitation" in changes)
+    taught(ReferenceLearner(reference), 100, imitates="imitation" in changes)
+    taught(learner, 100, imitates="imitation" in changes)
     assert max(differences(reference, agent).values()) < 1e-5
 
 

@@ -29,8 +29,8 @@ class TD3Config(AgentConfig):
             forever where noise would free it; these environments let training meet that case and learn it away.
         asymmetric_critic: Whether the critics see the true state of the simulation beside the observation: without
             noise and delay, with what was drawn for the episode. The policy sees the observation alone.
-        imitation: Weight of imitating the hand-written policy of ``training.guided_share``, where Q1 thinks more of its
-            action than of the policy's: the loss of a squared difference of 1, as a share of the mean of Q1.
+        imitation: Weight of imitating the task's hand-written policy, where Q1 thinks more of its action than of the
+            policy's: the loss of a squared difference of 1, as a share of the mean of Q1.
     """
 
     kind: str = "td3"

@@ -151,9 +151,8 @@ def _scratch(agent: TD3, storage: Storage) -> Scratch:
     return Scratch(
         x=_room(inputs), next_x=_room(inputs), x_slope=_room(inputs), action=_room(actions),
         action_slope=_room(actions), reward=_room(batch), discount=_room(batch), value=_room(2 * batch),
-        value_slope=_room(2 * batch), target=_room(batch), taken=_room(actions), taken_value=_room(batch),
-        guided=_room(batch), trace=_trace(storage.critics, batch),
-        actor_trace=_trace(storage.actor, batch),
+        value_slope=_room(2 * batch), target=_room(batch), guide_action=_room(actions), guide_value=_room(batch),
+        trace=_trace(storage.critics, batch), actor_trace=_trace(storage.actor, batch),
     )  # fmt: skip
 
 

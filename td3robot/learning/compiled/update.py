@@ -72,8 +72,8 @@ class Scratch(NamedTuple):
     ``x`` and ``next_x`` (observation + action, batch) are the critics' inputs, and their first rows the actors', which
     leave out what only the critics see;
     ``x_slope`` is the gradient of ``x``. ``reward``, ``discount`` and ``target`` are (batch,), ``action`` and
-    ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch). ``taken`` (action, batch) and
-    ``taken_value`` (batch,) keep the replay's actions and what Q1 thought of them, and ``guided`` is (batch,).
+    ``action_slope`` (action, batch), ``value`` and ``value_slope`` (2, batch). ``guide_action`` (action, batch)
+    are the guide's, and ``guide_value`` (batch,) is what Q1 thinks of them.
     """
 
     x: Flat
@@ -86,9 +86,8 @@ class Scratch(NamedTuple):
     value: Flat
     value_slope: Flat
     target: Flat
-    taken: Flat
-    taken_value: Flat
-    guided: Flat
+    guide_action: Flat
+    guide_value: Flat
     trace: Trace
     actor_trace: Trace
 
@@ -116,8 +115,8 @@ def gather(rows: Flat, chosen: NDArray[np.int64], settings: Settings, scratch: S
             scratch.next_x[i * batch + b] = clamp((row[s + a + 1 + i] - shift[i]) * scale[i], clip)
         for i in range(a):
             scratch.x[(s + i) * batch + b] = row[s + i]
-        if settings.imitation > ZERO:
-            scratch.guided[b] = row[2 * s + a + 3]
+            if settings.imitation > ZERO:
+                scratch.guide_action[i * batch + b] = row[2 * s + a + 3 + i]
         scratch.reward[b] = row[s + a]
         scratch.discount[b] = row[2 * s + a + 2] * (ONE - row[2 * s + a + 1])
 
@@ -170,9 +169,9 @@ def actor_slope(
     batch, action = scratch.target.size, scratch.action
     begin = settings.shift.size * batch
     if settings.imitation > ZERO:
+        scratch.x[begin : begin + action.size] = scratch.guide_action
         forward(blas, memory.weights, networks.Q1, scratch.x, batch, scratch.trace, scratch.value)
-        scratch.taken_value[:] = scratch.value[:batch]
-        scratch.taken[:] = scratch.x[begin : begin + action.size]
+        scratch.guide_value[:] = scratch.value[:batch]
     forward(blas, memory.weights, networks.actor, scratch.x, batch, scratch.actor_trace, action)
     for i in range(action.size):
         action[i] = np.tanh(action[i])
@@ -201,10 +200,10 @@ def imitate(settings: Settings, scratch: Scratch, slope: Flat) -> np.float32:
     share = settings.imitation * np.abs(scratch.value[:batch]).mean() / np.float32(batch)
     for i in range(scratch.action.size):
         b = i % batch
-        if scratch.taken_value[b] > scratch.value[b]:
-            away = scratch.action[i] - scratch.taken[i]
-            loss += share * scratch.guided[b] * away * away
-            slope[i] += np.float32(2.0) * share * scratch.guided[b] * away
+        if scratch.guide_value[b] > scratch.value[b]:
+            away = scratch.action[i] - scratch.guide_action[i]
+            loss += share * away * away
+            slope[i] += np.float32(2.0) * share * away
     return loss
 
 
