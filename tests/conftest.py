@@ -135,15 +135,6 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Have the learner compiled once for all test processes and their children, and nothing of it left elsewhere."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # each has a folder in that of the session
-        folder = folder.parent
-    os.environ["NUMBA_CACHE_DIR"] = str(folder / "compiled")
-
-
 @pytest.fixture(scope="session")
 def hosts() -> tuple[str, ...]:
     """Give loopback addresses for stand-ins: of the robots' tests, the environments', one test alone, and a Franka."""
