@@ -286,7 +286,7 @@ class RobotBatch:
         )
         self.retreat: Retreat | None = None
         if setting.rising is not None:
-            self.retreat = Retreat(setting.rising, count, self.spec.period_s, setting.pace)
+            self.retreat = Retreat(setting.rising, count, self.spec.period_s, setting.pace, self.task.uses_gripper)
         self._privileged, self.privileged_size, self.layout = None, 0, self.task.layout
         if setting.privileged:
             self._privileged = Privileged(self.task, self.spec, setting.objects, count)

@@ -23,13 +23,14 @@ class Retreat:
         count: Number of rows.
         period_s: The control period.
         pace: Speed of the arm, as a share of training's: everything takes longer.
+        opens: Whether the task's gripper opens first; one that stays closed rises as it is.
 
     Attributes:
         rises: (m,) whether a row retreats.
     """
 
-    def __init__(self, rising: ActionKind, count: int, period_s: float, pace: float) -> None:
-        self._rising, self._step_s = rising, period_s * pace
+    def __init__(self, rising: ActionKind, count: int, period_s: float, pace: float, opens: bool) -> None:
+        self._rising, self._step_s, self._opens = rising, period_s * pace, opens
         self._best, self._still_s, self._left_s = np.full(count, np.inf), np.zeros(count), np.zeros(count)
         self._up = np.zeros(rising.layout.size, np.float32)
         self._up[rising.layout.slices["tcp_delta"].start + 2] = 1.0
@@ -55,7 +56,8 @@ class Retreat:
                 self.rises[row], self._left_s[row] = True, RISE_S
 
     def desired(self, seen: TaskState, q: Array, velocity: Array) -> Array:
-        """Return the postures (m, n) [rad] that lift open hands, from commanded ones (m, n) and their velocities."""
-        up = np.where((seen.closed < OPEN)[:, None], self._up, np.float32(0.0))
+        """Return the postures (m, n) [rad] that lift free hands, from commanded ones (m, n) and their velocities."""
+        is_free = (seen.closed < OPEN) | (not self._opens)
+        up = np.where(is_free[:, None], self._up, np.float32(0.0))
         nothing = np.zeros(len(q))
         return self._rising.desired(up, q, velocity, nothing, nothing)

@@ -130,7 +130,8 @@ class RobotEnv(gymnasium.Env[Vector, Vector]):
     def gripper_message(self) -> str:
         """Why the gripper does not follow the policy's intent, for operators; or nothing."""
         if self.batch.retreat and self.batch.retreat.rises[0]:
-            return "nothing goes on here: the gripper opens and the tool rises, to look again"
+            opens = "the gripper opens and " if self.task.uses_gripper else ""
+            return f"nothing goes on here: {opens}the tool rises, to look again"
         return self.task.gripper_message(self.batch.seen, self.batch.seen_goals)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:

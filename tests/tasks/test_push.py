@@ -10,6 +10,7 @@ from states import goals_of, poses, state_of
 from td3robot.build import make_robot_env
 from td3robot.config import RobotEnvironmentConfig
 from td3robot.config.objects import ObjectConfig
+from td3robot.envs.retreat import STUCK_S
 from td3robot.errors import ConfigError
 from td3robot.geometry import about_vertical
 from td3robot.state import Pose
@@ -183,3 +184,15 @@ def test_the_script_pushes(item, disturbance, episodes):
     config = RobotEnvironmentConfig.model_validate(values)
     successes = successes_of_script(config, episodes)
     assert successes >= 0.6 * episodes
+
+
+def test_a_tool_that_stands_still_rises_with_closed_fingers(environment):
+    environment.reset(seed=0)
+    before = environment.world.tcp.position[2]
+    messages = set()
+    for _ in range(round((STUCK_S + 1.0) / environment.robot.spec.period_s)):
+        environment.step(STILL)
+        messages.add(environment.gripper_message)
+    assert environment.world.tcp.position[2] - before > 0.05
+    assert environment.guard.commanded.gripper == 1.0
+    assert "nothing goes on here: the tool rises, to look again" in messages
