@@ -10,6 +10,8 @@ import pytest
 from td3robot.policy.checkpoint import load_policy
 
 SYSTEMS = ("macos", "windows")
+# What takes long is much the same on both.
+ONE = (pytest.param("macos", marks=pytest.mark.slow), "windows")
 SMALL = (
     "--steps=40", "--set=training.environments=2", "--set=training.random_steps=20", "--set=training.evaluate_every=40",
     "--set=training.evaluation_episodes=2", "--set=training.learner=reference",
@@ -66,7 +68,7 @@ def test_train_resume_and_evaluate_without_processes_that_share_files(on):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", ONE)
 def test_look_and_list(on, system):
     pytest.importorskip("mjviser")
     assert "http://127.0.0.1:" in on(system, COMMAND, "view", "ur5e_reach", "--no-open", "--beside")
@@ -75,7 +77,7 @@ def test_look_and_list(on, system):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", ONE)
 def test_an_arm_is_refused_in_a_sentence(on, system):
     assert "is driven from Linux only" in on(system, COMMAND, "recover", "--robot", "ur5e_standin", status=2)
     assert "is driven from Linux only" in on(system, COMMAND, "rehearse", "ur5e_reach", "--episodes", 1, status=2)

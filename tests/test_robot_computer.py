@@ -47,7 +47,7 @@ def test_a_policy_loads_and_acts(tmp_path):
     assert (done.returncode, done.stdout) == (0, "(3,)\n"), done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_rehearsal_deploys_through_the_real_client(tmp_path):
     pytest.importorskip("rtde_control")
     done = run(tmp_path, COMMAND, "rehearse", "ur5e_reach", "--episodes", 1)

@@ -86,7 +86,7 @@ def test_the_ladder_from_check_to_run(standin, cell, checkpoint, person, tmp_pat
     assert max(map(abs, standin.state()["dq"])) < 0.01
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_confirm_says_what_the_next_step_would_do_and_what_a_key_moved(standin, cell, checkpoint, person, tmp_path):
     person.keys = [1, 20, 1, 20]
     before = np.array(standin.state()["q"])

@@ -167,7 +167,7 @@ def test_an_environment_survives_spawn(used):
     assert process.exitcode == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_gymnasium_steps_environments_in_spawned_processes():
     config = RobotEnvironmentConfig.model_validate(QUICK)
     make = [partial(make_robot_env, config), partial(gymnasium.make, f"td3robot:{REACH}", **QUICK)]

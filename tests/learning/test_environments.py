@@ -55,7 +55,7 @@ def test_cores_say_how_many_processes_share_the_environments(monkeypatch, cores,
 
 
 @pytest.mark.quick("pendulum-2", "reach-1")
-@pytest.mark.parametrize("processes", [1, 2, 5])
+@pytest.mark.parametrize("processes", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("config", [PENDULUM, REACH], ids=["pendulum", "reach"])
 def test_processes_answer_as_environments_here_do(config, processes):
     rng = np.random.default_rng(0)

@@ -190,6 +190,7 @@ def straight(tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_a_longer_run_forgets_the_evaluation_of_a_shorter_one_s_end(tmp_path):
     """Even the best policy: the run that was never interrupted has no such evaluation."""
     script = {100: 30, 200: 30, 240: 10}
@@ -285,7 +286,7 @@ def test_a_stop_during_an_evaluation_leaves_it_to_the_resumed_run(tmp_path, stra
     assert_same_run(straight, run)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_stop_while_one_evaluation_waits_for_another_leaves_both(tmp_path, straight):
     run = tmp_path / "run"
     with closing(make_trainer(configuration(), run, Watcher())) as trainer:
@@ -361,7 +362,7 @@ def test_a_fault_in_an_evaluation_is_one_sentence_and_the_run_resumes_as_if_it_h
     assert_same_run(straight, run)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_evaluation_that_does_not_answer_is_named_and_ended(tmp_path, straight, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setenv("FAULT", "hang@71")
@@ -387,7 +388,7 @@ def has_ended(pid):
     return False
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_numbers_of_processes_may_differ_in_a_resumed_run(tmp_path, straight):
     train(configuration(evaluators=0, steps=120), tmp_path)
     train(configuration(evaluators=2, steps=240), tmp_path, resumed=True)

@@ -302,7 +302,7 @@ def test_two_signals_end_a_training_whose_environment_hangs(tmp_path, overlap):
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_saves_the_run(tmp_path):
     run = tmp_path / "run"
     process = start(run)
@@ -313,8 +313,8 @@ def test_a_terminal_that_is_closed_saves_the_run(tmp_path):
     assert newest(run).document("counters")["step"] >= 40
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
+@pytest.mark.slow
 def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     run = tmp_path / "run"
     process = start(run, "--set=training.overlap=true", FAULT="hang@50")
@@ -327,7 +327,7 @@ def test_environments_that_hang_end_with_a_trainer_that_was_killed(tmp_path):
     wait_for(lambda: all(has_ended(child) for child in children))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_figures_are_alone_on_standard_output_when_an_environment_prints(tmp_path):
     run, config = tmp_path / "run", tmp_path / "run.yaml"
     for overlap in (False, True):

@@ -206,7 +206,7 @@ def test_another_layout_is_refused_with_the_field_s_name(source, tmp_path):
     trainer.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_reach_grasp_and_the_kinds_of_action_are_told_apart_by_field(tmp_path):
     def trainer(name, *overrides):
         small = ["agent.hidden=[8,8]", "training.environments=1"]
