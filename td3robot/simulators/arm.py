@@ -6,6 +6,7 @@ from typing import Literal
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from td3robot.geometry import rotation_vector
 from td3robot.robots.arms.model import ArmModel
@@ -150,31 +151,30 @@ class SimulatedArm:
 
     def contact_force(self) -> float:
         """Return the sum of forces between robot and surroundings, and between links [N], without handled objects."""
-        total = 0.0
-        for index in range(self._data.ncon):
-            first, second = self._data.contact[index].geom
-            if self._is_handled[first] or self._is_handled[second]:
-                continue
-            if not (self._is_robot[first] or self._is_robot[second]):
-                continue
-            if self._is_gripper[first] and self._is_gripper[second]:
-                continue  # the fingers touch each other when they close
-            mujoco.mj_contactForce(self._model, self._data, index, self._force)
-            total += float(np.linalg.norm(self._force[:3]))
-        return total
+        first, second = self._data.contact.geom.T
+        handled, robot, gripper = self._is_handled, self._is_robot, self._is_gripper
+        counts = (robot[first] | robot[second]) & ~(handled[first] | handled[second])
+        counts &= ~(gripper[first] & gripper[second])  # the fingers touch each other when they close
+        return float(np.linalg.norm(self._forces(np.flatnonzero(counts)), axis=1).sum())
 
     def tool_force(self) -> Array:
         """Return what the gripper's contacts do to it (6,): force [N], and torque about the tool [N m], base frame."""
-        found, tool = np.zeros(6), self._data.site_xpos[self._tcp]
-        for index in range(self._data.ncon):
-            contact = self._data.contact[index]
-            first, second = self._is_gripper[contact.geom]
-            if first == second:
-                continue
+        contact = self._data.contact
+        first, second = self._is_gripper[contact.geom.T]
+        chosen = np.flatnonzero(first != second)
+        if not len(chosen):
+            return np.zeros(6)
+        signs = np.where(second[chosen], 1.0, -1.0)[:, None]
+        forces = signs * np.einsum("kji,kj->ki", contact.frame[chosen].reshape(-1, 3, 3), self._forces(chosen))
+        torques = np.cross(contact.pos[chosen] - self._data.site_xpos[self._tcp], forces)
+        return np.concatenate([forces.sum(axis=0), torques.sum(axis=0)])
+
+    def _forces(self, contacts: NDArray[np.intp]) -> Array:
+        """Return the forces (k, 3) of some contacts in their own frames [N]."""
+        found = np.empty((len(contacts), 3))
+        for row, index in enumerate(contacts.tolist()):
             mujoco.mj_contactForce(self._model, self._data, index, self._force)
-            force = contact.frame.reshape(3, 3).T @ self._force[:3] * (1.0 if second else -1.0)
-            found[:3] += force
-            found[3:] += np.cross(contact.pos - tool, force)
+            found[row] = self._force[:3]
         return found
 
     def torques(self) -> Array:
