@@ -10,15 +10,19 @@ policy is evaluated again, after `real` or the simulation changed: python benchm
 import argparse
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
+from td3robot import seeding
 from td3robot.build import make_robot_env
 from td3robot.config import DISTURBANCES, RobotEnvironmentConfig
-from td3robot.envs.playing import Evaluation, evaluate
+from td3robot.envs.playing import Evaluation, summarize
+from td3robot.envs.rows import play, side_by_side
 from td3robot.policy.checkpoint import Checkpoint, find, load_policy
 from td3robot.report.picture import plot_run
 
 EPISODES, SEED = 200, 12345
+TOGETHER = 20
 CARD, CURVE = "README.md", "learning_curve.png"
 FIGURES = re.compile(r"^\| domain randomization .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
 
@@ -68,10 +72,12 @@ def evaluated(checkpoint: Path) -> list[str]:
         "steps changed by the guard |",
         "|---|---|---|---|",
     ]
+    seeds = [seeding.integer(SEED, seeding.Stream.EVALUATION_EPISODES, number) for number in range(EPISODES)]
     for level in DISTURBANCES:
-        environment = make_robot_env(RobotEnvironmentConfig(**trained.model_dump() | {"disturbance": level}))
-        rows.append(row(level, evaluate(environment, policy.act, EPISODES, SEED)))
-        environment.close()
+        config = RobotEnvironmentConfig(**trained.model_dump() | {"disturbance": level})
+        with closing(side_by_side([make_robot_env(config) for _ in range(TOGETHER)], threads=2)) as environments:
+            played = play(environments, policy.act, enumerate(seeds), lambda number, what: None)
+            rows.append(row(level, summarize(list(played))))
     return rows
 
 
