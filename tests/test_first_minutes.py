@@ -189,7 +189,7 @@ def test_demo_films_where_there_is_no_browser(tmp_path):
     assert "td3robot train ur5e_reach_quick" in err
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_demo_draws_without_the_extra(tmp_path):
     status, err = demo_alone(tmp_path, "sys.modules['imageio'] = None")
     assert status == 0, err

@@ -73,10 +73,9 @@ def eye(standin):
         each.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "target", "place", "poses"),
-    [pytest.param("carry", "object", PLACE, 12, marks=pytest.mark.slow), ("wrist", "table", WRIST, 7)],
+    ("mode", "target", "place", "poses"), [("carry", "object", PLACE, 12), ("wrist", "table", WRIST, 7)]
 )
 def test_a_camera_is_found_by_driving_the_arm(standin, cell, person, eye, tmp_path, mode, target, place, poses):
     looked_at = target_of(target, TAGS, 1.0)

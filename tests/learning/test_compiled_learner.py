@@ -247,6 +247,7 @@ def learned_hash(queue: object = None) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_the_same_numbers_come_out_bit_for_bit_after_a_restart():
     here, context = learned_hash(), multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -316,7 +317,7 @@ def first_compilation(tmp_path_factory):
     return cache, learner_in_another_process(cache)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_first_compilation_is_announced(first_compilation):
     announced = "compiling the learner, once on this machine (some 10 seconds)"
     assert first_compilation[1] == [announced]

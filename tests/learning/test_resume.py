@@ -142,7 +142,7 @@ AGENTS = {
 # Each agent is resumed at least once, and there are both kinds of overlap.
 SELDOM = {
     ("plain", False), ("compiled", True), ("the ring has come round", True),
-    ("all options", False), ("compiled, more options", False),
+    ("all options", False), ("compiled, more options", False), ("compiled, more options", True),
 }  # fmt: skip
 
 
