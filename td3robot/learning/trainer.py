@@ -126,10 +126,10 @@ class Trainer(ABC):
         self.run_directory.mkdir(parents=True, exist_ok=True)
         self._choose_learner()
         self._lock = self._lock or RunLock(self.run_directory)
+        atomic.delete_leftovers(self.run_directory)  # before the loggers, which write there by themselves
         evaluated_until = self.evaluations.first_open(self.step) - 1
         metrics = MetricsWriter(self.run_directory, self.step, self.listener.message, self.config, evaluated_until)
         with self._lock, metrics as writer:
-            atomic.delete_leftovers(self.run_directory)
             for place in set_aside_later(self.run_directory, "last", self.step):
                 self.listener.message(f"a checkpoint of a later step than this run resumes from is kept as {place}")
             if self.step != self.evaluations.best_step:  # best by an evaluation at the end, which a longer run lacks
