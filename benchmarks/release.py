@@ -22,7 +22,7 @@ from td3robot.policy.checkpoint import Checkpoint, find, load_policy
 from td3robot.report.picture import plot_run
 
 EPISODES, SEED = 200, 12345
-TOGETHER = 20
+TOGETHER = 20  # environments side by side; the figures do not depend on it
 CARD, CURVE = "README.md", "learning_curve.png"
 FIGURES = re.compile(r"^\| domain randomization .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
 

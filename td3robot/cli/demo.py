@@ -25,7 +25,7 @@ EVERY_S = 1.6
 NEXT = """
 Next:
   td3robot eval ur5e_grasp --episodes 50    how often it succeeds
-  td3robot train ur5e_reach_quick           train a policy of your own, in 25 to 50 s
+  td3robot train ur5e_reach_quick           train a policy of your own, in about 40 s
   td3robot rehearse ur5e_reach              a policy through the robot's real client (extra: ur)
   td3robot list                             everything that came with td3robot
   td3robot doctor                           what this computer can do, and what is missing"""
